@@ -83,7 +83,10 @@ impl Unfinished {
     /// Leaves the file for the next daemon, or removes it.
     pub(crate) fn leave(&self, unfinished: bool) {
         let done = match unfinished {
-            true => std::fs::write(&self.0, "there are still containers to adopt from the runtime's cache\n"),
+            true => std::fs::write(
+                &self.0,
+                "there are still containers to adopt from the runtime's cache\n",
+            ),
             false if !self.is_left() => Ok(()),
             false => std::fs::remove_file(&self.0),
         };
@@ -104,12 +107,19 @@ pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<A
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
         let directory = on_host(host_prefix, cache);
         for path in files(&directory) {
-            match read(&path).map_err(Unusable::from).and_then(|text| adoptee(&text, site)) {
+            match read(&path)
+                .map_err(Unusable::from)
+                .and_then(|text| adoptee(&text, site))
+            {
                 Ok(Some(adoptee)) => {
-                    found.entry(adoptee.add.attachment.clone()).or_insert(adoptee);
+                    found
+                        .entry(adoptee.add.attachment.clone())
+                        .or_insert(adoptee);
                 }
                 Ok(None) => debug!(file = %path.display(), "another plugin's container"),
-                Err(cause) => warn!(file = %path.display(), %cause, "a running container may not be adopted"),
+                Err(cause) => {
+                    warn!(file = %path.display(), %cause, "a running container may not be adopted")
+                }
             }
         }
     }
@@ -127,30 +137,54 @@ fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
     let value: Value = serde_json::from_slice(text).map_err(Unusable::NotCached)?;
     match value["kind"].as_str() {
         Some("cniCacheV1") => {}
-        kind => return Err(Unusable::Kind(kind.unwrap_or_default().chars().take(32).collect())),
+        kind => {
+            return Err(Unusable::Kind(
+                kind.unwrap_or_default().chars().take(32).collect(),
+            ));
+        }
     }
     let cached = Cached::deserialize(value).map_err(Unusable::NotCached)?;
-    let Some(plugin) = cached.plugin()? else { return Ok(None) };
-    let asked = Asked::parse(&cached.request(plugin)?, site).map_err(|error| Unusable::Refused(error.msg))?;
-    let Call::Add(add) = asked.call else { return Ok(None) };
+    let Some(plugin) = cached.plugin()? else {
+        return Ok(None);
+    };
+    let asked = Asked::parse(&cached.request(plugin)?, site)
+        .map_err(|error| Unusable::Refused(error.msg))?;
+    let Call::Add(add) = asked.call else {
+        return Ok(None);
+    };
     let address = cached.address().ok_or(Unusable::NoAddress)?;
-    Ok(Some(Adoptee { add, address, mac: cached.mac() }))
+    Ok(Some(Adoptee {
+        add,
+        address,
+        mac: cached.mac(),
+    }))
 }
 
 impl Cached {
     /// Returns the configuration of the plugin that asked this one for an address.
     fn plugin(&self) -> Result<Option<Map<String, Value>>, Unusable> {
-        let bytes = BASE64.decode(self.config.as_bytes()).map_err(|error| Unusable::Config(error.to_string()))?;
+        let bytes = BASE64
+            .decode(self.config.as_bytes())
+            .map_err(|error| Unusable::Config(error.to_string()))?;
         let mut config: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| Unusable::Config(error.to_string()))?;
         // The plugins of a list have its name and version; a single configuration has its own.
-        let version = config.get("cniVersion").unwrap_or(&self.result["cniVersion"]).clone();
+        let version = config
+            .get("cniVersion")
+            .unwrap_or(&self.result["cniVersion"])
+            .clone();
         let plugins = match config.remove("plugins") {
             Some(Value::Array(plugins)) => plugins,
             _ => vec![Value::Object(config)],
         };
-        let asks = |plugin: &Value| plugin["ipam"]["type"].as_str().is_some_and(|name| PLUGINS.contains(&name));
-        let Some(Value::Object(mut plugin)) = plugins.into_iter().find(asks) else { return Ok(None) };
+        let asks = |plugin: &Value| {
+            plugin["ipam"]["type"]
+                .as_str()
+                .is_some_and(|name| PLUGINS.contains(&name))
+        };
+        let Some(Value::Object(mut plugin)) = plugins.into_iter().find(asks) else {
+            return Ok(None);
+        };
         plugin.insert("name".to_owned(), self.network_name.clone().into());
         plugin.insert("cniVersion".to_owned(), version);
         Ok(Some(plugin))
@@ -158,13 +192,25 @@ impl Cached {
 
     /// Returns the ADD as the runtime would send it, put together as libcni does (`buildOneConfig` in its api.go).
     fn request(&self, mut plugin: Map<String, Value>) -> Result<Request, Unusable> {
-        let capable = |(name, _): &(&String, &Value)| plugin.get("capabilities").is_some_and(|all| all[*name] == true);
-        let runtime: Map<_, _> =
-            self.capability_args.iter().filter(capable).map(|(name, value)| (name.clone(), value.clone())).collect();
+        let capable = |(name, _): &(&String, &Value)| {
+            plugin
+                .get("capabilities")
+                .is_some_and(|all| all[*name] == true)
+        };
+        let runtime: Map<_, _> = self
+            .capability_args
+            .iter()
+            .filter(capable)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         if !runtime.is_empty() {
             plugin.insert("runtimeConfig".to_owned(), Value::Object(runtime));
         }
-        let args: Vec<_> = self.cni_args.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let args: Vec<_> = self
+            .cni_args
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         let env = Env {
             command: Some("ADD".to_owned()),
             container_id: Some(self.container_id.clone()),
@@ -173,7 +219,11 @@ impl Cached {
             args: Some(args.join(";")),
             ..Env::default()
         };
-        Ok(Request { env, config: Value::Object(plugin).to_string(), resolv_conf: None })
+        Ok(Request {
+            env,
+            config: Value::Object(plugin).to_string(),
+            resolv_conf: None,
+        })
     }
 
     fn netns(&self) -> Option<&str> {
@@ -188,7 +238,9 @@ impl Cached {
             let sandbox = interface["sandbox"].as_str().unwrap_or_default();
             interface["name"] == self.if_name.as_str() && !sandbox.is_empty()
         };
-        interfaces.filter(is_ours).find_map(|interface| interface["mac"].as_str()?.parse().ok())
+        interfaces
+            .filter(is_ours)
+            .find_map(|interface| interface["mac"].as_str()?.parse().ok())
     }
 
     /// Returns the first IPv4 address that the plugins put on the interface.
@@ -198,10 +250,12 @@ impl Cached {
             return address.parse().ok();
         }
         let result = PrevResult::deserialize(&self.result).ok()?;
-        result.addresses_on(&self.if_name).find_map(|address| match address {
-            IpNet::V4(address) => Some(address),
-            IpNet::V6(_) => None,
-        })
+        result
+            .addresses_on(&self.if_name)
+            .find_map(|address| match address {
+                IpNet::V4(address) => Some(address),
+                IpNet::V6(_) => None,
+            })
     }
 }
 

@@ -73,17 +73,25 @@ impl Frames {
         match kept.until {
             None => return,
             Some(until) if Instant::now() >= until => {
-                *kept = Kept { last: kept.last, ..Kept::default() };
+                *kept = Kept {
+                    last: kept.last,
+                    ..Kept::default()
+                };
                 return;
             }
             Some(_) => {}
         }
         kept.last += 1;
-        let frame = Seen { number: kept.last, ..seen() };
+        let frame = Seen {
+            number: kept.last,
+            ..seen()
+        };
         kept.bytes += frame.bytes.len() + BESIDES;
         kept.frames.push_back(frame);
         while kept.bytes > ROOM {
-            let Some(oldest) = kept.frames.pop_front() else { break };
+            let Some(oldest) = kept.frames.pop_front() else {
+                break;
+            };
             kept.bytes -= oldest.bytes.len() + BESIDES;
         }
         drop(kept);
@@ -116,7 +124,10 @@ impl Frames {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().expect("nothing panics while it holds the frames")
+        self.0
+            .kept
+            .lock()
+            .expect("nothing panics while it holds the frames")
     }
 }
 
@@ -125,7 +136,10 @@ impl Kept {
         self.until = Some(Instant::now() + INTEREST);
         // A daemon that has started since then has not counted that far.
         let after = after.unwrap_or(self.last).min(self.last);
-        let oldest = self.frames.front().map_or(self.last + 1, |frame| frame.number);
+        let oldest = self
+            .frames
+            .front()
+            .map_or(self.last + 1, |frame| frame.number);
         let missed = (oldest - 1).saturating_sub(after);
         let (mut frames, mut next_after) = (Vec::new(), after + missed);
         for frame in self.frames.iter().filter(|frame| frame.number > after) {
@@ -135,7 +149,11 @@ impl Kept {
             next_after = frame.number;
             frames.extend(wanted(frame).then(|| frame.clone()));
         }
-        Read { frames, next_after, missed }
+        Read {
+            frames,
+            next_after,
+            missed,
+        }
     }
 }
 
@@ -186,20 +204,28 @@ mod tests {
     }
 
     async fn read(tap: &Tap, after: Option<u64>) -> Read {
-        tap.frames().read(after, 1000, Instant::now(), |_| true).await
+        tap.frames()
+            .read(after, 1000, Instant::now(), |_| true)
+            .await
     }
 
     #[tokio::test(start_paused = true)]
     async fn frames_are_kept_only_while_somebody_asks() {
         let mut tap = Tap::default();
-        tap.learn(EXCHANGE, Some(Arc::new(Attachment::cni("lan", "c1", "eth0"))));
+        tap.learn(
+            EXCHANGE,
+            Some(Arc::new(Attachment::cni("lan", "c1", "eth0"))),
+        );
         sees(&tap, b"before");
         assert_eq!(read(&tap, None).await, Read::default());
         sees(&tap, b"one");
         let got = read(&tap, Some(0)).await;
         assert_eq!((got.frames.len(), got.next_after, got.missed), (1, 1, 0));
         assert_eq!(got.frames[0].bytes, b"one");
-        assert_eq!(got.frames[0].attachment.as_ref().unwrap().to_string(), "lan/c1/eth0");
+        assert_eq!(
+            got.frames[0].attachment.as_ref().unwrap().to_string(),
+            "lan/c1/eth0"
+        );
         tokio::time::sleep(INTEREST).await;
         sees(&tap, b"nobody asks");
         assert!(tap.frames.kept().frames.is_empty());
@@ -215,7 +241,10 @@ mod tests {
         }
         assert!(tap.frames.kept().bytes <= ROOM);
         let got = read(&tap, Some(0)).await;
-        assert_eq!((got.missed, got.frames[0].number, got.frames.len()), (5, 6, 1000));
+        assert_eq!(
+            (got.missed, got.frames[0].number, got.frames.len()),
+            (5, 6, 1000)
+        );
         let got = read(&tap, Some(got.next_after)).await;
         assert_eq!(got.missed, 0);
     }
@@ -225,8 +254,11 @@ mod tests {
         let tap = Tap::default();
         read(&tap, None).await;
         let (frames, until) = (tap.frames(), Instant::now() + Duration::from_secs(20));
-        let waits =
-            tokio::spawn(async move { frames.read(Some(0), 10, until, |frame| frame.bytes == b"wanted").await });
+        let waits = tokio::spawn(async move {
+            frames
+                .read(Some(0), 10, until, |frame| frame.bytes == b"wanted")
+                .await
+        });
         tokio::task::yield_now().await;
         sees(&tap, b"other");
         tokio::task::yield_now().await;
@@ -234,7 +266,13 @@ mod tests {
         let got = waits.await.unwrap();
         assert_eq!((got.frames.len(), got.next_after), (1, 2));
         let before = Instant::now();
-        let nothing = tap.frames().read(Some(2), 10, before + Duration::from_secs(20), |_| true).await;
-        assert_eq!((nothing.frames.len(), before.elapsed()), (0, Duration::from_secs(20)));
+        let nothing = tap
+            .frames()
+            .read(Some(2), 10, before + Duration::from_secs(20), |_| true)
+            .await;
+        assert_eq!(
+            (nothing.frames.len(), before.elapsed()),
+            (0, Duration::from_secs(20))
+        );
     }
 }

@@ -32,10 +32,15 @@ impl Clock {
 
     /// Returns the time by both clocks. A wall clock before 1970 reads as 1970.
     pub(crate) fn now() -> Now {
-        let boot =
-            nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).expect("every Linux since 2.6.39 has it");
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { boot: Instant::from_boot(Duration::from(boot)), wall: WallTime::from_epoch(wall) }
+        let boot = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+            .expect("every Linux since 2.6.39 has it");
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Now {
+            boot: Instant::from_boot(Duration::from(boot)),
+            wall: WallTime::from_epoch(wall),
+        }
     }
 
     /// Returns when the boot clock reads `at` or later, at once if that is past.
@@ -45,7 +50,11 @@ impl Clock {
     pub(crate) async fn sleep_until(&mut self, at: Instant) {
         self.arm(at);
         loop {
-            let mut ready = self.timer.wait().await.expect("the runtime outlives its timer");
+            let mut ready = self
+                .timer
+                .wait()
+                .await
+                .expect("the runtime outlives its timer");
             match TimerFd::wait(&self.timer) {
                 Ok(()) => break,
                 Err(Errno::EAGAIN) => ready.is_over(),
@@ -80,7 +89,11 @@ mod tests {
     use super::*;
 
     fn on_loop<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     #[test]

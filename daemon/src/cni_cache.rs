@@ -56,13 +56,21 @@ struct Cached {
 
 /// Returns the attachments of a network in the caches, whichever plugin gave them their addresses. A file that cannot be read
 /// names none.
-pub(crate) fn attached(caches: &[PathBuf], host_prefix: &Path, network: &str) -> impl Iterator<Item = Attached> {
+pub(crate) fn attached(
+    caches: &[PathBuf],
+    host_prefix: &Path,
+    network: &str,
+) -> impl Iterator<Item = Attached> {
     let directories = caches.iter().filter(|cache| !cache.as_os_str().is_empty());
     let paths = directories.flat_map(move |cache| files(&on_host(host_prefix, cache)));
     paths.filter_map(move |path| {
         let cached: Cached = serde_json::from_slice(&read(&path).ok()?).ok()?;
         let netns = netns(&cached.netns, &cached.result, &cached.if_name).map(PathBuf::from);
-        let attached = Attached { container: cached.container_id, ifname: cached.if_name, netns };
+        let attached = Attached {
+            container: cached.container_id,
+            ifname: cached.if_name,
+            netns,
+        };
         (cached.network_name == network).then_some(attached)
     })
 }
@@ -73,7 +81,9 @@ pub(crate) fn netns<'a>(said: &'a str, result: &'a Value, ifname: &str) -> Optio
     let interfaces = result["interfaces"].as_array().into_iter().flatten();
     let ours = interfaces.filter(|interface| interface["name"] == ifname);
     let mut sandboxes = ours.filter_map(|interface| interface["sandbox"].as_str());
-    Some(said).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
+    Some(said)
+        .filter(|path| !path.is_empty())
+        .or_else(|| sandboxes.find(|path| !path.is_empty()))
 }
 
 /// Returns the path by which this process sees a path of the host.
@@ -91,7 +101,10 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
             return Vec::new();
         }
     };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_FILES + 1).collect();
+    let mut paths: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .take(MAX_FILES + 1)
+        .collect();
     if paths.len() > MAX_FILES {
         warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: ignoring the rest");
         paths.truncate(MAX_FILES);
@@ -104,11 +117,20 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unread> {
     // Without blocking, because a FIFO would hold up the start.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     if !file.metadata()?.is_file() {
         return Err(Unread::NotAFile);
     }
     let mut text = Vec::new();
-    Read::by_ref(&mut &file).take(MAX_FILE + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE { Err(Unread::TooLong) } else { Ok(text) }
+    Read::by_ref(&mut &file)
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        Err(Unread::TooLong)
+    } else {
+        Ok(text)
+    }
 }

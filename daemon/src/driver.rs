@@ -18,7 +18,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_core::Core;
-use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
+use leasehold_core::effect::{
+    Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId,
+};
 use leasehold_core::record::{BindingId, DoorRecord, RangeRecord, Record};
 use leasehold_core::registry::Config;
 use tokio::net::UnixListener;
@@ -67,7 +69,9 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
     }
     let shares = Shares::of(raise_open_files());
     debug!(?shares, "open files");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
         let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
         tokio::select! {
@@ -81,13 +85,25 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 }
 
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
-async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
+async fn hold(
+    settings: &Settings,
+    shares: Shares,
+    signals: Signals,
+    _state: DirLock,
+) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
     let (plugin_dir, read) = (settings.plugin_dir.as_ref(), settings.read_socket.as_ref());
     let (listeners, places) = listen::listen(&settings.socket, plugin_dir, read, inherited)?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, doors, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
+    let (
+        store,
+        Stored {
+            records,
+            doors,
+            ranges,
+        },
+    ) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -101,12 +117,27 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     // record that does not parse.
     let adopting = Unfinished::of(&settings.state_dir);
     let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
-        true => adopt::find(&settings.cni_caches, &settings.host_prefix, &settings.site()),
+        true => adopt::find(
+            &settings.cni_caches,
+            &settings.host_prefix,
+            &settings.site(),
+        ),
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, listeners, Known { records, doors, ranges, adoptees }).await;
+    let ran = driver
+        .run(
+            sources,
+            listeners,
+            Known {
+                records,
+                doors,
+                ranges,
+                adoptees,
+            },
+        )
+        .await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -189,7 +220,9 @@ impl Driver {
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (reports, net_reports) = unbounded_channel();
-        let seeks = places.iter().any(|place| place.protocol().hides_interfaces());
+        let seeks = places
+            .iter()
+            .any(|place| place.protocol().hides_interfaces());
         let docker_netns = seeks.then(|| settings.docker_netns_dir.clone());
         let config = NetConfig {
             host_prefix: settings.host_prefix.clone(),
@@ -199,13 +232,21 @@ impl Driver {
             sockets: shares.sockets,
         };
         let net = Net::start(config, reports)?;
-        let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
+        let publisher =
+            Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
         let (files, file_reports) = unbounded_channel();
-        let (data_dirs, looks) = DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
-            .map_err(StartError::io("start a thread"))?;
+        let (data_dirs, looks) =
+            DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
+                .map_err(StartError::io("start a thread"))?;
         let (log, frames) = (settings.log.clone(), tap.frames());
-        let (doors, door_reports) = Doors::new(settings.site(), store.journal(), looks, (log, frames), shares.callers);
+        let (doors, door_reports) = Doors::new(
+            settings.site(),
+            store.journal(),
+            looks,
+            (log, frames),
+            shares.callers,
+        );
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
@@ -247,16 +288,36 @@ impl Driver {
 
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
     /// to be adopted.
-    async fn run(mut self, mut sources: Sources, listeners: Listeners, known: Known) -> Result<usize, StartError> {
-        let Known { records, doors, ranges, adoptees } = known;
+    async fn run(
+        mut self,
+        mut sources: Sources,
+        listeners: Listeners,
+        known: Known,
+    ) -> Result<usize, StartError> {
+        let Known {
+            records,
+            doors,
+            ranges,
+            adoptees,
+        } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
-        self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
-        self.feed(Input::Start { boot, records, doors, spooled, adoptees });
+        self.feed(Input::Ranges {
+            boot: boot.clone(),
+            records: ranges,
+        });
+        self.feed(Input::Start {
+            boot,
+            records,
+            doors,
+            spooled,
+            adoptees,
+        });
         self.drain().await;
         self.publisher.sweep();
         for (protocol, listener) in listeners {
-            self.listen(protocol, listener).map_err(StartError::io("listen"))?;
+            self.listen(protocol, listener)
+                .map_err(StartError::io("listen"))?;
         }
         // Binds the other sockets, and reports what is wrong with any before it reports ready.
         self.look();
@@ -272,7 +333,12 @@ impl Driver {
         // Connections are cut before their replies are dropped: dropping a reply sends an answer.
         drop(self.listeners);
         if !sources.accepting.is_finished()
-            && timeout(CLOSING, closed(&mut sources.accepting, &mut sources.doors, &mut self.late)).await.is_err()
+            && timeout(
+                CLOSING,
+                closed(&mut sources.accepting, &mut sources.doors, &mut self.late),
+            )
+            .await
+            .is_err()
         {
             debug!("connections still open");
         }
@@ -297,7 +363,10 @@ impl Driver {
             self.on_clock();
             self.drain().await;
             if matches!(self.phase, Phase::Stopping(_))
-                && !self.open.values().any(|open| matches!(open.asker, Asker::Caller(_)))
+                && !self
+                    .open
+                    .values()
+                    .any(|open| matches!(open.asker, Asker::Caller(_)))
             {
                 self.phase = Phase::Stopped;
             }
@@ -309,16 +378,32 @@ impl Driver {
     fn wake(&mut self, wake: Wake) {
         match wake {
             Wake::Net(NetReport::Done { op, outcome }) => self.feed(Input::Done { op, outcome }),
-            Wake::Net(NetReport::Frame { exchange, bytes, meta }) => {
+            Wake::Net(NetReport::Frame {
+                exchange,
+                bytes,
+                meta,
+            }) => {
                 self.tap(exchange, false, &bytes);
-                self.feed(Input::Frame { exchange, bytes: &bytes, meta });
+                self.feed(Input::Frame {
+                    exchange,
+                    bytes: &bytes,
+                    meta,
+                });
             }
-            Wake::Net(NetReport::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
-            Wake::Net(NetReport::Unsent { exchange, cause }) => self.feed(Input::Unsent { exchange, cause }),
+            Wake::Net(NetReport::Broken { exchange, cause }) => {
+                self.feed(Input::Broken { exchange, cause })
+            }
+            Wake::Net(NetReport::Unsent { exchange, cause }) => {
+                self.feed(Input::Unsent { exchange, cause })
+            }
             Wake::Net(NetReport::Kernel(news)) => self.feed(Input::Kernel(news.into_message())),
-            Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
+            Wake::Store(Persisted { op, result }) => self.feed(Input::Done {
+                op,
+                outcome: Outcome::Persisted(result),
+            }),
             Wake::Door(DoorReport::Asked { id, call, reply })
-                if matches!(self.phase, Phase::Running) || reply.protocol().answers_to_the_end() =>
+                if matches!(self.phase, Phase::Running)
+                    || reply.protocol().answers_to_the_end() =>
             {
                 self.opens(id, Asker::Caller(reply), &call);
                 self.feed(Input::Request { id, call });
@@ -327,7 +412,8 @@ impl Driver {
             Wake::Door(DoorReport::HungUp(id)) => {
                 // If an answer has crossed it, the core knows what that means.
                 if let Some(open) = self.open.remove(&id) {
-                    self.meter.call(open.name, Ending::HungUp, open.since.elapsed());
+                    self.meter
+                        .call(open.name, Ending::HungUp, open.since.elapsed());
                 }
                 self.feed(Input::HungUp(id));
             }
@@ -340,8 +426,19 @@ impl Driver {
                 }
             }
             Wake::Files(data_dir::FileReport::Found(found)) => {
-                let Found { network, directory, files: found, last, known } = self.data_dirs.without_removed(found);
-                self.feed(Input::Files { network, directory, found, last });
+                let Found {
+                    network,
+                    directory,
+                    files: found,
+                    last,
+                    known,
+                } = self.data_dirs.without_removed(found);
+                self.feed(Input::Files {
+                    network,
+                    directory,
+                    found,
+                    last,
+                });
                 drop(known);
             }
             // The clock is read after every wake.
@@ -371,22 +468,33 @@ impl Driver {
             Phase::Running => Phase::Stopping(tokio::time::Instant::now()),
             Phase::Stopping(_) | Phase::Stopped => Phase::Stopped,
         };
-        self.places.retain(|place| !place.protocol().answers_to_the_end());
+        self.places
+            .retain(|place| !place.protocol().answers_to_the_end());
         let _ = self.listeners.send(Listening::Stopping);
         service::stopping();
     }
 
     /// Returns when the time for open requests is over.
     fn grace_over(&self) -> Option<tokio::time::Instant> {
-        let Phase::Stopping(since) = self.phase else { return None };
-        let longest = self.open.values().filter_map(|open| open.asker.protocol()).map(Protocol::grace).max();
+        let Phase::Stopping(since) = self.phase else {
+            return None;
+        };
+        let longest = self
+            .open
+            .values()
+            .filter_map(|open| open.asker.protocol())
+            .map(Protocol::grace)
+            .max();
         Some(since + longest.unwrap_or(Protocol::Control.grace()))
     }
 
     /// Fails the open calls that may not be cut off, and undoes their effects.
     fn refuse_open(&mut self) {
-        let is_answered =
-            |_: &RequestId, open: &mut Open| open.asker.protocol().is_some_and(Protocol::answers_to_the_end);
+        let is_answered = |_: &RequestId, open: &mut Open| {
+            open.asker
+                .protocol()
+                .is_some_and(Protocol::answers_to_the_end)
+        };
         let refused: Vec<_> = self.open.extract_if(is_answered).collect();
         for (id, _answered_when_dropped) in refused {
             self.feed(Input::HungUp(id));
@@ -402,7 +510,10 @@ impl Driver {
 
     /// Checks whether callers can find the sockets, and looks for calls left by those that could not.
     fn look(&mut self) {
-        let again = self.places.iter_mut().filter_map(|place| Some((place.protocol(), place.tend()?)));
+        let again = self
+            .places
+            .iter_mut()
+            .filter_map(|place| Some((place.protocol(), place.tend()?)));
         for (protocol, listener) in again.collect::<Vec<_>>() {
             if let Err(error) = self.listen(protocol, listener) {
                 warn!(%error, "cannot listen");
@@ -433,7 +544,14 @@ impl Driver {
     }
 
     fn opens(&mut self, id: RequestId, asker: Asker, call: &Call) {
-        self.open.insert(id, Open { asker, name: call.name(), since: Instant::now() });
+        self.open.insert(
+            id,
+            Open {
+                asker,
+                name: call.name(),
+                since: Instant::now(),
+            },
+        );
     }
 
     /// Returns everything that is counted and held.
@@ -447,7 +565,11 @@ impl Driver {
             watched: self.net.watched(),
             connections: self.doors.connections(),
             since: self.since,
-            sockets: self.places.iter().map(|place| place.path().to_owned()).collect(),
+            sockets: self
+                .places
+                .iter()
+                .map(|place| place.path().to_owned())
+                .collect(),
             store: self.store.path().to_owned(),
         }
     }
@@ -462,18 +584,27 @@ impl Driver {
         if let Some((at, why)) = self.core.poll_timeout()
             && at <= now.boot
         {
-            debug!(?why, late_us = now.boot.saturating_since(at).as_micros() as u64, "timeout");
+            debug!(
+                ?why,
+                late_us = now.boot.saturating_since(at).as_micros() as u64,
+                "timeout"
+            );
             self.core.handle_timeout(now);
         }
     }
 
     /// Carries out all effects. Answers go first, at once: no caller waits for work that can be done later.
     async fn drain(&mut self) {
-        let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect()).inspect(trace::effect).collect();
-        let (answers, others): (Vec<_>, Vec<_>) =
-            effects.into_iter().partition(|effect| matches!(effect, Effect::Reply { .. }));
+        let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect())
+            .inspect(trace::effect)
+            .collect();
+        let (answers, others): (Vec<_>, Vec<_>) = effects
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Reply { .. }));
         let are_callers_waiting = !answers.is_empty();
-        answers.into_iter().for_each(|answer| self.carry_out(answer));
+        answers
+            .into_iter()
+            .for_each(|answer| self.carry_out(answer));
         if are_callers_waiting {
             tokio::task::yield_now().await;
         }
@@ -483,21 +614,41 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { op, changes } => self.store.persist(op, changes),
-            Effect::Open { op, exchange, link, want } => {
+            Effect::Open {
+                op,
+                exchange,
+                link,
+                want,
+            } => {
                 self.tap.learn(exchange, self.core.whose(exchange));
                 self.net.open(op, exchange, link, want);
             }
             Effect::Inspect { op, target, routes } => self.net.inspect(op, target, routes),
             Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
-            Effect::Prepare { op, place, lan, exchange, chaddr } => {
+            Effect::Prepare {
+                op,
+                place,
+                lan,
+                exchange,
+                chaddr,
+            } => {
                 self.net.prepare(op, exchange, Visit { place, lan, chaddr });
             }
-            Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
+            Effect::Survey {
+                op,
+                link,
+                lan_parent,
+            } => self.net.survey(op, link, lan_parent),
             Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
             Effect::Make { op, link } => self.net.make(op, *link),
             Effect::Unmake { op, owner } => self.net.unmake(op, owner),
             Effect::ListOwn { op } => self.net.list_own(op),
-            Effect::Send { op, exchange, frame, over } => {
+            Effect::Send {
+                op,
+                exchange,
+                frame,
+                over,
+            } => {
                 self.tap(exchange, true, &frame);
                 self.net.send(op, exchange, frame, over);
             }
@@ -509,7 +660,13 @@ impl Driver {
             Effect::Reply { id, answer } => self.reply(id, answer),
             Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
             Effect::Watch { op, netns } => self.net.watch_for(op, netns),
-            Effect::File { op, directory, address, of, change } => {
+            Effect::File {
+                op,
+                directory,
+                address,
+                of,
+                change,
+            } => {
                 self.data_dirs.change(op, directory, address, &of, change);
             }
         }
@@ -535,7 +692,11 @@ impl Driver {
 
 /// Waits until all connections are closed. Where each call is answered, callers that still arrive are told of a failure;
 /// elsewhere they are cut off.
-async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<DoorReport>, late: &mut Vec<Reply>) {
+async fn closed(
+    accepting: &mut JoinHandle<()>,
+    doors: &mut UnboundedReceiver<DoorReport>,
+    late: &mut Vec<Reply>,
+) {
     loop {
         tokio::select! {
             _ = &mut *accepting => return,

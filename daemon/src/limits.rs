@@ -29,7 +29,10 @@ impl Shares {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let callers = (limit / 2 / Protocol::ALL.len()).clamp(1, MAX_OPEN);
         let all_callers = Protocol::ALL.len() * callers;
-        Self { callers, sockets: limit.saturating_sub(all_callers + OWN_DESCRIPTORS) }
+        Self {
+            callers,
+            sockets: limit.saturating_sub(all_callers + OWN_DESCRIPTORS),
+        }
     }
 }
 
@@ -37,7 +40,11 @@ impl Shares {
 /// sockets open.
 pub(crate) fn raise_open_files() -> u64 {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
-        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard) } else { Ok(hard) }
+        if soft < hard {
+            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard)
+        } else {
+            Ok(hard)
+        }
     });
     raised.unwrap_or_else(|error| {
         warn!(%error, "cannot raise the limit of open files");

@@ -150,7 +150,10 @@ impl PluginDir {
     fn sockets(&self) -> Vec<(Protocol, PathBuf)> {
         let at = |protocol, name: &str| (protocol, self.path.join(name));
         match self.requires_mac {
-            true => vec![at(Protocol::Docker, "leasehold.sock"), at(Protocol::DockerIpvlan, "leasehold-ipvlan.sock")],
+            true => vec![
+                at(Protocol::Docker, "leasehold.sock"),
+                at(Protocol::DockerIpvlan, "leasehold-ipvlan.sock"),
+            ],
             false => vec![at(Protocol::DockerIpvlan, "leasehold.sock")],
         }
     }
@@ -229,8 +232,15 @@ pub(crate) fn listen(
             docker.push((protocol, path));
             continue;
         }
-        let slot = if protocol == Protocol::Read { &mut reads } else { &mut control };
-        if slot.replace((listener, Place::of_systemd(protocol, path))).is_some() {
+        let slot = if protocol == Protocol::Read {
+            &mut reads
+        } else {
+            &mut control
+        };
+        if slot
+            .replace((listener, Place::of_systemd(protocol, path)))
+            .is_some()
+        {
             return Err(ListenError::Twice(protocol.unit()));
         }
     }
@@ -254,7 +264,11 @@ pub(crate) fn listen(
         }
         (None, None) => {}
     }
-    places.extend(docker.into_iter().map(|(protocol, path)| Place::new(protocol, path)));
+    places.extend(
+        docker
+            .into_iter()
+            .map(|(protocol, path)| Place::new(protocol, path)),
+    );
     Ok((listeners, places))
 }
 
@@ -299,13 +313,27 @@ enum BoundBy {
 
 impl Place {
     fn new(protocol: Protocol, path: PathBuf) -> Self {
-        Self { protocol, path, seen: None, bound_by: BoundBy::Us(None), gid: None, trouble: None }
+        Self {
+            protocol,
+            path,
+            seen: None,
+            bound_by: BoundBy::Us(None),
+            gid: None,
+            trouble: None,
+        }
     }
 
     /// Returns the place of a socket that systemd passed.
     fn of_systemd(protocol: Protocol, path: PathBuf) -> Self {
         let seen = identity(&path).ok();
-        Self { protocol, path, seen, bound_by: BoundBy::Systemd, gid: None, trouble: None }
+        Self {
+            protocol,
+            path,
+            seen,
+            bound_by: BoundBy::Systemd,
+            gid: None,
+            trouble: None,
+        }
     }
 
     /// Returns the protocol that is spoken there.
@@ -338,13 +366,20 @@ impl Place {
                 Ok(listener) => {
                     let path = self.path.display();
                     match was_bound {
-                        true => tracing::warn!("{path} was no longer the socket that was bound there: bound again"),
-                        false => tracing::info!(socket = %path, protocol = ?self.protocol, "listening"),
+                        true => tracing::warn!(
+                            "{path} was no longer the socket that was bound there: bound again"
+                        ),
+                        false => {
+                            tracing::info!(socket = %path, protocol = ?self.protocol, "listening")
+                        }
                     }
                     self.trouble = None;
                     return Some(listener);
                 }
-                Err(error) => format!("callers cannot find this daemon: {}", crate::log::chain(&error)),
+                Err(error) => format!(
+                    "callers cannot find this daemon: {}",
+                    crate::log::chain(&error)
+                ),
             },
         };
         if self.trouble.as_ref() != Some(&trouble) {
@@ -363,7 +398,8 @@ impl Place {
         clear(self.protocol, &self.path)?;
         let (listener, bound) = bind_at(&self.path)?;
         if self.protocol == Protocol::Read {
-            open_to_group(&self.path, self.gid).map_err(|e| failed("give a group access to", &self.path, e))?;
+            open_to_group(&self.path, self.gid)
+                .map_err(|e| failed("give a group access to", &self.path, e))?;
         }
         self.seen = Some(bound);
         Ok(listener)
@@ -373,7 +409,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if matches!(self.bound_by, BoundBy::Us(_))
-            && self.seen.is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
+            && self
+                .seen
+                .is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(socket = %self.path.display(), %error, "cannot remove the socket");
@@ -384,13 +422,19 @@ impl Drop for Place {
 /// Checks that systemd passed a listening Unix stream socket, and returns it with its path.
 fn activated(fd: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
     let socket = Socket::from(fd);
-    if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
-        return Err(io::Error::other("not a listening Unix stream socket (ListenStream=)"));
+    if socket.domain()? != Domain::UNIX
+        || socket.r#type()? != Type::STREAM
+        || !socket.is_listener()?
+    {
+        return Err(io::Error::other(
+            "not a listening Unix stream socket (ListenStream=)",
+        ));
     }
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-    path.map(|path| (listener, path)).ok_or_else(|| io::Error::other("the socket has no path"))
+    path.map(|path| (listener, path))
+        .ok_or_else(|| io::Error::other("the socket has no path"))
 }
 
 /// Takes the lock of a socket's path.
@@ -400,7 +444,11 @@ fn lock_of(protocol: Protocol, path: &Path) -> Result<Lock, ListenError> {
     let lock = PathBuf::from(lock);
     Lock::try_take(&lock).map_err(|error| match error {
         // Another daemon, with another store.
-        LockError::Held(owner) => ListenError::Live { path: path.to_owned(), owner, flag: protocol.flag() },
+        LockError::Held(owner) => ListenError::Live {
+            path: path.to_owned(),
+            owner,
+            flag: protocol.flag(),
+        },
         source => ListenError::Lock { path: lock, source },
     })
 }
@@ -437,7 +485,10 @@ fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(failed("look at", path, e)),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(ListenError::NotASocket { path: path.to_owned(), flag });
+            return Err(ListenError::NotASocket {
+                path: path.to_owned(),
+                flag,
+            });
         }
         Ok(_) => {}
     }
@@ -445,14 +496,22 @@ fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
         Ok(peer) => {
             let credentials = getsockopt(&peer, PeerCredentials).ok();
             let owner = Owner::of(credentials.and_then(|c| u32::try_from(c.pid()).ok()));
-            Err(ListenError::Live { path: path.to_owned(), owner, flag })
+            Err(ListenError::Live {
+                path: path.to_owned(),
+                owner,
+                flag,
+            })
         }
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             tracing::info!(socket = %path.display(), "replaced a stale socket");
             fs::remove_file(path).map_err(|e| failed("remove", path, e))
         }
         // Its backlog is full, or it is a socket of another type: in any case it is in use.
-        Err(_) => Err(ListenError::Live { path: path.to_owned(), owner: Owner::of(None), flag }),
+        Err(_) => Err(ListenError::Live {
+            path: path.to_owned(),
+            owner: Owner::of(None),
+            flag,
+        }),
     }
 }
 
@@ -466,7 +525,11 @@ fn connect(path: &Path) -> io::Result<Socket> {
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), ListenError> {
     let dir = parent(path);
-    DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(|e| failed("create", dir, e))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(dir)
+        .map_err(|e| failed("create", dir, e))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -481,7 +544,11 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> ListenError {
-    ListenError::Failed { doing, path: path.to_owned(), source }
+    ListenError::Failed {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
 }
 
 #[cfg(test)]

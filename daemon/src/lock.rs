@@ -39,9 +39,20 @@ impl Lock {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags);
-        let writing = options.clone().write(true).create(true).truncate(false).mode(0o600).open(path);
+        let writing = options
+            .clone()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
         let mut file = match writing {
-            Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
+                ) =>
+            {
                 // The first reason is the one to report.
                 options.open(path).map_err(|_| error)?
             }
@@ -54,13 +65,17 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+                let pid = fs::read_to_string(path)
+                    .ok()
+                    .and_then(|text| text.trim().parse().ok());
                 return Err(LockError::Held(Owner::of(pid)));
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         // The number only serves the error above; a full disk must not prevent the start.
-        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", process::id()));
+        let note = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", process::id()));
         if let Err(error) = note {
             tracing::warn!(path = %path.display(), %error, "cannot write the process id to the lock file");
         }
@@ -83,7 +98,10 @@ mod tests {
         let held = Lock::try_take(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let refused = Lock::try_take(&path).unwrap_err().to_string();
-        assert!(refused.starts_with(&format!("process {} (", process::id())), "{refused}");
+        assert!(
+            refused.starts_with(&format!("process {} (", process::id())),
+            "{refused}"
+        );
         drop(held);
         Lock::try_take(&path).unwrap();
     }

@@ -51,24 +51,37 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
     let (targets, handle) = reload::Layer::new(parse(filter)?);
     let recent = Recent::default();
     let filter = Filter::new(filter, handle, recent.clone());
-    let journal = (format == LogFormat::Text).then(journal::of_stderr).flatten();
+    let journal = (format == LogFormat::Text)
+        .then(journal::of_stderr)
+        .flatten();
     let layer_and_flush = match journal {
-        Some(journal) => queue::start(journal).map(|(queue, flush)| (journal::Fields::new(queue).boxed(), flush)),
+        Some(journal) => {
+            queue::start(journal).map(|(queue, flush)| (journal::Fields::new(queue).boxed(), flush))
+        }
         None => queue::start(io::stderr()).map(|(queue, flush)| {
             let lines = fmt::layer().with_writer(queue);
             let layer = match format {
                 LogFormat::Text => lines.boxed(),
-                LogFormat::Json => {
-                    lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
-                }
+                LogFormat::Json => lines
+                    .json()
+                    .flatten_event(true)
+                    .with_current_span(false)
+                    .with_span_list(true)
+                    .boxed(),
             };
             (layer, flush)
         }),
     };
     let (layer, flush) = layer_and_flush.map_err(LogError::Thread)?;
-    registry().with(layer.with_filter(targets)).with(recent.layer()).init();
+    registry()
+        .with(layer.with_filter(targets))
+        .with(recent.layer())
+        .init();
     std::panic::set_hook(Box::new(|panic| {
-        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let at = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let said = panic.payload_as_str().unwrap_or("panic without a message");
         tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
     }));
@@ -76,13 +89,19 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
 }
 
 fn parse(filter: &str) -> Result<Targets, LogError> {
-    filter.parse().map_err(|reason| LogError::Filter { filter: filter.to_owned(), reason })
+    filter.parse().map_err(|reason| LogError::Filter {
+        filter: filter.to_owned(),
+        reason,
+    })
 }
 
 /// Returns an error with all its causes, outermost first.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Empty unless RUST_BACKTRACE asks for it.

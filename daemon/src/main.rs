@@ -36,9 +36,11 @@ use leasehold_api::{cni, to_json};
 fn main() -> ExitCode {
     // A program started with no arguments but with this variable is meant to be a CNI plugin.
     if env::args_os().len() == 1 && env::var_os("CNI_COMMAND").is_some() {
-        let msg =
-            "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";
-        println!("{}", to_json(&cni::Error::new(cni::Code::InvalidEnvironment, msg)));
+        let msg = "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";
+        println!(
+            "{}",
+            to_json(&cni::Error::new(cni::Code::InvalidEnvironment, msg))
+        );
         return ExitCode::FAILURE;
     }
     match cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command {
@@ -54,8 +56,14 @@ fn main() -> ExitCode {
             Ok(code) => code.into(),
             Err(error) => said(Err(error.into())),
         },
-        cli::Command::Log(args) => said(cli::log(&args).map_err(Into::into).and_then(|text| print(&text))),
-        cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Log(args) => said(
+            cli::log(&args)
+                .map_err(Into::into)
+                .and_then(|text| print(&text)),
+        ),
+        cli::Command::Events(args) => {
+            said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into))
+        }
         cli::Command::Exporter(args) => said(cli::exporter(&args).map_err(Into::into)),
         cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
             Ok(verdict) => verdict.code().into(),
@@ -79,7 +87,9 @@ fn main() -> ExitCode {
                 code.into()
             }
         },
-        cli::Command::Uninstall(args) => said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Uninstall(args) => {
+            said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into))
+        }
         cli::Command::List(args) => match cli::list(&args, &mut io::stdout().lock()) {
             Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,
             listed => said(listed.map_err(Into::into)),
@@ -96,10 +106,14 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
     };
     let settings = driver::Settings {
         socket: args.socket,
-        plugin_dir: args
-            .docker_plugin_dir
-            .map(|path| listen::PluginDir { path, requires_mac: args.docker_requires_mac }),
-        read_socket: args.read_socket.map(|path| listen::ReadSocket { path, gid: args.read_gid }),
+        plugin_dir: args.docker_plugin_dir.map(|path| listen::PluginDir {
+            path,
+            requires_mac: args.docker_requires_mac,
+        }),
+        read_socket: args.read_socket.map(|path| listen::ReadSocket {
+            path,
+            gid: args.read_gid,
+        }),
         docker_netns_dir: args.docker_netns_dir,
         state_dir: args.state_dir,
         runtime_dir: args.runtime_dir,

@@ -13,6 +13,10 @@ const HEAD_LIMIT: Duration = Duration::from_secs(5);
 /// Returns what serves a connection.
 pub(crate) fn http1() -> http1::Builder {
     let mut http1 = http1::Builder::new();
-    http1.timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT).max_buf_size(MAX_HEAD).keep_alive(false);
+    http1
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(MAX_HEAD)
+        .keep_alive(false);
     http1
 }

@@ -82,7 +82,10 @@ const OPTIONS: [(u8, &str, Form); 50] = [
 ];
 
 fn known(code: u8) -> Option<(&'static str, Form)> {
-    OPTIONS.iter().find(|(known, ..)| *known == code).map(|(_, name, form)| (*name, *form))
+    OPTIONS
+        .iter()
+        .find(|(known, ..)| *known == code)
+        .map(|(_, name, form)| (*name, *form))
 }
 
 /// Returns an option's name, if it has one that people know.
@@ -98,7 +101,8 @@ pub(crate) fn value(code: u8, bytes: &[u8]) -> String {
         Number => number(bytes).map(|number| number.to_string()),
         Seconds => number(bytes).map(seconds),
         Names => search(bytes).map(|names| names.join(" ")),
-        Routes => routes(code, bytes).map(|routes| routes.iter().map(route).collect::<Vec<_>>().join(", ")),
+        Routes => routes(code, bytes)
+            .map(|routes| routes.iter().map(route).collect::<Vec<_>>().join(", ")),
         Bytes => None,
     };
     read.unwrap_or_else(|| HEXLOWER.encode(bytes))
@@ -106,7 +110,10 @@ pub(crate) fn value(code: u8, bytes: &[u8]) -> String {
 
 fn addresses(bytes: &[u8]) -> Option<String> {
     let (addresses, rest) = bytes.as_chunks::<4>();
-    let texts: Vec<_> = addresses.iter().map(|address| Ipv4Addr::from(*address).to_string()).collect();
+    let texts: Vec<_> = addresses
+        .iter()
+        .map(|address| Ipv4Addr::from(*address).to_string())
+        .collect();
     (rest.is_empty() && !texts.is_empty()).then(|| texts.join(" "))
 }
 
@@ -128,7 +135,10 @@ fn seconds(seconds: u32) -> String {
 
 /// Returns bytes as printable ASCII, everything else escaped, without the NULs that some servers put at the end.
 fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     bytes[..end].escape_ascii().to_string()
 }
 
@@ -156,7 +166,11 @@ mod tests {
             (51, &[0, 0, 14, 16], "3600 s"),
             (51, &[255; 4], "for ever"),
             (119, b"\x03lan\x07example\0", "lan.example"),
-            (121, &[24, 10, 1, 2, 10, 0, 0, 9, 0, 0, 0, 0, 0], "10.1.2.0/24 via 10.0.0.9, 0.0.0.0/0 on the link"),
+            (
+                121,
+                &[24, 10, 1, 2, 10, 0, 0, 9, 0, 0, 0, 0, 0],
+                "10.1.2.0/24 via 10.0.0.9, 0.0.0.0/0 on the link",
+            ),
             (33, &[10, 0, 0, 0, 10, 0, 0, 9], "10.0.0.0/8 via 10.0.0.9"),
             (121, &[33], "21"),
             (224, &[1, 2], "0102"),

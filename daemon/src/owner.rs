@@ -17,7 +17,10 @@ impl Owner {
     pub(crate) fn of(pid: Option<u32>) -> Self {
         let pid = pid.filter(|pid| *pid != 0);
         let comm = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok());
-        Self { pid, comm: comm.map(|comm| comm.trim_end().escape_debug().to_string()) }
+        Self {
+            pid,
+            comm: comm.map(|comm| comm.trim_end().escape_debug().to_string()),
+        }
     }
 }
 
@@ -38,11 +41,18 @@ mod tests {
     #[test]
     fn a_living_process_is_named_with_its_command() {
         let me = Owner::of(Some(std::process::id()));
-        assert!(me.to_string().starts_with(&format!("process {} (", std::process::id())), "{me}");
+        assert!(
+            me.to_string()
+                .starts_with(&format!("process {} (", std::process::id())),
+            "{me}"
+        );
     }
 
     #[test]
     fn a_process_of_another_pid_namespace_has_no_number() {
-        assert_eq!(Owner::of(Some(0)).to_string(), "a process that cannot be seen from here");
+        assert_eq!(
+            Owner::of(Some(0)).to_string(),
+            "a process that cannot be seen from here"
+        );
     }
 }

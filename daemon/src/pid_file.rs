@@ -39,20 +39,30 @@ impl PidFile {
         }
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".new-{}", process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new);
-        let written = file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&new);
+        let written =
+            file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
         let written = written.and_then(|()| fs::rename(&new, path));
         if written.is_err() {
             // It may not be there; the first error is the one to report.
             let _ = fs::remove_file(&new);
         }
-        written.map_err(|source| PidFileError::Write { path: path.to_owned(), source })?;
+        written.map_err(|source| PidFileError::Write {
+            path: path.to_owned(),
+            source,
+        })?;
         Ok(Self(path.to_owned()))
     }
 
     /// Removes the file, unless it belongs to another process by now.
     pub(crate) fn remove(self) {
-        if self.read().is_ok_and(|text| text == process::id().to_string())
+        if self
+            .read()
+            .is_ok_and(|text| text == process::id().to_string())
             && let Err(error) = fs::remove_file(&self.0)
         {
             tracing::warn!(file = %self.0.display(), %error, "cannot remove the file with the process id");
@@ -61,7 +71,10 @@ impl PidFile {
 
     /// Returns the contents, if it is a regular file; does not wait for a FIFO.
     fn read(&self) -> io::Result<String> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&self.0)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&self.0)?;
         io::read_to_string(file.take(LONGEST))
     }
 }
@@ -78,7 +91,10 @@ mod tests {
         let path = dir.path().join("pid");
         fs::write(&path, "4194304 and more").unwrap();
         let file = PidFile::write(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), process::id().to_string());
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            process::id().to_string()
+        );
         file.remove();
         assert!(!path.exists());
     }
@@ -107,7 +123,10 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_nowhere_is_named() {
-        assert!(matches!(PidFile::write(Path::new("pid")), Err(PidFileError::Relative(_))));
+        assert!(matches!(
+            PidFile::write(Path::new("pid")),
+            Err(PidFileError::Relative(_))
+        ));
         let error = PidFile::write(Path::new("/nowhere/pid")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/pid"), "{error}");
     }

@@ -62,8 +62,13 @@ impl Publisher {
             undone: BTreeMap::new(),
             first_pause,
         };
-        let thread = thread::Builder::new().name("publish".to_owned()).spawn(move || files.serve(&queue))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("publish".to_owned())
+            .spawn(move || files.serve(&queue))?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
     }
 
     /// Has an attachment's file written, or removed.
@@ -134,7 +139,10 @@ impl Files {
 
     fn carry_out(&mut self, job: Job) {
         let (path, text) = match job {
-            Job::Publish(attachment, dns) => (self.path(&attachment), dns.map(|dns| text(&attachment, &dns))),
+            Job::Publish(attachment, dns) => (
+                self.path(&attachment),
+                dns.map(|dns| text(&attachment, &dns)),
+            ),
             Job::Sweep => {
                 if let Err(error) = self.sweep() {
                     warn!(path = %self.root.display(), %error, "name servers of ended leases may still be published");
@@ -152,7 +160,9 @@ impl Files {
     fn try_again(&mut self) {
         for (path, text) in std::mem::take(&mut self.undone) {
             match self.put(&path, text.as_deref()) {
-                Ok(()) => info!(path = %path.display(), "name servers of a lease published after all"),
+                Ok(()) => {
+                    info!(path = %path.display(), "name servers of a lease published after all")
+                }
                 Err(error) => {
                     debug!(path = %path.display(), %error, "name servers of a lease still not published");
                     self.undone.insert(path, text);
@@ -171,12 +181,20 @@ impl Files {
 
     fn path(&self, attachment: &Attachment) -> PathBuf {
         match attachment {
-            Attachment::Cni { network, container, ifname } => {
-                self.root.join(file_name(network)).join(file_name(container)).join(file_name(ifname))
-            }
-            Attachment::Docker { pool, endpoint } => {
-                self.root.join(DOCKER).join(file_name(pool)).join(file_name(endpoint))
-            }
+            Attachment::Cni {
+                network,
+                container,
+                ifname,
+            } => self
+                .root
+                .join(file_name(network))
+                .join(file_name(container))
+                .join(file_name(ifname)),
+            Attachment::Docker { pool, endpoint } => self
+                .root
+                .join(DOCKER)
+                .join(file_name(pool))
+                .join(file_name(endpoint)),
         }
     }
 
@@ -216,7 +234,8 @@ impl Files {
         }
         // The directories of the container and the network go with their last file; one that is not empty stays.
         let dirs = path.ancestors().skip(1).take(2);
-        dirs.take_while(|dir| fs::remove_dir(dir).is_ok()).for_each(drop);
+        dirs.take_while(|dir| fs::remove_dir(dir).is_ok())
+            .for_each(drop);
         Ok(())
     }
 
@@ -238,7 +257,12 @@ impl Files {
 
 /// Writes `text` to the file `new`, and moves that to `path`.
 fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(new)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644)
+        .open(new)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(text.as_bytes())?;
     // Docker makes an empty directory in place of a missing mount source.
@@ -250,7 +274,9 @@ fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
 fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
         Err(error) => Err(error),
     }
 }
@@ -289,7 +315,8 @@ fn file_name(name: &str) -> String {
         safe.truncate(LONGEST_NAME - 66);
         safe.push_str("%~");
         let hash = Sha256::digest(name.as_bytes());
-        hash.iter().for_each(|byte| write!(safe, "{byte:02x}").expect("a string takes all"));
+        hash.iter()
+            .for_each(|byte| write!(safe, "{byte:02x}").expect("a string takes all"));
     }
     safe
 }
@@ -312,7 +339,12 @@ fn text(attachment: &Attachment, dns: &Dns) -> String {
     if let Some(domain) = dns.domain.as_ref().filter(|name| checked(name)) {
         text.push_str(&format!("domain {domain}\n"));
     }
-    let search: Vec<&str> = dns.search.iter().filter(|name| checked(name)).map(String::as_str).collect();
+    let search: Vec<&str> = dns
+        .search
+        .iter()
+        .filter(|name| checked(name))
+        .map(String::as_str)
+        .collect();
     if !search.is_empty() {
         text.push_str(&format!("search {}\n", search.join(" ")));
     }

@@ -33,7 +33,9 @@ pub(crate) fn feed() {
 
 /// Tells the manager something without waiting for it.
 fn tell(state: NotifyState<'_>) -> io::Result<()> {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
     socket.connect(path)?;

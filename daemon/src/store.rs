@@ -137,9 +137,18 @@ pub(crate) struct Stored {
 impl Stored {
     /// Returns the part of this that the copy holds.
     fn copied(&self) -> Vec<Change> {
-        let leases = self.records.iter().map(|(id, record)| Change::Put(*id, Box::new(record.clone())));
-        let doors = self.doors.iter().map(|record| Change::PutDoor(Box::new(record.clone())));
-        leases.chain(doors).filter_map(|change| change.copied()).collect()
+        let leases = self
+            .records
+            .iter()
+            .map(|(id, record)| Change::Put(*id, Box::new(record.clone())));
+        let doors = self
+            .doors
+            .iter()
+            .map(|record| Change::PutDoor(Box::new(record.clone())));
+        leases
+            .chain(doors)
+            .filter_map(|change| change.copied())
+            .collect()
     }
 }
 
@@ -173,17 +182,36 @@ impl Store {
         let journal = Journal::new(jobs.clone(), last);
         let (id, is_whole, path) = (file.id(), file.is_whole(), file.path().to_owned());
         let commits = CommitCounts::default();
-        let mut writer = Writer { file, ends, reports, last_event, commits: commits.clone() };
-        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || {
-            writer.file.copy.begin(id, copied);
-            writer.run(&queue);
-        });
+        let mut writer = Writer {
+            file,
+            ends,
+            reports,
+            last_event,
+            commits: commits.clone(),
+        };
+        let writer = thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || {
+                writer.file.copy.begin(id, copied);
+                writer.run(&queue);
+            });
         let writer = writer.map_err(|source| StoreError::Directory {
             doing: "start a thread for",
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, commits, journal, writer, path, id, is_whole }, stored))
+        Ok((
+            Self {
+                jobs,
+                commits,
+                journal,
+                writer,
+                path,
+                id,
+                is_whole,
+            },
+            stored,
+        ))
     }
 
     /// Returns the store's name, which no other has.
@@ -203,7 +231,9 @@ impl Store {
 
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].
     pub(crate) fn persist(&self, op: OpId, changes: Vec<Change>) {
-        self.jobs.send(Job::Write { op, changes }).expect("the writer ends only when it is told to");
+        self.jobs
+            .send(Job::Write { op, changes })
+            .expect("the writer ends only when it is told to");
     }
 
     /// Returns what the store has done so far.
@@ -218,8 +248,12 @@ impl Store {
 
     /// Waits until everything queued is on disk, and closes the file cleanly.
     pub(crate) fn close(self) {
-        self.jobs.send(Job::Close).expect("the writer ends only when it is told to");
-        self.writer.join().expect("the writer catches the panics of the database");
+        self.jobs
+            .send(Job::Close)
+            .expect("the writer ends only when it is told to");
+        self.writer
+            .join()
+            .expect("the writer catches the panics of the database");
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, SockaddrStorage, bind, recv, send, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, SockaddrStorage, bind,
+    recv, send, socket,
 };
 
 use crate::container::Container;
@@ -43,16 +44,31 @@ impl BareClient {
         let doing = || format!("open a packet socket in {}", container.id);
         let socket = container.netns.run(|| {
             let to = getifaddrs().doing(doing)?.find_map(|found| {
-                let link = found.address.filter(|a| a.family() == Some(AddressFamily::Packet))?;
+                let link = found
+                    .address
+                    .filter(|a| a.family() == Some(AddressFamily::Packet))?;
                 (found.interface_name == container.ifname).then_some(link)
             });
             let to: SockaddrStorage = to.ok_or(Errno::ENODEV).doing(doing)?;
             let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-            let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).doing(doing)?;
-            bind(socket.as_raw_fd(), to.as_link_addr().expect("its family is Packet")).doing(doing)?;
+            let socket = socket(
+                AddressFamily::Packet,
+                SockType::Raw,
+                flags,
+                SockProtocol::EthAll,
+            )
+            .doing(doing)?;
+            bind(
+                socket.as_raw_fd(),
+                to.as_link_addr().expect("its family is Packet"),
+            )
+            .doing(doing)?;
             Ok(socket)
         })?;
-        Ok(Self { socket, mac: container.mac })
+        Ok(Self {
+            socket,
+            mac: container.mac,
+        })
     }
 
     /// Gets a lease. `xid` names the transaction.
@@ -61,23 +77,51 @@ impl BareClient {
         let discover = self.message(xid, Kind::Discover, &[]);
         self.broadcast(&discover)?;
         let (offer, server_mac) = self.answer(xid, Kind::Offer, began + DEADLINE)?;
-        let (address, server) = (offer.yiaddr, offer.address(code::SERVER).unwrap_or(Ipv4Addr::UNSPECIFIED));
-        self.broadcast(&self.message(xid, Kind::Request, &[(code::REQUESTED, address), (code::SERVER, server)]))?;
+        let (address, server) = (
+            offer.yiaddr,
+            offer.address(code::SERVER).unwrap_or(Ipv4Addr::UNSPECIFIED),
+        );
+        self.broadcast(&self.message(
+            xid,
+            Kind::Request,
+            &[(code::REQUESTED, address), (code::SERVER, server)],
+        ))?;
         self.answer(xid, Kind::Ack, began + DEADLINE)?;
-        Ok(BareLease { took: began.elapsed(), address, server, server_mac })
+        Ok(BareLease {
+            took: began.elapsed(),
+            address,
+            server,
+            server_mac,
+        })
     }
 
     /// Gives a lease back.
     pub fn release(&self, xid: u32, lease: &BareLease) -> Result<(), Error> {
         let message = self.message(xid, Kind::Release, &[(code::SERVER, lease.server)]);
-        let message = Message { ciaddr: lease.address, ..message };
-        let (from, to) = (SocketAddrV4::new(lease.address, CLIENT), SocketAddrV4::new(lease.server, SERVER));
-        self.send(&udp(self.mac, lease.server_mac, from, to, &message.encode()))
+        let message = Message {
+            ciaddr: lease.address,
+            ..message
+        };
+        let (from, to) = (
+            SocketAddrV4::new(lease.address, CLIENT),
+            SocketAddrV4::new(lease.server, SERVER),
+        );
+        self.send(&udp(
+            self.mac,
+            lease.server_mac,
+            from,
+            to,
+            &message.encode(),
+        ))
     }
 
     fn message(&self, xid: u32, kind: Kind, addresses: &[(u8, Ipv4Addr)]) -> Message {
         let mut options = vec![(code::TYPE, vec![kind as u8])];
-        options.extend(addresses.iter().map(|(code, address)| (*code, address.octets().to_vec())));
+        options.extend(
+            addresses
+                .iter()
+                .map(|(code, address)| (*code, address.octets().to_vec())),
+        );
         Message::new(1, xid, self.mac, options)
     }
 
@@ -88,7 +132,9 @@ impl BareClient {
     }
 
     fn send(&self, frame: &[u8]) -> Result<(), Error> {
-        send(self.socket.as_raw_fd(), frame, MsgFlags::empty()).doing(|| "send a frame".to_owned()).map(drop)
+        send(self.socket.as_raw_fd(), frame, MsgFlags::empty())
+            .doing(|| "send a frame".to_owned())
+            .map(drop)
     }
 
     /// Waits for an answer of that kind; returns it and its sender.
@@ -99,13 +145,23 @@ impl BareClient {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) if readable(&self.socket, until)? => continue,
                 Err(Errno::EAGAIN) => {
-                    return Err(Error::timed_out(&format!("DHCP {kind:?}"), DEADLINE, String::new()));
+                    return Err(Error::timed_out(
+                        &format!("DHCP {kind:?}"),
+                        DEADLINE,
+                        String::new(),
+                    ));
                 }
                 Err(errno) => return Err(errno).doing(|| "receive a frame".to_owned()),
             };
-            let Ok(frame) = decode(&bytes[..length]) else { continue };
-            let Packet::Udp { payload, .. } = frame.packet else { continue };
-            let Ok(message) = Message::decode(payload) else { continue };
+            let Ok(frame) = decode(&bytes[..length]) else {
+                continue;
+            };
+            let Packet::Udp { payload, .. } = frame.packet else {
+                continue;
+            };
+            let Ok(message) = Message::decode(payload) else {
+                continue;
+            };
             if message.op == 2 && message.xid == xid && message.kind() == Some(kind) {
                 return Ok((message, frame.source));
             }

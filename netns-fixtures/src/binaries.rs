@@ -13,7 +13,10 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().doing(|| "find this executable".to_owned())?;
     // target/TRIPLE/debug/deps/test-hash, or target/TRIPLE/debug/demo.
     let mut dirs = own.ancestors().skip(1).take(2);
-    let built = dirs.by_ref().map(|dir| dir.join(name)).find(|path| path.is_file());
+    let built = dirs
+        .by_ref()
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file());
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
 }
 
@@ -26,6 +29,12 @@ pub(crate) fn dynamic_binary(name: &str) -> Result<PathBuf, Error> {
     let built = binary(name)?;
     // target/TRIPLE/debug/name, and target/dynamic/TRIPLE/debug/name.
     let target = built.ancestors().nth(3).unwrap_or(Path::new("/"));
-    let dynamic = target.join("dynamic").join(built.strip_prefix(target).unwrap_or(&built));
-    if dynamic.is_file() { Ok(dynamic) } else { Err(Error::NotBuilt(dynamic)) }
+    let dynamic = target
+        .join("dynamic")
+        .join(built.strip_prefix(target).unwrap_or(&built));
+    if dynamic.is_file() {
+        Ok(dynamic)
+    } else {
+        Err(Error::NotBuilt(dynamic))
+    }
 }

@@ -39,17 +39,29 @@ impl Browser {
     /// Starts it in a namespace.
     pub fn start(netns: &Netns) -> Result<Self, Error> {
         let mut command = Command::new("sh");
-        command.args(["-c", START]).arg(netns.sandbox().dir("browser")?);
+        command
+            .args(["-c", START])
+            .arg(netns.sandbox().dir("browser")?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = netns.spawn(command)?;
         let commands = process.stdin.take();
         let answers = process.stdout.take().expect("it is a pipe");
-        let mut browser = Self { process, commands, answers, unread: Vec::new(), page: None, sent: 0 };
+        let mut browser = Self {
+            process,
+            commands,
+            answers,
+            unread: Vec::new(),
+            page: None,
+            sent: 0,
+        };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))?;
         let attach = json!({"targetId": target["targetId"], "flatten": true});
-        browser.page = browser.call("Target.attachToTarget", attach)?["sessionId"].as_str().map(str::to_owned);
+        browser.page = browser.call("Target.attachToTarget", attach)?["sessionId"]
+            .as_str()
+            .map(str::to_owned);
         let (width, height) = SIZE;
-        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         browser.call("Emulation.setDeviceMetricsOverride", metrics)?;
         Ok(browser)
     }
@@ -71,21 +83,32 @@ impl Browser {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let answer = self.call("Runtime.evaluate", asked)?;
         match answer.get("exceptionDetails") {
-            Some(thrown) => Err(Error::Unreadable { what: "what a page evaluates", text: thrown.to_string() }),
+            Some(thrown) => Err(Error::Unreadable {
+                what: "what a page evaluates",
+                text: thrown.to_string(),
+            }),
             None => Ok(answer["result"]["value"].clone()),
         }
     }
 
     /// Waits until an expression is true.
     pub fn wait_for(&mut self, expression: &str) -> Result<(), Error> {
-        until_found(expression, DEADLINE, || Ok((self.evaluate(expression)? == json!(true)).then_some(())))
+        until_found(expression, DEADLINE, || {
+            Ok((self.evaluate(expression)? == json!(true)).then_some(()))
+        })
     }
 
     /// Types a text where the focus is, key by key.
     pub fn type_keys(&mut self, text: &str) -> Result<(), Error> {
         for key in text.chars().map(String::from) {
-            self.call("Input.dispatchKeyEvent", json!({"type": "keyDown", "key": key, "text": key}))?;
-            self.call("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key}))?;
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": "keyDown", "key": key, "text": key}),
+            )?;
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": "keyUp", "key": key}),
+            )?;
         }
         Ok(())
     }
@@ -110,7 +133,10 @@ impl Browser {
     pub fn picture(&mut self, file: &Path) -> Result<(), Error> {
         let answer = self.call("Page.captureScreenshot", json!({}))?;
         let bytes = BASE64.decode(answer["data"].as_str().unwrap_or_default().as_bytes());
-        let bytes = bytes.map_err(|error| Error::Unreadable { what: "a picture", text: error.to_string() })?;
+        let bytes = bytes.map_err(|error| Error::Unreadable {
+            what: "a picture",
+            text: error.to_string(),
+        })?;
         fs::write(file, bytes).doing(|| format!("write {}", file.display()))
     }
 
@@ -122,12 +148,16 @@ impl Browser {
         }
         let text = format!("{command}\0");
         let pipe = self.commands.as_mut().expect("it is there until the end");
-        pipe.write_all(text.as_bytes()).doing(|| format!("tell a browser {method}"))?;
+        pipe.write_all(text.as_bytes())
+            .doing(|| format!("tell a browser {method}"))?;
         loop {
             let answer = self.next(method)?;
             if answer["id"] == json!(self.sent) {
                 return match answer.get("error") {
-                    Some(error) => Err(Error::Unreadable { what: "an answer of a browser", text: error.to_string() }),
+                    Some(error) => Err(Error::Unreadable {
+                        what: "an answer of a browser",
+                        text: error.to_string(),
+                    }),
                     None => Ok(answer["result"].clone()),
                 };
             }
@@ -140,12 +170,17 @@ impl Browser {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == 0) {
                 let message: Vec<u8> = self.unread.drain(..=end).take(end).collect();
-                return serde_json::from_slice(&message)
-                    .map_err(|error| Error::Unreadable { what: "a browser's message", text: error.to_string() });
+                return serde_json::from_slice(&message).map_err(|error| Error::Unreadable {
+                    what: "a browser's message",
+                    text: error.to_string(),
+                });
             }
             let mut chunk = vec![0; 1 << 16];
             let more = match readable(self.answers.as_fd(), deadline)? {
-                true => self.answers.read(&mut chunk).doing(|| "hear a browser".to_owned())?,
+                true => self
+                    .answers
+                    .read(&mut chunk)
+                    .doing(|| "hear a browser".to_owned())?,
                 false => 0,
             };
             if more == 0 {

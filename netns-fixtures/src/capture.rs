@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket, sockopt,
+    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
+    sockopt,
 };
 
 use crate::error::{Doing, Error};
@@ -43,11 +44,26 @@ impl Capture {
     pub fn start(netns: &Netns, ifname: &str) -> Result<Self, Error> {
         let ifindex = netns.index(ifname)? as usize;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let open = || socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll);
-        let socket = netns.run(open).doing(|| format!("open a packet socket in {}", netns.name()))?;
+        let open = || {
+            socket(
+                AddressFamily::Packet,
+                SockType::Raw,
+                flags,
+                SockProtocol::EthAll,
+            )
+        };
+        let socket = netns
+            .run(open)
+            .doing(|| format!("open a packet socket in {}", netns.name()))?;
         // In a user namespace the larger buffer is refused; the usual one must do.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &Self::BUFFER);
-        Ok(Self { socket, ifindex, packets: Vec::new(), messages: Vec::new(), cursor: 0 })
+        Ok(Self {
+            socket,
+            ifindex,
+            packets: Vec::new(),
+            messages: Vec::new(),
+            cursor: 0,
+        })
     }
 
     /// Returns all packets so far.
@@ -61,7 +77,10 @@ impl Capture {
                 Err(errno) => return Err(errno).doing(|| "read a packet socket".to_owned()),
             };
             let packet = Packet::parse(&frame[..length]).filter(|_| from.ifindex() == self.ifindex);
-            if packet.as_ref().is_some_and(|packet| packet.dhcp().is_some()) {
+            if packet
+                .as_ref()
+                .is_some_and(|packet| packet.dhcp().is_some())
+            {
                 self.messages.push(frame[..length].to_vec());
             }
             self.packets.extend(packet);
@@ -70,21 +89,54 @@ impl Capture {
 
     /// Returns all DHCP messages so far.
     pub fn dhcp(&mut self) -> Result<Vec<Dhcp>, Error> {
-        Ok(self.packets()?.iter().filter_map(Packet::dhcp).cloned().collect())
+        Ok(self
+            .packets()?
+            .iter()
+            .filter_map(Packet::dhcp)
+            .cloned()
+            .collect())
     }
 
     /// Lets tshark read all DHCP messages so far, and returns its values of `fields`, message by message. The values of a field
     /// that occurs more than once in a message are joined by commas; that of a missing field is empty.
-    pub fn dissect(&mut self, netns: &Netns, fields: &[&'static str]) -> Result<Vec<Dissection>, Error> {
+    pub fn dissect(
+        &mut self,
+        netns: &Netns,
+        fields: &[&'static str],
+    ) -> Result<Vec<Dissection>, Error> {
         self.packets()?;
         let file = netns.sandbox().dir("tshark")?.join("pcap");
         fs::write(&file, pcap(&self.messages)).doing(|| format!("write {}", file.display()))?;
         let file = file.to_string_lossy();
-        let checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"];
-        let form = ["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=,"];
+        let checks = [
+            "-o",
+            "ip.check_checksum:TRUE",
+            "-o",
+            "udp.check_checksum:TRUE",
+        ];
+        let form = [
+            "-T",
+            "fields",
+            "-E",
+            "separator=/t",
+            "-E",
+            "occurrence=a",
+            "-E",
+            "aggregator=,",
+        ];
         let wanted: Vec<_> = fields.iter().flat_map(|field| ["-e", field]).collect();
-        let text = netns.run_command("tshark", &[&["-n", "-r", &file], &checks[..], &form, &wanted].concat(), "")?;
-        let dissection = |line: &str| fields.iter().copied().zip(line.split('\t').map(str::to_owned)).collect();
+        let text = netns.run_command(
+            "tshark",
+            &[&["-n", "-r", &file], &checks[..], &form, &wanted].concat(),
+            "",
+        )?;
+        let dissection = |line: &str| {
+            fields
+                .iter()
+                .copied()
+                .zip(line.split('\t').map(str::to_owned))
+                .collect()
+        };
         Ok(text.lines().map(dissection).collect())
     }
 
@@ -127,7 +179,12 @@ impl Capture {
     }
 
     /// Waits for the next DHCP message of a kind that fits.
-    pub fn wait_for_dhcp(&mut self, kind: Kind, limit: Duration, fits: impl Fn(&Dhcp) -> bool) -> Result<Dhcp, Error> {
+    pub fn wait_for_dhcp(
+        &mut self,
+        kind: Kind,
+        limit: Duration,
+        fits: impl Fn(&Dhcp) -> bool,
+    ) -> Result<Dhcp, Error> {
         self.wait_for(&format!("{kind:?}"), limit, |packet| {
             packet.dhcp().filter(|m| m.kind == kind && fits(m)).cloned()
         })
@@ -148,7 +205,11 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file: Vec<u8> = header.into_iter().flat_map(u32::to_ne_bytes).collect();
     for frame in frames {
         let length = u32::try_from(frame.len()).expect("a frame is shorter than its buffer");
-        file.extend([0, 0, length, length].into_iter().flat_map(u32::to_ne_bytes));
+        file.extend(
+            [0, 0, length, length]
+                .into_iter()
+                .flat_map(u32::to_ne_bytes),
+        );
         file.extend(frame);
     }
     file
@@ -156,8 +217,17 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
 
 impl std::fmt::Display for Capture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let known = self.packets.iter().filter(|packet| !matches!(packet, Packet::Other(_)));
-        known.clone().try_for_each(|packet| writeln!(f, "  {packet}"))?;
-        write!(f, "  and {} other frames", self.packets.len() - known.count())
+        let known = self
+            .packets
+            .iter()
+            .filter(|packet| !matches!(packet, Packet::Other(_)));
+        known
+            .clone()
+            .try_for_each(|packet| writeln!(f, "  {packet}"))?;
+        write!(
+            f,
+            "  and {} other frames",
+            self.packets.len() - known.count()
+        )
     }
 }

@@ -16,7 +16,11 @@ const SOURCE: &str = include_str!("clock.c");
 pub(crate) fn make(netns: &Netns, file: &Path) -> Result<(), Error> {
     let library = file.with_extension("so");
     let library = library.to_string_lossy();
-    netns.run_command("cc", &["-O1", "-shared", "-fPIC", "-x", "c", "-o", &library, "-"], SOURCE)?;
+    netns.run_command(
+        "cc",
+        &["-O1", "-shared", "-fPIC", "-x", "c", "-o", &library, "-"],
+        SOURCE,
+    )?;
     set(file, 0)
 }
 
@@ -31,6 +35,8 @@ pub(crate) fn set(file: &Path, ahead: i64) -> Result<(), Error> {
 /// Returns a program that reads its wall clock from `file`.
 pub(crate) fn command(program: &str, file: &Path) -> Result<Command, Error> {
     let mut command = Command::new(dynamic_binary(program)?);
-    command.env("LD_PRELOAD", file.with_extension("so")).env("WALL_CLOCK", file);
+    command
+        .env("LD_PRELOAD", file.with_extension("so"))
+        .env("WALL_CLOCK", file);
     Ok(command)
 }

@@ -27,7 +27,12 @@ pub struct Container {
 impl Container {
     /// Returns a container whose interface is already in `netns`.
     pub fn new(id: &str, netns: Netns, ifname: &str, mac: Mac) -> Self {
-        Self { id: id.to_owned(), netns, ifname: ifname.to_owned(), mac }
+        Self {
+            id: id.to_owned(),
+            netns,
+            ifname: ifname.to_owned(),
+            mac,
+        }
     }
 
     /// Applies the result of an ADD as a main plugin does: sets the interface up, then adds the addresses and the
@@ -54,26 +59,40 @@ impl Container {
         const ROUTER: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 1);
         let sandbox = self.netns.sandbox();
         let router = Netns::new(sandbox, &format!("{}-cluster", self.id))?;
-        self.netns.add_veth("cluster0", mac(sandbox.number()), &router, "eth0")?;
+        self.netns
+            .add_veth("cluster0", mac(sandbox.number()), &router, "eth0")?;
         router.add_address("eth0", Ipv4Net::new_assert(ROUTER, 24))?;
         router.set_up("eth0")?;
         self.netns.set_up("cluster0")?;
-        self.netns.add_address("cluster0", Ipv4Net::new_assert(Ipv4Addr::new(172, 31, 0, 2), 24))?;
-        self.netns.add_route("cluster0", Ipv4Net::default(), Some(ROUTER))?;
+        self.netns.add_address(
+            "cluster0",
+            Ipv4Net::new_assert(Ipv4Addr::new(172, 31, 0, 2), 24),
+        )?;
+        self.netns
+            .add_route("cluster0", Ipv4Net::default(), Some(ROUTER))?;
         Ok(router)
     }
 
     /// Loads nftables rules that drop every packet that the namespace's IP stack sends, receives or forwards.
     pub fn drop_everything(&self) -> Result<(), Error> {
-        let chain = |hook| format!("chain {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n");
+        let chain =
+            |hook| format!("chain {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n");
         let chains: String = ["input", "output", "forward"].map(chain).concat();
-        self.netns.run_command("nft", &["-f", "-"], &format!("table inet wall {{\n{chains}}}\n")).map(drop)
+        self.netns
+            .run_command(
+                "nft",
+                &["-f", "-"],
+                &format!("table inet wall {{\n{chains}}}\n"),
+            )
+            .map(drop)
     }
 
     /// Waits until exactly these addresses are on the interface.
     pub fn wait_for_addresses(&self, addresses: &[Ipv4Net], limit: Duration) -> Result<(), Error> {
         let awaited = format!("{addresses:?} on {} of {}", self.ifname, self.id);
-        until_link(&self.netns, &awaited, limit, || Ok((self.addresses()? == addresses).then_some(())))
+        until_link(&self.netns, &awaited, limit, || {
+            Ok((self.addresses()? == addresses).then_some(()))
+        })
     }
 
     /// Returns the addresses on the interface.
@@ -84,10 +103,16 @@ impl Container {
 
 /// Returns the IPv4 addresses of a CNI result, each with its gateway.
 pub fn result_addresses(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>)>, Error> {
-    let bad = || Error::Unreadable { what: "ips of a CNI result", text: result.to_string() };
+    let bad = || Error::Unreadable {
+        what: "ips of a CNI result",
+        text: result.to_string(),
+    };
     let entries = result["ips"].as_array().ok_or_else(bad)?;
     let one = |entry: &Value| {
-        let address = entry["address"].as_str().and_then(|a| a.parse().ok()).ok_or_else(bad)?;
+        let address = entry["address"]
+            .as_str()
+            .and_then(|a| a.parse().ok())
+            .ok_or_else(bad)?;
         let gateway = match &entry["gateway"] {
             Value::Null => None,
             text => Some(text.as_str().and_then(|g| g.parse().ok()).ok_or_else(bad)?),
@@ -98,14 +123,26 @@ pub fn result_addresses(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>
 }
 
 fn result_routes(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>)>, Error> {
-    let bad = || Error::Unreadable { what: "routes of a CNI result", text: result.to_string() };
+    let bad = || Error::Unreadable {
+        what: "routes of a CNI result",
+        text: result.to_string(),
+    };
     let one = |route: &Value| {
-        let to = route["dst"].as_str().and_then(|d| d.parse().ok()).ok_or_else(bad)?;
+        let to = route["dst"]
+            .as_str()
+            .and_then(|d| d.parse().ok())
+            .ok_or_else(bad)?;
         let via = match &route["gw"] {
             Value::Null => None,
             text => Some(text.as_str().and_then(|g| g.parse().ok()).ok_or_else(bad)?),
         };
         Ok((to, via))
     };
-    result["routes"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(one).collect()
+    result["routes"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .map(one)
+        .collect()
 }

@@ -46,8 +46,17 @@ impl Home {
     /// Makes an empty home.
     pub fn new(netns: &Netns) -> Result<Self, Error> {
         let dir = netns.sandbox().dir("leasehold")?;
-        let (socket, state_dir, cni_cache) = (dir.join("cni/dhcp.sock"), dir.join("state"), dir.join("cache"));
-        Ok(Self { dir, socket, state_dir, cni_cache })
+        let (socket, state_dir, cni_cache) = (
+            dir.join("cni/dhcp.sock"),
+            dir.join("state"),
+            dir.join("cache"),
+        );
+        Ok(Self {
+            dir,
+            socket,
+            state_dir,
+            cni_cache,
+        })
     }
 
     /// Returns the places that a daemon uses without arguments. Only for sandboxes with a `/var/lib` of their own.
@@ -62,22 +71,38 @@ impl Home {
 
     /// Puts the store on a small disk of its own, with a `size` as for mount(8). Call it before the first daemon.
     pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
-        fs::create_dir_all(&self.state_dir).doing(|| format!("make {}", self.state_dir.display()))?;
-        let (options, place) = (format!("size={size},mode=0700"), self.state_dir.to_string_lossy());
-        netns.run_command("mount", &["-t", "tmpfs", "-o", &options, "none", &place], "").map(drop)
+        fs::create_dir_all(&self.state_dir)
+            .doing(|| format!("make {}", self.state_dir.display()))?;
+        let (options, place) = (
+            format!("size={size},mode=0700"),
+            self.state_dir.to_string_lossy(),
+        );
+        netns
+            .run_command(
+                "mount",
+                &["-t", "tmpfs", "-o", &options, "none", &place],
+                "",
+            )
+            .map(drop)
     }
 
     /// Gives its daemons a log that nobody reads: a pipe that is full after 64 KiB.
     pub fn with_stalled_log(&self) -> Result<(), Error> {
         let log = self.stalled_log();
-        mkfifo(&log, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from).doing(|| format!("make {}", log.display()))
+        mkfifo(&log, Mode::S_IRUSR | Mode::S_IWUSR)
+            .map_err(io::Error::from)
+            .doing(|| format!("make {}", log.display()))
     }
 
     /// Reads that log, and returns how many bytes were waiting in it.
     pub fn unread_log(&self) -> Result<usize, Error> {
         let log = self.stalled_log();
         let doing = || format!("read {}", log.display());
-        let mut pipe = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&log).doing(doing)?;
+        let mut pipe = File::options()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(&log)
+            .doing(doing)?;
         pipe.read(&mut [0; 1 << 16]).doing(doing)
     }
 
@@ -106,7 +131,15 @@ impl Home {
         let file = file.with_extension(number.to_string());
         fs::write(&file, format!("00000000-0000-4000-8000-{number:012x}\n"))
             .doing(|| format!("write {}", file.display()))?;
-        netns.run_command("mount", &["--bind", &file.to_string_lossy(), "/proc/sys/kernel/random/boot_id"], "")?;
+        netns.run_command(
+            "mount",
+            &[
+                "--bind",
+                &file.to_string_lossy(),
+                "/proc/sys/kernel/random/boot_id",
+            ],
+            "",
+        )?;
         match fs::remove_dir_all(self.runtime_dir()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).doing(|| format!("empty {}", self.runtime_dir().display()))
@@ -180,12 +213,19 @@ impl Daemon {
             (None, Sight::Hidden) => {
                 let mut command = Command::new("unshare");
                 let hidden = "mount -t tmpfs none /run/netns && exec \"$0\" \"$@\"";
-                command.args(["--mount", "sh", "-c", hidden]).arg(binary("leasehold")?);
+                command
+                    .args(["--mount", "sh", "-c", hidden])
+                    .arg(binary("leasehold")?);
                 command
             }
             (None, Sight::Whole | Sight::Under(_)) => Command::new(binary("leasehold")?),
         };
-        command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
+        command
+            .arg("daemon")
+            .arg("--socket")
+            .arg(home.socket())
+            .arg("--state-dir")
+            .arg(home.state_dir());
         command.arg("--runtime-dir").arg(home.runtime_dir());
         command.arg("--cni-cache").arg(home.cni_cache());
         if let Sight::Under(root) = sight {
@@ -197,18 +237,31 @@ impl Daemon {
         if Path::new(DOCKER_PLUGINS).exists() {
             command.args(["--docker-plugin-dir", DOCKER_PLUGINS]);
         }
-        command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
+        command
+            .args(["--log-format", "text"])
+            .env("NOTIFY_SOCKET", &notify)
+            .env("LEASEHOLD_LOG", "debug");
         let log = home.stalled_log();
         if log.exists() {
             // Opened for reading too, so that writing neither waits for a reader nor fails without one.
             let mut stalled = Command::new("sh");
-            stalled.args(["-c", "log=$1; shift; exec \"$@\" 2<>\"$log\"", "sh"]).arg(log);
+            stalled
+                .args(["-c", "log=$1; shift; exec \"$@\" 2<>\"$log\"", "sh"])
+                .arg(log);
             stalled.arg(command.get_program()).args(command.get_args());
-            stalled.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            stalled.envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            );
             command = stalled;
         }
         let process = Process::start(netns, "leasehold daemon", command)?;
-        let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
+        let mut daemon = Self {
+            process,
+            netns: netns.clone(),
+            home: home.clone(),
+        };
         until_ready(&mut daemon.process, &ready, DEADLINE)?;
         Ok(daemon)
     }
@@ -251,7 +304,10 @@ impl Daemon {
     /// Runs `leasehold list --json` and returns the bindings.
     pub fn list(&self) -> Result<Vec<Value>, Error> {
         let text = self.operator(&["list", "--json"])?;
-        let bad = || Error::Unreadable { what: "a list of bindings", text: text.clone() };
+        let bad = || Error::Unreadable {
+            what: "a list of bindings",
+            text: text.clone(),
+        };
         match serde_json::from_str(&text) {
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Object(mut answer)) => match answer.remove("bindings") {
@@ -264,40 +320,64 @@ impl Daemon {
 
     /// Waits until it lists nothing: a binding disappears a moment after its RELEASE.
     pub fn wait_until_empty(&self) -> Result<(), Error> {
-        until_found("empty list", DEADLINE, || Ok(self.list()?.is_empty().then_some(())))
+        until_found("empty list", DEADLINE, || {
+            Ok(self.list()?.is_empty().then_some(()))
+        })
     }
 
     /// Runs `leasehold list --ranges --json` and returns the addresses that are taken.
     pub fn taken(&self) -> Result<Vec<Value>, Error> {
         let text = self.operator(&["list", "--ranges", "--json"])?;
-        let listed: Value = serde_json::from_str(&text)
-            .map_err(|_| Error::Unreadable { what: "a list of ranges", text: text.clone() })?;
+        let listed: Value = serde_json::from_str(&text).map_err(|_| Error::Unreadable {
+            what: "a list of ranges",
+            text: text.clone(),
+        })?;
         let ranges = listed["ranges"].as_array().into_iter().flatten();
-        Ok(ranges.flat_map(|range| range["taken"].as_array().cloned().unwrap_or_default()).collect())
+        Ok(ranges
+            .flat_map(|range| range["taken"].as_array().cloned().unwrap_or_default())
+            .collect())
     }
 
     /// Waits until nothing of a local range is taken.
     pub fn wait_until_nothing_is_taken(&self) -> Result<(), Error> {
-        until_found("free ranges", DEADLINE, || Ok(self.taken()?.is_empty().then_some(())))
+        until_found("free ranges", DEADLINE, || {
+            Ok(self.taken()?.is_empty().then_some(()))
+        })
     }
 
     /// Waits until each lease that it lists lives inside a container.
     pub fn wait_until_inside(&self) -> Result<(), Error> {
         let is_inside = |row: &Value| row["link"]["netns"].is_string();
-        until_found("leases inside containers", DEADLINE, || Ok(self.list()?.iter().all(is_inside).then_some(())))
+        until_found("leases inside containers", DEADLINE, || {
+            Ok(self.list()?.iter().all(is_inside).then_some(()))
+        })
     }
 
     /// Returns its events from the first on, as `leasehold events` prints them.
     pub fn events(&self) -> Result<Vec<String>, Error> {
-        Ok(self.operator(&["events"])?.lines().map(str::to_owned).collect())
+        Ok(self
+            .operator(&["events"])?
+            .lines()
+            .map(str::to_owned)
+            .collect())
     }
 
     /// Starts `leasehold events --follow`, from the next event on.
     pub fn follow(&self) -> Result<Process, Error> {
         let known = self.operator(&["events", "--json"])?;
-        let last = known.lines().last().map(serde_json::from_str::<Value>).transpose();
-        let last = last.map_err(|_| Error::Unreadable { what: "an event", text: known.clone() })?;
-        self.follow_after(last.and_then(|event| event["number"].as_u64()).unwrap_or_default())
+        let last = known
+            .lines()
+            .last()
+            .map(serde_json::from_str::<Value>)
+            .transpose();
+        let last = last.map_err(|_| Error::Unreadable {
+            what: "an event",
+            text: known.clone(),
+        })?;
+        self.follow_after(
+            last.and_then(|event| event["number"].as_u64())
+                .unwrap_or_default(),
+        )
     }
 
     /// Waits until the line of an event, from the first on, contains `text`. A change's event and record appear together.
@@ -307,7 +387,15 @@ impl Daemon {
 
     fn follow_after(&self, after: u64) -> Result<Process, Error> {
         let mut command = Command::new(binary("leasehold")?);
-        command.args(["events", "--follow", "--after", &after.to_string(), "--socket"]).arg(self.socket());
+        command
+            .args([
+                "events",
+                "--follow",
+                "--after",
+                &after.to_string(),
+                "--socket",
+            ])
+            .arg(self.socket());
         Process::start(&self.netns, "leasehold events", command)
     }
 
@@ -316,17 +404,26 @@ impl Daemon {
         let (program, socket) = (binary("leasehold")?, self.socket());
         let socket = socket.to_string_lossy();
         let args = [args, &["--socket", &socket]].concat();
-        self.netns.run_command(&program.to_string_lossy(), &args, "")
+        self.netns
+            .run_command(&program.to_string_lossy(), &args, "")
     }
 }
 
 /// Waits until a process says that it is ready, as it would to systemd.
-pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram, limit: Duration) -> Result<(), Error> {
+pub(crate) fn until_ready(
+    process: &mut Process,
+    socket: &UnixDatagram,
+    limit: Duration,
+) -> Result<(), Error> {
     let deadline = Instant::now() + limit;
     let mut message = [0; 4096];
     loop {
         match socket.recv(&mut message) {
-            Ok(length) if message[..length].split(|b| *b == b'\n').any(|line| line == b"READY=1") => {
+            Ok(length)
+                if message[..length]
+                    .split(|b| *b == b'\n')
+                    .any(|line| line == b"READY=1") =>
+            {
                 return Ok(());
             }
             Ok(_) => continue,
@@ -334,7 +431,11 @@ pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram, limit: D
             Err(e) => return Err(e).doing(|| "hear whether a process is ready".to_owned()),
         }
         if !first_readable(&[socket.as_fd(), process.lifeline()], deadline)? {
-            return Err(Error::timed_out("READY=1 of a process", limit, String::new()));
+            return Err(Error::timed_out(
+                "READY=1 of a process",
+                limit,
+                String::new(),
+            ));
         }
         process.still_runs("its readiness")?;
     }
@@ -349,6 +450,8 @@ pub(crate) fn listen(path: &Path) -> Result<UnixDatagram, Error> {
         _ => {}
     }
     let socket = UnixDatagram::bind(path).doing(|| format!("listen on {}", path.display()))?;
-    socket.set_nonblocking(true).doing(|| "set a socket non-blocking".to_owned())?;
+    socket
+        .set_nonblocking(true)
+        .doing(|| "set a socket non-blocking".to_owned())?;
     Ok(socket)
 }

@@ -29,10 +29,18 @@ fn main() -> ExitCode {
 
 /// Builds the daemon and the shim into this program's directory.
 fn build() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."));
     let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut command = Command::new(cargo);
-    command.current_dir(root).args(["build", "--package", "leasehold", "--package", "leasehold-shim"]);
+    command.current_dir(root).args([
+        "build",
+        "--package",
+        "leasehold",
+        "--package",
+        "leasehold-shim",
+    ]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
@@ -44,10 +52,18 @@ fn build() -> Result<(), Box<dyn Error>> {
 
 fn show() -> Result<(), Box<dyn Error>> {
     let sandbox = Sandbox::enter()?;
-    say("A LAN of network namespaces: a switch, a host, and a DHCP server at 10.7.0.1 whose leases last 16 seconds.");
+    say(
+        "A LAN of network namespaces: a switch, a host, and a DHCP server at 10.7.0.1 whose leases last 16 seconds.",
+    );
     say("The daemon runs on the host: `leasehold daemon`.");
     let mut lab = Lab::new(&sandbox)?;
-    let server = ModelServer::start(&lab.lan, Config { lease: LEASE.as_secs() as u32, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: LEASE.as_secs() as u32,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
 
     let blue = attach(&lab, "blue")?;
     let green = attach(&lab, "green")?;
@@ -57,13 +73,17 @@ fn show() -> Result<(), Box<dyn Error>> {
 
     say("Half a lease later the daemon renews both, each by unicast from the leased address.");
     for member in [&blue, &green] {
-        let renewed = |event: &Event| (*event == Event::Granted(member.address, Purpose::Renew)).then_some(());
+        let renewed = |event: &Event| {
+            (*event == Event::Granted(member.address, Purpose::Renew)).then_some(())
+        };
         server.wait_for("renewal", 0, LEASE, renewed)?;
         indented(&format!("the server has renewed {}", member.address));
     }
     indented(&lab.daemon().operator(&["list"])?);
 
-    say("The daemon is killed with SIGKILL and started again. It sends nothing, and knows everything.");
+    say(
+        "The daemon is killed with SIGKILL and started again. It sends nothing, and knows everything.",
+    );
     lab.kill9()?;
     let seen = server.events().len();
     lab.start_daemon()?;
@@ -72,16 +92,25 @@ fn show() -> Result<(), Box<dyn Error>> {
     if server.events().len() > seen {
         return Err("the new daemon sent something".into());
     }
-    let renewed = |event: &Event| (*event == Event::Granted(green.address, Purpose::Renew)).then_some(());
+    let renewed =
+        |event: &Event| (*event == Event::Granted(green.address, Purpose::Renew)).then_some(());
     server.wait_for("renewal by the next daemon", seen, LEASE, renewed)?;
-    indented(&format!("the new daemon has renewed {} in its turn", green.address));
+    indented(&format!(
+        "the new daemon has renewed {} in its turn",
+        green.address
+    ));
 
-    say("Both containers end. The runtime runs the shim with DEL, and the server has its addresses back.");
+    say(
+        "Both containers end. The runtime runs the shim with DEL, and the server has its addresses back.",
+    );
     for member in [&blue, &green] {
         lab.detach(member)?;
         let released = |event: &Event| (*event == Event::Released(member.address)).then_some(());
         server.wait_for("release", 0, LEASE, released)?;
-        indented(&format!("{} is back from {}", member.address, member.container.id));
+        indented(&format!(
+            "{} is back from {}",
+            member.address, member.container.id
+        ));
     }
     match (server.leases().len(), server.violations().as_slice()) {
         (0, []) => {}
@@ -94,14 +123,20 @@ fn show() -> Result<(), Box<dyn Error>> {
 
 /// Attaches a container as a runtime does, and shows what the shim answers.
 fn attach(lab: &Lab, id: &str) -> Result<Member, Box<dyn Error>> {
-    say(&format!("A runtime starts container `{id}` on a macvlan and runs the shim: CNI ADD. The answer:"));
+    say(&format!(
+        "A runtime starts container `{id}` on a macvlan and runs the shim: CNI ADD. The answer:"
+    ));
     let member = lab.attach(id)?;
     indented(&serde_json::to_string_pretty(&member.result)?);
     Ok(member)
 }
 
 fn say(headline: &str) {
-    let (bold, plain) = if io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let (bold, plain) = if io::stdout().is_terminal() {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
     println!("\n{bold}{headline}{plain}");
 }
 

@@ -24,7 +24,9 @@ pub(crate) fn went_wrong() -> bool {
 #[derive(thiserror::Error)]
 pub enum Error {
     /// This process may not make namespaces.
-    #[error("may not make network namespaces ({0}): run as root, or inside `unshare --user --map-root-user`")]
+    #[error(
+        "may not make network namespaces ({0}): run as root, or inside `unshare --user --map-root-user`"
+    )]
     NotAllowed(io::Error),
     /// The operating system refused.
     #[error("{doing}: {source}")]
@@ -98,12 +100,20 @@ pub enum Error {
 impl Error {
     pub(crate) fn timed_out(awaited: &str, waited: Duration, context: String) -> Self {
         something_went_wrong();
-        Self::TimedOut { awaited: awaited.to_owned(), waited, context }
+        Self::TimedOut {
+            awaited: awaited.to_owned(),
+            waited,
+            context,
+        }
     }
 
     /// Returns whether the kernel refused because the thing already exists.
     pub(crate) fn is_exists(&self) -> bool {
-        let Self::Netlink { source: rtnetlink::Error::NetlinkError(message), .. } = self else {
+        let Self::Netlink {
+            source: rtnetlink::Error::NetlinkError(message),
+            ..
+        } = self
+        else {
             return false;
         };
         message.to_io().kind() == io::ErrorKind::AlreadyExists
@@ -125,18 +135,27 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Io { doing: doing(), source })
+        self.map_err(|source| Error::Io {
+            doing: doing(),
+            source,
+        })
     }
 }
 
 impl<T> Doing<T> for nix::Result<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|errno| Error::Io { doing: doing(), source: errno.into() })
+        self.map_err(|errno| Error::Io {
+            doing: doing(),
+            source: errno.into(),
+        })
     }
 }
 
 impl<T> Doing<T> for Result<T, rtnetlink::Error> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Netlink { doing: doing(), source })
+        self.map_err(|source| Error::Netlink {
+            doing: doing(),
+            source,
+        })
     }
 }

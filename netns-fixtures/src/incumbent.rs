@@ -26,7 +26,10 @@ pub struct Incumbent {
 
 impl Incumbent {
     /// What it needs: Debian's `containernetworking-plugins`.
-    pub const NEEDS: &[Need] = &[Need::File("/usr/lib/cni/macvlan"), Need::File("/usr/lib/cni/dhcp")];
+    pub const NEEDS: &[Need] = &[
+        Need::File("/usr/lib/cni/macvlan"),
+        Need::File("/usr/lib/cni/dhcp"),
+    ];
 
     /// The incumbent's plugin.
     pub const PLUGIN: &str = "/usr/lib/cni/dhcp";
@@ -38,23 +41,44 @@ impl Incumbent {
         let mut command = Command::new(Self::PLUGIN);
         command.args(["daemon", "-socketpath"]).arg(socket);
         let process = Process::start(host, "dhcp daemon", command)?;
-        until_file(dir, "socket of the incumbent", DEADLINE, || Ok(socket.exists().then_some(())))?;
+        until_file(dir, "socket of the incumbent", DEADLINE, || {
+            Ok(socket.exists().then_some(()))
+        })?;
         // The file exists before anybody listens.
-        until_found("the incumbent to listen", DEADLINE, || Ok(UnixStream::connect(socket).ok()))?;
-        Ok(Self { host: host.clone(), process })
+        until_found("the incumbent to listen", DEADLINE, || {
+            Ok(UnixStream::connect(socket).ok())
+        })?;
+        Ok(Self {
+            host: host.clone(),
+            process,
+        })
     }
 
     /// Attaches a container as a runtime does through libcni: calls the main plugin, here `macvlan`, and writes its
     /// answer to `cache`.
-    pub fn attach(&self, id: &str, config: &Value, cache: &Path) -> Result<(Container, Value), CallError> {
+    pub fn attach(
+        &self,
+        id: &str,
+        config: &Value,
+        cache: &Path,
+    ) -> Result<(Container, Value), CallError> {
         let netns = Netns::new(self.host.sandbox(), id)?;
         // Its plugin makes the interface.
         let container = Container::new(id, netns, "eth0", [0; 6]);
-        let plugin = PathBuf::from("/usr/lib/cni").join(config["type"].as_str().unwrap_or_default());
+        let plugin =
+            PathBuf::from("/usr/lib/cni").join(config["type"].as_str().unwrap_or_default());
         let result = Shim::at(&self.host, plugin).add(&container, config)?;
-        let mac = result["interfaces"][0]["mac"].as_str().and_then(crate::link::parse_mac);
-        let bad = || Error::Unreadable { what: "the interface in a CNI result", text: result.to_string() };
-        let container = Container { mac: mac.ok_or_else(bad)?, ..container };
+        let mac = result["interfaces"][0]["mac"]
+            .as_str()
+            .and_then(crate::link::parse_mac);
+        let bad = || Error::Unreadable {
+            what: "the interface in a CNI result",
+            text: result.to_string(),
+        };
+        let container = Container {
+            mac: mac.ok_or_else(bad)?,
+            ..container
+        };
         write_cache(cache, &container, config, &result)?;
         Ok((container, result))
     }
@@ -66,7 +90,12 @@ impl Incumbent {
 }
 
 /// Writes a file as libcni 1.1 does (`cachedInfo` in its api.go).
-pub(crate) fn write_cache(cache: &Path, container: &Container, config: &Value, result: &Value) -> Result<(), Error> {
+pub(crate) fn write_cache(
+    cache: &Path,
+    container: &Container,
+    config: &Value,
+    result: &Value,
+) -> Result<(), Error> {
     let network = config["name"].as_str().unwrap_or_default();
     let entry = json!({
         "kind": "cniCacheV1",

@@ -63,7 +63,13 @@ impl Lab {
 
     fn at_home(lan: Lan, home: Home) -> Result<Self, Error> {
         let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(&home.socket()));
-        Ok(Self { lan, shim, config, home, daemon: None })
+        Ok(Self {
+            lan,
+            shim,
+            config,
+            home,
+            daemon: None,
+        })
     }
 
     /// Returns where its daemons keep their files.
@@ -84,7 +90,10 @@ impl Lab {
     /// # Panics
     /// While it is down.
     pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
-        self.daemon.as_mut().expect("the daemon is up").wait_for_line(text)
+        self.daemon
+            .as_mut()
+            .expect("the daemon is up")
+            .wait_for_line(text)
     }
 
     /// Starts the daemon, for the first time or again, and waits until it is ready.
@@ -123,11 +132,16 @@ impl Lab {
 
     /// Adds a container to libcni's cache, as a runtime does when the main plugin has made its interface.
     pub fn cache(&self, member: &Member) -> Result<(), Error> {
-        let Member { container, result, .. } = member;
+        let Member {
+            container, result, ..
+        } = member;
         let mut result = result.clone();
-        result["interfaces"] =
-            json!([{ "name": container.ifname, "mac": member.mac(), "sandbox": container.netns.path() }]);
-        result["ips"].as_array_mut().into_iter().flatten().for_each(|ip| ip["interface"] = 0.into());
+        result["interfaces"] = json!([{ "name": container.ifname, "mac": member.mac(), "sandbox": container.netns.path() }]);
+        result["ips"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .for_each(|ip| ip["interface"] = 0.into());
         write_cache(&self.home.cni_cache(), container, &self.config, &result)
     }
 
@@ -136,12 +150,17 @@ impl Lab {
         let result = self.shim.add(&container, &self.config)?;
         let addresses = result_addresses(&result)?;
         let (address, _) = addresses.first().ok_or_else(|| no_address(&result))?;
-        Ok(Member { container, address: address.addr(), result })
+        Ok(Member {
+            container,
+            address: address.addr(),
+            result,
+        })
     }
 
     /// Asks whether a container still has what its ADD gave it.
     pub fn check(&self, member: &Member) -> Result<(), CallError> {
-        self.shim.check(&member.container, &self.config, &member.result)
+        self.shim
+            .check(&member.container, &self.config, &member.result)
     }
 
     /// Gives a container's lease back.
@@ -158,5 +177,8 @@ impl Member {
 }
 
 fn no_address(result: &Value) -> Error {
-    Error::Unreadable { what: "the address in a CNI result", text: result.to_string() }
+    Error::Unreadable {
+        what: "the address in a CNI result",
+        text: result.to_string(),
+    }
 }

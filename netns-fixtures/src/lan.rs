@@ -52,10 +52,16 @@ impl Lan {
         let switch = Netns::new(sandbox, "switch")?;
         switch.add_bridge("br0", mac(sandbox.number()))?;
         let (host, server) = (Netns::new(sandbox, "host")?, Netns::new(sandbox, "server")?);
-        let lan = Self { host, server, switch, sandbox: sandbox.clone() };
+        let lan = Self {
+            host,
+            server,
+            switch,
+            sandbox: sandbox.clone(),
+        };
         lan.plug_in(&lan.host)?;
         lan.plug_in(&lan.server)?;
-        lan.server.add_address(Self::IFNAME, Self::on_lan(Self::SERVER))?;
+        lan.server
+            .add_address(Self::IFNAME, Self::on_lan(Self::SERVER))?;
         Ok(lan)
     }
 
@@ -97,9 +103,14 @@ impl Lan {
     /// links apart: each reaches the servers, and none reaches the other's containers.
     pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
         let port = format!("host-{ifname}");
-        self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
+        self.host
+            .add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
         self.switch.add_port("br0", &port)?;
-        self.switch.run_command("bridge", &["link", "set", "dev", &port, "isolated", "on"], "")?;
+        self.switch.run_command(
+            "bridge",
+            &["link", "set", "dev", &port, "isolated", "on"],
+            "",
+        )?;
         self.host.set_up(ifname)
     }
 
@@ -107,7 +118,12 @@ impl Lan {
     /// that LAN.
     pub fn add_second(&self) -> Result<Netns, Error> {
         let server = Netns::new(&self.sandbox, "server2")?;
-        self.host.add_veth(Self::SECOND_IFNAME, mac(self.sandbox.number()), &server, Self::IFNAME)?;
+        self.host.add_veth(
+            Self::SECOND_IFNAME,
+            mac(self.sandbox.number()),
+            &server,
+            Self::IFNAME,
+        )?;
         self.host.set_up(Self::SECOND_IFNAME)?;
         server.set_mac(Self::IFNAME, mac(self.sandbox.number()))?;
         server.add_address(Self::IFNAME, Self::on_lan(Self::SECOND_SERVER))?;
@@ -129,7 +145,8 @@ impl Lan {
     /// Puts the host's link into a bridge, [`Lan::BRIDGE`], as on hosts whose containers are on a bridge. From then on
     /// the link cannot be a parent of macvlans.
     pub fn add_host_bridge(&self) -> Result<(), Error> {
-        self.host.add_bridge(Self::BRIDGE, mac(self.sandbox.number()))?;
+        self.host
+            .add_bridge(Self::BRIDGE, mac(self.sandbox.number()))?;
         self.host.add_port(Self::BRIDGE, Self::IFNAME)
     }
 
@@ -179,7 +196,12 @@ impl Lan {
     }
 
     fn plug_in(&self, machine: &Netns) -> Result<(), Error> {
-        machine.add_veth(Self::IFNAME, mac(self.sandbox.number()), &self.switch, machine.name())?;
+        machine.add_veth(
+            Self::IFNAME,
+            mac(self.sandbox.number()),
+            &self.switch,
+            machine.name(),
+        )?;
         self.switch.add_port("br0", machine.name())?;
         machine.set_up(Self::IFNAME)
     }

@@ -37,7 +37,9 @@ impl Need {
             Self::File(path) => Path::new(path).exists(),
             Self::Installed(script) => {
                 let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(script);
-                Command::new(script).output().is_ok_and(|output| output.status.success())
+                Command::new(script)
+                    .output()
+                    .is_ok_and(|output| output.status.success())
             }
             Self::RealRoot => is_real_root(),
             Self::OwnClock => Self::Program("cc").is_met() && dynamic_binary("leasehold").is_ok(),
@@ -48,7 +50,10 @@ impl Need {
     pub(crate) fn program(name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-        std::env::split_paths(&path).chain(sbin).map(|dir| dir.join(name)).find(|file| file.is_file())
+        std::env::split_paths(&path)
+            .chain(sbin)
+            .map(|dir| dir.join(name))
+            .find(|file| file.is_file())
     }
 }
 
@@ -60,7 +65,9 @@ impl fmt::Display for Need {
             Self::File(path) => f.write_str(path),
             Self::Installed(script) => write!(f, "what {script} installs"),
             Self::RealRoot => f.write_str("root outside any user namespace"),
-            Self::OwnClock => f.write_str("a C compiler and a daemon that is not static (tests/run builds it)"),
+            Self::OwnClock => {
+                f.write_str("a C compiler and a daemon that is not static (tests/run builds it)")
+            }
         }
     }
 }
@@ -71,7 +78,11 @@ impl fmt::Display for Need {
 /// # Panics
 /// If a need is not met and `CI` is `true`, where a skip is a failure.
 pub fn are_met(needs: &[Need]) -> bool {
-    let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(Need::to_string).collect();
+    let missing: Vec<_> = needs
+        .iter()
+        .filter(|need| !need.is_met())
+        .map(Need::to_string)
+        .collect();
     if !missing.is_empty() {
         skip(&missing.join(" and "));
     }
@@ -98,8 +109,14 @@ pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
 
 fn skip(missing: &str) {
     let thread = std::thread::current();
-    let line = format!("skipped: {} needs {missing}", thread.name().unwrap_or("a test"));
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
+    let line = format!(
+        "skipped: {} needs {missing}",
+        thread.name().unwrap_or("a test")
+    );
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{line}; on CI a skip is a failure"
+    );
     eprintln!("{line}");
     if let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") {
         let file = OpenOptions::new().append(true).create(true).open(path);

@@ -53,11 +53,25 @@ impl Netns {
         let make = || -> Result<OwnedFd, Error> {
             unshare(CloneFlags::CLONE_NEWNET).doing(|| format!("make network namespace {name}"))?;
             mount_own(&path)?;
-            File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
+            File::open(&path)
+                .map(OwnedFd::from)
+                .doing(|| format!("open {}", path.display()))
         };
-        let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
-        let inner = Arc::new(Inner { name: name.to_owned(), path, fd, ours: true });
-        let netns = Self { inner, sandbox: sandbox.clone() };
+        let fd = thread::scope(|s| {
+            s.spawn(make)
+                .join()
+                .expect("making a namespace does not panic")
+        })?;
+        let inner = Arc::new(Inner {
+            name: name.to_owned(),
+            path,
+            fd,
+            ours: true,
+        });
+        let netns = Self {
+            inner,
+            sandbox: sandbox.clone(),
+        };
         netns.set_up("lo")?;
         Ok(netns)
     }
@@ -77,13 +91,26 @@ impl Netns {
     /// Opens a namespace that an engine has made. It lives on until the last clone is dropped.
     pub fn open(sandbox: &Sandbox, path: PathBuf) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let fd = File::open(&path).map(OwnedFd::from).doing(|| format!("open {name}"))?;
-        Ok(Self { inner: Arc::new(Inner { name, path, fd, ours: false }), sandbox: sandbox.clone() })
+        let fd = File::open(&path)
+            .map(OwnedFd::from)
+            .doing(|| format!("open {name}"))?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                name,
+                path,
+                fd,
+                ours: false,
+            }),
+            sandbox: sandbox.clone(),
+        })
     }
 
     /// Returns the same namespace for processes of another sandbox within its own.
     pub(crate) fn within(&self, sandbox: Sandbox) -> Self {
-        Self { inner: self.inner.clone(), sandbox }
+        Self {
+            inner: self.inner.clone(),
+            sandbox,
+        }
     }
 
     /// Returns the sandbox that it is in.
@@ -107,7 +134,8 @@ impl Netns {
     /// If `f` does.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
-            setns(self.inner.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
+            setns(self.inner.fd.as_fd(), CloneFlags::CLONE_NEWNET)
+                .expect("its own namespace can be entered");
             f()
         };
         match thread::scope(|s| s.spawn(inside).join()) {
@@ -119,15 +147,21 @@ impl Netns {
     /// Starts a process inside. The caller must wait for it, because the sandbox ends when all its children have been waited for.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
-        self.run(|| self.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
+        self.run(|| self.sandbox.spawn_here(&mut command))
+            .doing(|| format!("start {program}"))
     }
 
     /// Runs a command inside to its end, with `input` as its standard input.
     pub fn output(&self, mut command: Command, input: &[u8]) -> Result<Output, Error> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = self.spawn(command)?;
         feed(&mut child, input);
-        child.wait_with_output().doing(|| "wait for a command".to_owned())
+        child
+            .wait_with_output()
+            .doing(|| "wait for a command".to_owned())
     }
 
     /// Runs a command inside and returns what it printed.
@@ -158,8 +192,14 @@ impl Netns {
 fn mount_own(path: &Path) -> Result<(), Error> {
     File::create_new(path).doing(|| format!("make {}", path.display()))?;
     let none: Option<&str> = None;
-    mount(Some("/proc/thread-self/ns/net"), path, none, MsFlags::MS_BIND, none)
-        .doing(|| format!("mount {}", path.display()))
+    mount(
+        Some("/proc/thread-self/ns/net"),
+        path,
+        none,
+        MsFlags::MS_BIND,
+        none,
+    )
+    .doing(|| format!("mount {}", path.display()))
 }
 
 /// Writes `input` to the child and closes the pipe. A child may stop reading early.

@@ -86,7 +86,12 @@ impl Packet {
 impl Dhcp {
     /// Returns an option's value, with its parts joined (RFC 3396).
     pub fn option(&self, code: u8) -> Option<Vec<u8>> {
-        let parts: Vec<_> = self.options.iter().filter(|(c, _)| *c == code).map(|(_, value)| &value[..]).collect();
+        let parts: Vec<_> = self
+            .options
+            .iter()
+            .filter(|(c, _)| *c == code)
+            .map(|(_, value)| &value[..])
+            .collect();
         (!parts.is_empty()).then(|| parts.concat())
     }
 
@@ -106,11 +111,31 @@ impl fmt::Display for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dhcp(m) => {
-                write!(f, "{:?} xid {:08x} {} > {}", m.kind, m.xid, m.source, m.destination)?;
-                write!(f, " ({} > {})", mac_text(m.eth_source), mac_text(m.eth_destination))?;
-                write!(f, " chaddr {} ciaddr {} yiaddr {}", mac_text(m.chaddr), m.ciaddr, m.yiaddr)
+                write!(
+                    f,
+                    "{:?} xid {:08x} {} > {}",
+                    m.kind, m.xid, m.source, m.destination
+                )?;
+                write!(
+                    f,
+                    " ({} > {})",
+                    mac_text(m.eth_source),
+                    mac_text(m.eth_destination)
+                )?;
+                write!(
+                    f,
+                    " chaddr {} ciaddr {} yiaddr {}",
+                    mac_text(m.chaddr),
+                    m.ciaddr,
+                    m.yiaddr
+                )
             }
-            Self::Arp(Arp { request: true, sender, target, .. }) => write!(f, "ARP who has {target}? tell {sender}"),
+            Self::Arp(Arp {
+                request: true,
+                sender,
+                target,
+                ..
+            }) => write!(f, "ARP who has {target}? tell {sender}"),
             Self::Arp(a) => write!(f, "ARP {} is at {}", a.sender, mac_text(a.sender_mac)),
             Self::Other(ethertype) => write!(f, "frame of type {ethertype:#06x}"),
         }
@@ -132,7 +157,10 @@ fn parse_dhcp(eth_destination: Mac, eth_source: Mac, packet: &[u8]) -> Option<Dh
     let udp = packet.get(header..)?;
     let (source_port, destination_port) = (be16(udp, 0)?, be16(udp, 2)?);
     let message = udp.get(8..)?;
-    if !is_udp || ![67, 68].contains(&destination_port) || message.get(236..240)? != [99, 130, 83, 99] {
+    if !is_udp
+        || ![67, 68].contains(&destination_port)
+        || message.get(236..240)? != [99, 130, 83, 99]
+    {
         return None;
     }
     let options = parse_options(&message[240..]);
@@ -172,7 +200,9 @@ fn parse_options(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
 
 fn message_type(code: u8) -> Option<Kind> {
     use Kind::*;
-    [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].get(usize::from(code).checked_sub(1)?).copied()
+    [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
+        .get(usize::from(code).checked_sub(1)?)
+        .copied()
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

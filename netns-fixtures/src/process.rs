@@ -40,14 +40,22 @@ struct Lines {
 impl Process {
     /// Starts a process in `netns`; `name` is for messages.
     pub fn start(netns: &Netns, name: &str, mut command: Command) -> Result<Self, Error> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = netns.spawn(command)?;
         let log = Log::default();
         log.lock().open = 2;
         log.read(child.stdout.take().expect("its output is a pipe"));
         log.read(child.stderr.take().expect("its error output is a pipe"));
         let lifeline = child.stdin.take().expect("its input is a pipe");
-        Ok(Self { name: name.to_owned(), child, lifeline, log })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            lifeline,
+            log,
+        })
     }
 
     /// Returns its process id, as this process sees it.
@@ -67,9 +75,16 @@ impl Process {
     pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
         match self.log.wait_for(text, DEADLINE) {
             Heard::Yes => Ok(()),
-            Heard::No => Err(Error::timed_out(&format!("line \"{text}\" of {}", self.name), DEADLINE, String::new())),
+            Heard::No => Err(Error::timed_out(
+                &format!("line \"{text}\" of {}", self.name),
+                DEADLINE,
+                String::new(),
+            )),
             Heard::Ended => {
-                let status = self.child.wait().doing(|| format!("wait for {}", self.name))?;
+                let status = self
+                    .child
+                    .wait()
+                    .doing(|| format!("wait for {}", self.name))?;
                 Err(Error::Ended {
                     program: self.name.clone(),
                     status,
@@ -83,8 +98,12 @@ impl Process {
     /// Returns whether it is idle or has ended.
     pub(crate) fn is_asleep(&self) -> bool {
         // The state follows the name in parentheses (proc_pid_stat(5)).
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['R', 'D']))
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        !stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with(['R', 'D']))
     }
 
     /// Returns the descriptor that hangs up when the process ends.
@@ -95,12 +114,21 @@ impl Process {
     /// # Errors
     /// If it has ended; `awaited` says what we waited for.
     pub(crate) fn still_runs(&mut self, awaited: &str) -> Result<(), Error> {
-        let Some(status) = self.child.try_wait().doing(|| format!("wait for {}", self.name))? else {
+        let Some(status) = self
+            .child
+            .try_wait()
+            .doing(|| format!("wait for {}", self.name))?
+        else {
             return Ok(());
         };
         self.log.wait_until_over(DEADLINE);
         let (program, awaited, log) = (self.name.clone(), awaited.to_owned(), self.log.tail());
-        Err(Error::Ended { program, status, awaited, log })
+        Err(Error::Ended {
+            program,
+            status,
+            awaited,
+            log,
+        })
     }
 
     /// Sends it a signal.
@@ -112,7 +140,9 @@ impl Process {
     /// Sends SIGTERM and waits for the end.
     pub fn terminate(mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::SIGTERM)?;
-        self.child.wait().doing(|| format!("wait for {}", self.name))
+        self.child
+            .wait()
+            .doing(|| format!("wait for {}", self.name))
     }
 
     /// Kills it, as `kill -9` does, and waits until it is gone.
@@ -173,14 +203,23 @@ impl Log {
             if left.is_zero() {
                 return Heard::No;
             }
-            lines = self.0.1.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
+            lines = self
+                .0
+                .1
+                .wait_timeout(lines, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
     /// Waits until all output of an ended process has been read. Its children may go on writing.
     fn wait_until_over(&self, limit: Duration) {
         let over = |lines: &mut Lines| lines.open > 0;
-        let _ = self.0.1.wait_timeout_while(self.lock(), limit, over).unwrap_or_else(PoisonError::into_inner);
+        let _ = self
+            .0
+            .1
+            .wait_timeout_while(self.lock(), limit, over)
+            .unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Collects the lines of a pipe until all its writers are gone.
@@ -188,7 +227,9 @@ impl Log {
         let log = self.clone();
         thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-                log.lock().lines.push(String::from_utf8_lossy(&line).into_owned());
+                log.lock()
+                    .lines
+                    .push(String::from_utf8_lossy(&line).into_owned());
                 log.0.1.notify_all();
             }
             log.lock().open -= 1;

@@ -56,12 +56,21 @@ impl Keeper {
         let output = child.stdout.take().expect("its output is a pipe");
         let mut keeper = Self { child, input };
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).doing(|| "hear from the first process".to_owned())?;
+        BufReader::new(output)
+            .read_line(&mut line)
+            .doing(|| "hear from the first process".to_owned())?;
         if line.trim() == "ready" {
             return Ok(keeper);
         }
-        let status = keeper.child.wait().doing(|| "wait for the first process".to_owned())?;
-        Err(Error::Failed { command: "make a sandbox".to_owned(), status, said: line })
+        let status = keeper
+            .child
+            .wait()
+            .doing(|| "wait for the first process".to_owned())?;
+        Err(Error::Failed {
+            command: "make a sandbox".to_owned(),
+            status,
+            said: line,
+        })
     }
 }
 
@@ -89,19 +98,46 @@ impl Sandbox {
             Err(errno) => return Err(Error::NotAllowed(errno.into())),
         }
         private_places()?;
-        let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
-        Self::of(keeper.child.id(), Some(keeper), Arc::new(AtomicU32::new(1)), None)
+        let keeper = thread::scope(|s| {
+            s.spawn(start_keeper)
+                .join()
+                .expect("the keeper's starter does not panic")
+        })?;
+        Self::of(
+            keeper.child.id(),
+            Some(keeper),
+            Arc::new(AtomicU32::new(1)),
+            None,
+        )
     }
 
     /// Makes a sandbox within this one, for an engine that is killed with everything that it started. It has the same networks,
     /// but its own mounts, except for those under `/run`. `prepare` is a shell script that runs in it first.
     pub(crate) fn nested(&self, prepare: &str) -> Result<Self, Error> {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child", "--"]);
-        command.args(["sh", "-ec", &format!("{prepare}\n{KEEP}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = self.spawn_here(&mut command).doing(|| "start unshare".to_owned())?;
+        command.args([
+            "--mount",
+            "--propagation",
+            "unchanged",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--",
+        ]);
+        command
+            .args(["sh", "-ec", &format!("{prepare}\n{KEEP}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let child = self
+            .spawn_here(&mut command)
+            .doing(|| "start unshare".to_owned())?;
         let keeper = Keeper::new(child)?;
-        Self::of(keeper.child.id(), Some(keeper), self.0.counter.clone(), Some(self.clone()))
+        Self::of(
+            keeper.child.id(),
+            Some(keeper),
+            self.0.counter.clone(),
+            Some(self.clone()),
+        )
     }
 
     /// Returns the part of this sandbox that has the mounts and processes of one of its processes, such as a systemd.
@@ -109,13 +145,27 @@ impl Sandbox {
         Self::of(process, None, self.0.counter.clone(), Some(self.clone()))
     }
 
-    fn of(id: u32, keeper: Option<Keeper>, counter: Arc<AtomicU32>, outer: Option<Self>) -> Result<Self, Error> {
+    fn of(
+        id: u32,
+        keeper: Option<Keeper>,
+        counter: Arc<AtomicU32>,
+        outer: Option<Self>,
+    ) -> Result<Self, Error> {
         let of_process = |kind: &str| {
             let path = format!("/proc/{id}/ns/{kind}");
-            File::open(&path).map(OwnedFd::from).doing(|| format!("open {path}"))
+            File::open(&path)
+                .map(OwnedFd::from)
+                .doing(|| format!("open {path}"))
         };
         let (mounts, pids) = (of_process("mnt")?, of_process("pid_for_children")?);
-        Ok(Self(Arc::new(Inner { id, _keeper: keeper, mounts, pids, counter, _outer: outer })))
+        Ok(Self(Arc::new(Inner {
+            id,
+            _keeper: keeper,
+            mounts,
+            pids,
+            counter,
+            _outer: outer,
+        })))
     }
 
     /// Makes an empty directory, `/run/NAME-N`, that nobody outside can see.
@@ -167,8 +217,20 @@ fn private_places() -> Result<(), Error> {
         mount(from, Path::new(what), fs, flags, data).doing(|| format!("mount {what}"))
     };
     set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    set("/run", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
-    set("/dev/shm", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=1777"))?;
+    set(
+        "/run",
+        Some("tmpfs"),
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        Some("mode=0755"),
+    )?;
+    set(
+        "/dev/shm",
+        Some("tmpfs"),
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        Some("mode=1777"),
+    )?;
     // Names of network namespaces are mounts below it, and must be visible to processes started earlier.
     set("/run", none, none, MsFlags::MS_SHARED, none)?;
     fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
@@ -178,6 +240,20 @@ fn private_places() -> Result<(), Error> {
 fn start_keeper() -> Result<Keeper, Error> {
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| Error::NotAllowed(e.into()))?;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "unchanged", "--", "sh", "-ec", KEEP]);
-    Keeper::new(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().doing(|| "start unshare".to_owned())?)
+    command.args([
+        "--mount",
+        "--propagation",
+        "unchanged",
+        "--",
+        "sh",
+        "-ec",
+        KEEP,
+    ]);
+    Keeper::new(
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing(|| "start unshare".to_owned())?,
+    )
 }

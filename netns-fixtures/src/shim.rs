@@ -87,7 +87,11 @@ impl Shim {
     /// Returns the plugin at `program`.
     pub fn at(host: &Netns, program: PathBuf) -> Self {
         let path = program.parent().unwrap_or(&program).into();
-        Self { host: host.clone(), program, path }
+        Self {
+            host: host.clone(),
+            program,
+            path,
+        }
     }
 
     /// Returns a main plugin that finds this one for its IPAM.
@@ -108,22 +112,40 @@ impl Shim {
     }
 
     /// Asks whether the lease is still as in `result`, from an earlier ADD.
-    pub fn check(&self, container: &Container, config: &Value, result: &Value) -> Result<(), CallError> {
+    pub fn check(
+        &self,
+        container: &Container,
+        config: &Value,
+        result: &Value,
+    ) -> Result<(), CallError> {
         let mut config = config.clone();
         config["prevResult"] = result.clone();
         self.start("CHECK", container, &config)?.wait().map(drop)
     }
 
     /// Starts a call without waiting for its end.
-    pub fn start(&self, verb: &'static str, container: &Container, config: &Value) -> Result<ShimCall, Error> {
+    pub fn start(
+        &self,
+        verb: &'static str,
+        container: &Container,
+        config: &Value,
+    ) -> Result<ShimCall, Error> {
         let netns = container.netns.path().to_string_lossy();
-        let env =
-            [("CNI_CONTAINERID", container.id.as_str()), ("CNI_NETNS", &netns), ("CNI_IFNAME", &container.ifname)];
+        let env = [
+            ("CNI_CONTAINERID", container.id.as_str()),
+            ("CNI_NETNS", &netns),
+            ("CNI_IFNAME", &container.ifname),
+        ];
         self.start_with(verb, &env, config.to_string().as_bytes())
     }
 
     /// Starts a call with any environment and input.
-    pub fn start_with(&self, verb: &'static str, env: &[(&str, &str)], input: &[u8]) -> Result<ShimCall, Error> {
+    pub fn start_with(
+        &self,
+        verb: &'static str,
+        env: &[(&str, &str)],
+        input: &[u8],
+    ) -> Result<ShimCall, Error> {
         let mut command = Command::new(&self.program);
         command
             .env("CNI_COMMAND", verb)
@@ -134,8 +156,15 @@ impl Shim {
             .stderr(Stdio::piped());
         let mut child = self.host.spawn(command)?;
         feed(&mut child, input);
-        let container = env.iter().find(|(name, _)| *name == "CNI_CONTAINERID").map_or("nobody", |(_, id)| id);
-        Ok(ShimCall { verb, container: container.to_owned(), child: Some(child) })
+        let container = env
+            .iter()
+            .find(|(name, _)| *name == "CNI_CONTAINERID")
+            .map_or("nobody", |(_, id)| id);
+        Ok(ShimCall {
+            verb,
+            container: container.to_owned(),
+            child: Some(child),
+        })
     }
 }
 
@@ -151,11 +180,18 @@ impl ShimCall {
     /// Waits for the answer; `null` if the plugin printed nothing, as it should for DEL and CHECK.
     pub fn wait(mut self) -> Result<Value, CallError> {
         let child = self.child.take().expect("only this and drop take it");
-        let output = child.wait_with_output().doing(|| "wait for the shim".to_owned())?;
+        let output = child
+            .wait_with_output()
+            .doing(|| "wait for the shim".to_owned())?;
         let said = String::from_utf8_lossy(&output.stdout);
         let bad = || Error::Unreadable {
             what: "the answer of a CNI plugin",
-            text: format!("{} ({}) {}", said, output.status, String::from_utf8_lossy(&output.stderr)),
+            text: format!(
+                "{} ({}) {}",
+                said,
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            ),
         };
         let answer = match said.trim() {
             "" => Value::Null,
@@ -167,14 +203,26 @@ impl ShimCall {
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
         let code = answer["code"].as_u64().ok_or_else(bad)?;
         something_went_wrong();
-        let error = CniError { code, msg: text("msg"), details: text("details") };
-        Err(CallError::Cni { verb: self.verb, container: self.container.clone(), error })
+        let error = CniError {
+            code,
+            msg: text("msg"),
+            details: text("details"),
+        };
+        Err(CallError::Cni {
+            verb: self.verb,
+            container: self.container.clone(),
+            error,
+        })
     }
 
     /// Kills the shim, as a runtime does at its own deadline, and waits until it is gone.
     pub fn kill(mut self) -> Result<(), Error> {
         let mut child = self.child.take().expect("only this and drop take it");
-        child.kill().and_then(|()| child.wait()).doing(|| "kill the shim".to_owned()).map(drop)
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .doing(|| "kill the shim".to_owned())
+            .map(drop)
     }
 }
 

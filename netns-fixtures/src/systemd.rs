@@ -21,7 +21,12 @@ use crate::netns::Netns;
 use crate::process::{DEADLINE, Process};
 
 /// What services want before or after them, unless they say otherwise.
-const TARGETS: [&str; 4] = ["sysinit.target", "basic.target", "sockets.target", "shutdown.target"];
+const TARGETS: [&str; 4] = [
+    "sysinit.target",
+    "basic.target",
+    "sockets.target",
+    "shutdown.target",
+];
 /// The target that wants all units.
 const ALL: &str = "all.target";
 /// Enters a control group. The arguments: the group, the directory of the units, the wanted unit.
@@ -65,7 +70,10 @@ const ENABLED: &str = "etc/systemd/system";
 pub fn installed_unit(name: &str) -> Result<String, Error> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist")).join(name);
     let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-    Ok(text.replace("/usr/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
+    Ok(text.replace(
+        "/usr/bin/leasehold",
+        &binary("leasehold")?.to_string_lossy(),
+    ))
 }
 
 /// systemd, running.
@@ -104,8 +112,23 @@ impl Systemd {
         for path in [&upper, &work, &root] {
             fs::create_dir(path).doing(|| format!("make {}", path.display()))?;
         }
-        let options = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
-        host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, &root.to_string_lossy()], "")?;
+        let options = format!(
+            "lowerdir=/,upperdir={},workdir={}",
+            upper.display(),
+            work.display()
+        );
+        host.run_command(
+            "mount",
+            &[
+                "-t",
+                "overlay",
+                "overlay",
+                "-o",
+                &options,
+                &root.to_string_lossy(),
+            ],
+            "",
+        )?;
         let units = root.join(ENABLED);
         fs::remove_dir_all(&units).doing(|| format!("empty {}", units.display()))?;
         fs::create_dir(&units).doing(|| format!("make {}", units.display()))?;
@@ -118,7 +141,11 @@ impl Systemd {
 
     fn new(host: &Netns, units: PathBuf) -> Self {
         let cgroup = format!("leasehold-{}", host.sandbox().keeper());
-        Self { units, cgroup, process: None }
+        Self {
+            units,
+            cgroup,
+            process: None,
+        }
     }
 
     /// Runs a script that becomes systemd; the directory is its first argument.
@@ -126,9 +153,21 @@ impl Systemd {
         let ready = host.sandbox().dir("ready")?.join("ready");
         let listener: UnixDatagram = listen(&ready)?;
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "slave", "sh", "-ec", ENTER, script]).arg(&self.cgroup);
+        command
+            .args([
+                "--mount",
+                "--propagation",
+                "slave",
+                "sh",
+                "-ec",
+                ENTER,
+                script,
+            ])
+            .arg(&self.cgroup);
         command.arg(directory).arg(ALL).env("NOTIFY_SOCKET", &ready);
-        let process = self.process.insert(Process::start(host, "systemd", command)?);
+        let process = self
+            .process
+            .insert(Process::start(host, "systemd", command)?);
         until_ready(process, &listener, DEADLINE)
     }
 
@@ -170,8 +209,21 @@ impl Systemd {
         let own = self.id()?;
         // By its number here: no sandbox shows another's processes.
         let mut command = Command::new("nsenter");
-        command.args(["--target", &own.to_string(), "--mount", "--net", "--pid", "--cgroup", "--root", "--wd=/"]);
-        let output = command.arg(program).args(args).output().doing(|| format!("run {program}"))?;
+        command.args([
+            "--target",
+            &own.to_string(),
+            "--mount",
+            "--net",
+            "--pid",
+            "--cgroup",
+            "--root",
+            "--wd=/",
+        ]);
+        let output = command
+            .arg(program)
+            .args(args)
+            .output()
+            .doing(|| format!("run {program}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
@@ -195,7 +247,8 @@ impl Systemd {
 
     fn signal(&self, service: &str, signal: Signal) -> Result<u32, Error> {
         let first = first(service, &self.processes(service))?;
-        kill(Pid::from_raw(first as i32), signal).doing(|| format!("send {signal} to {service}"))?;
+        kill(Pid::from_raw(first as i32), signal)
+            .doing(|| format!("send {signal} to {service}"))?;
         Ok(first)
     }
 
@@ -207,7 +260,9 @@ impl Systemd {
 /// Returns the first of the processes of `what`.
 fn first(what: &str, processes: &[u32]) -> Result<u32, Error> {
     let first = processes.first().copied().ok_or(io::ErrorKind::NotFound);
-    first.map_err(io::Error::from).doing(|| format!("find {what}"))
+    first
+        .map_err(io::Error::from)
+        .doing(|| format!("find {what}"))
 }
 
 impl Drop for Systemd {

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
 
 use crate::error::{Doing, Error};
 use crate::netns::Netns;
@@ -66,7 +68,9 @@ pub fn until_link<T>(
     mut look: impl FnMut() -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
     let deadline = Instant::now() + limit;
-    let news = netns.run(hear_links).doing(|| format!("hear about the links of {}", netns.name()))?;
+    let news = netns
+        .run(hear_links)
+        .doing(|| format!("hear about the links of {}", netns.name()))?;
     loop {
         if let Some(found) = look()? {
             return Ok(found);
@@ -84,7 +88,12 @@ pub fn until_link<T>(
 fn hear_links() -> nix::Result<OwnedFd> {
     /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE (linux/rtnetlink.h).
     const GROUPS: u32 = 0x1 | 0x10 | 0x40;
-    let news = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    let news = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
     bind(news.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
     Ok(news)
 }
@@ -96,11 +105,20 @@ pub(crate) fn readable(fd: impl AsFd, deadline: Instant) -> Result<bool, Error> 
 
 /// Waits until one of `fds` can be read or is hung up; `false` if `deadline` came first.
 pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Instant) -> Result<bool, Error> {
-    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    let mut fds: Vec<_> = fds
+        .iter()
+        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+        .collect();
     loop {
         // Rounded up, so that the last round does not spin.
-        let left = deadline.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
-        match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .as_micros()
+            .div_ceil(1000);
+        match poll(
+            &mut fds,
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+        ) {
             Ok(0) if Instant::now() >= deadline => return Ok(false),
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return Ok(true),
@@ -124,7 +142,10 @@ impl Watch {
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVE;
         inotify.add_watch(dir, changes).doing(doing)?;
-        Ok(Self { inotify, dir: dir.to_owned() })
+        Ok(Self {
+            inotify,
+            dir: dir.to_owned(),
+        })
     }
 
     fn changed_by(&self, deadline: Instant) -> Result<bool, Error> {

@@ -54,7 +54,10 @@ impl Ask {
     /// Prepares a call. `parsed` is `config` as JSON, or null if it is not JSON.
     pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
         let ipam = get(parsed, "ipam");
-        let socket = get(ipam, "daemonSocketPath").as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
+        let socket = get(ipam, "daemonSocketPath")
+            .as_str()
+            .filter(|path| !path.is_empty())
+            .unwrap_or(DEFAULT_SOCKET);
         let verb = match env.command.as_deref() {
             Some("ADD") => Verb::Add,
             Some("DEL") => Verb::Del,
@@ -62,7 +65,9 @@ impl Ask {
             Some("GC") => Verb::Gc,
             _ => Verb::Check,
         };
-        let said = get(ipam, "timeout").as_f64().filter(|seconds| *seconds > 0.0);
+        let said = get(ipam, "timeout")
+            .as_f64()
+            .filter(|seconds| *seconds > 0.0);
         let now = Instant::now();
         let whole = add_timeout(said) + MARGIN;
         let patience = match verb {
@@ -70,9 +75,21 @@ impl Ask {
             Verb::Add | Verb::Check => whole,
         };
         // The daemon has its own default, which an operator may have set, and keeps to it.
-        let limit = if verb == Verb::Add && said.is_none() { MAX_ADD_TIMEOUT + MARGIN } else { whole };
-        let resolv_conf = if verb == Verb::Add { resolv_conf(ipam)? } else { None };
-        let request = Request { env, config, resolv_conf };
+        let limit = if verb == Verb::Add && said.is_none() {
+            MAX_ADD_TIMEOUT + MARGIN
+        } else {
+            whole
+        };
+        let resolv_conf = if verb == Verb::Add {
+            resolv_conf(ipam)?
+        } else {
+            None
+        };
+        let request = Request {
+            env,
+            config,
+            resolv_conf,
+        };
         let body = to_json(&request).into_bytes();
         if body.len() > MAX_BODY {
             return Err(too_large());
@@ -100,7 +117,9 @@ impl Ask {
         let mut pause = FIRST_PAUSE;
         loop {
             match exchange(&self.socket, &self.body, self.deadline) {
-                Err(Trouble::Down(_)) if Instant::now() + pause < self.patience => thread::sleep(pause),
+                Err(Trouble::Down(_)) if Instant::now() + pause < self.patience => {
+                    thread::sleep(pause)
+                }
                 result => return result,
             }
             pause = LAST_PAUSE.min(pause * 2);
@@ -114,7 +133,10 @@ impl Ask {
     /// intervened. The next daemon finds the container's namespace gone and gives its lease back.
     fn keep(&self) -> Result<Answer, Error> {
         let socket = self.socket.display();
-        let done = Ok(Answer { success: true, body: Vec::new() });
+        let done = Ok(Answer {
+            success: true,
+            body: Vec::new(),
+        });
         let kept = match spool::keep(&self.socket, &self.request) {
             Ok(kept) => kept,
             Err(cause) => {
@@ -133,7 +155,10 @@ impl Ask {
                 Ok(answer)
             }
             Err(Trouble::Down(_)) => {
-                eprintln!("dhcp: no leasehold daemon at {socket}: the next daemon carries out {}", kept.path.display());
+                eprintln!(
+                    "dhcp: no leasehold daemon at {socket}: the next daemon carries out {}",
+                    kept.path.display()
+                );
                 done
             }
             Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),
@@ -143,7 +168,9 @@ impl Ask {
 
 /// Reads the resolver's file that a network with local ranges names.
 fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
-    let path = get(ipam, "resolvConf").as_str().filter(|path| !path.is_empty() && get(ipam, "type") == "host-local");
+    let path = get(ipam, "resolvConf")
+        .as_str()
+        .filter(|path| !path.is_empty() && get(ipam, "type") == "host-local");
     let Some(path) = path else { return Ok(None) };
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -153,8 +180,16 @@ fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
 
 /// Returns the value of a key. If no key matches exactly, ignores case, as Go does.
 fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
-    let other_case = || value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
-    value.get(key).or_else(|| other_case().map(|(_, value)| value)).unwrap_or(&Value::Null)
+    let other_case = || {
+        value
+            .as_object()?
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(key))
+    };
+    value
+        .get(key)
+        .or_else(|| other_case().map(|(_, value)| value))
+        .unwrap_or(&Value::Null)
 }
 
 /// Returns the error for a configuration that is too large for a request.
@@ -181,7 +216,10 @@ mod tests {
 
     /// From now until patience runs out, and until the shim gives up, in seconds.
     fn limits(verb: &str, timeout: &str) -> (u64, u64) {
-        let env = Env { command: Some(verb.to_owned()), ..Env::default() };
+        let env = Env {
+            command: Some(verb.to_owned()),
+            ..Env::default()
+        };
         let config = format!(r#"{{"IPAM": {{"TimeOut": {timeout}}}}}"#);
         let parsed = serde_json::from_str(&config).unwrap();
         let now = Instant::now();

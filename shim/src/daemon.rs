@@ -53,14 +53,22 @@ pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let set = settings(&flags, env::var_os("LEASEHOLD_STATE_DIR").is_some());
-    let error = Command::new(&program).arg("daemon").envs(set).env(PASSED, passed.join(",")).exec();
+    let error = Command::new(&program)
+        .arg("daemon")
+        .envs(set)
+        .env(PASSED, passed.join(","))
+        .exec();
     eprintln!("dhcp: cannot start {}: {error}", program.display());
     ExitCode::FAILURE
 }
 
 /// Returns the plugins that must not be started: those that have passed this on, and this one.
 fn passed(me: &Path, before: Option<String>) -> Vec<String> {
-    let mut passed: Vec<_> = before.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
+    let mut passed: Vec<_> = before
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::to_owned)
+        .collect();
     // Not by the path, which may lead to another file by now.
     let me = fs::metadata("/proc/self/exe").or_else(|_| fs::metadata(me));
     passed.extend(me.ok().as_ref().map(identity));
@@ -73,8 +81,16 @@ fn identity(file: &Metadata) -> String {
 
 /// Returns the daemon's program: in the directory of `me`, else in the first of PATH that has one.
 fn find(me: &Path, path: Option<&OsStr>, passed: &[String]) -> Option<PathBuf> {
-    let elsewhere = path.into_iter().flat_map(env::split_paths).filter(|directory| directory.is_absolute());
-    let programs = me.parent().map(Path::to_owned).into_iter().chain(elsewhere).map(|dir| dir.join(PROGRAM));
+    let elsewhere = path
+        .into_iter()
+        .flat_map(env::split_paths)
+        .filter(|directory| directory.is_absolute());
+    let programs = me
+        .parent()
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(elsewhere)
+        .map(|dir| dir.join(PROGRAM));
     programs.into_iter().find(|program| {
         let runs = |file: &Metadata| file.is_file() && file.mode() & 0o111 != 0;
         fs::metadata(program).is_ok_and(|file| runs(&file) && !passed.contains(&identity(&file)))
@@ -85,7 +101,11 @@ fn find(me: &Path, path: Option<&OsStr>, passed: &[String]) -> Option<PathBuf> {
 fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     let prefix = flags.host_prefix.as_deref().unwrap_or_default();
-    let socket = flags.socket_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
+    let socket = flags
+        .socket_path
+        .as_deref()
+        .filter(|path| !path.is_empty())
+        .unwrap_or(DEFAULT_SOCKET);
     // The incumbent's own rule: the socket is below the host's root too.
     let socket = format!("{prefix}{socket}");
     if socket != DEFAULT_SOCKET {
@@ -94,14 +114,20 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
     if !prefix.is_empty() {
         set.push(("LEASEHOLD_HOST_PREFIX", prefix.into()));
         if !has_state_dir {
-            set.push(("LEASEHOLD_STATE_DIR", state_dir(prefix, Path::new(&socket)).into()));
+            set.push((
+                "LEASEHOLD_STATE_DIR",
+                state_dir(prefix, Path::new(&socket)).into(),
+            ));
         }
     }
     if let Some(file) = flags.pid_file.as_deref().filter(|path| !path.is_empty()) {
         set.push(("LEASEHOLD_PID_FILE", file.into()));
     }
     if let Some(whole) = flags.add_timeout() {
-        set.push(("LEASEHOLD_TIMEOUT", format!("{}.{:03}", whole.as_secs(), whole.subsec_millis()).into()));
+        set.push((
+            "LEASEHOLD_TIMEOUT",
+            format!("{}.{:03}", whole.as_secs(), whole.subsec_millis()).into(),
+        ));
     }
     if let Some(broadcast) = flags.broadcast {
         set.push(("LEASEHOLD_BROADCAST", broadcast.to_string().into()));

@@ -45,12 +45,20 @@ pub(crate) enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down(cause) => write!(f, "no leasehold daemon answers there ({cause}): start it (leasehold daemon)"),
+            Self::Down(cause) => write!(
+                f,
+                "no leasehold daemon answers there ({cause}): start it (leasehold daemon)"
+            ),
             Self::Unusable(cause) => write!(f, "the socket cannot be used: {cause}"),
-            Self::BrokeOff => f.write_str("the leasehold daemon stopped in the middle of its answer"),
+            Self::BrokeOff => {
+                f.write_str("the leasehold daemon stopped in the middle of its answer")
+            }
             Self::TimedOut => f.write_str("the leasehold daemon did not answer in time"),
             Self::NotLeasehold(why) => {
-                write!(f, "not the leasehold daemon: {why}; does another daemon serve this socket (dhcp daemon)?")
+                write!(
+                    f,
+                    "not the leasehold daemon: {why}; does another daemon serve this socket (dhcp daemon)?"
+                )
             }
         }
     }
@@ -61,7 +69,11 @@ impl fmt::Display for Trouble {
 /// The connection is never half-closed: the daemon would take that for a caller that hung up.
 pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
     let stream = connect(socket, deadline)?;
-    let mut wire = Wire { stream, deadline, bytes: Vec::new() };
+    let mut wire = Wire {
+        stream,
+        deadline,
+        bytes: Vec::new(),
+    };
     // A server may answer and close before it has read everything, so read even after a failed write.
     let written = wire.write(&request(body));
     if let Err(Trouble::TimedOut) = written {
@@ -80,10 +92,14 @@ fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
     // Tried even at the deadline: it takes no time to learn that nobody listens, and that says more than that the time is up.
     let mut limit = left(deadline).unwrap_or(SHORTEST);
     loop {
-        stream.set_write_timeout(Some(limit)).map_err(Trouble::Unusable)?;
+        stream
+            .set_write_timeout(Some(limit))
+            .map_err(Trouble::Unusable)?;
         match stream.connect(&address) {
             Ok(()) => return Ok(stream.into()),
-            Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Err(cause)
+                if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
                 limit = left(deadline)?;
             }
             Err(cause) => return Err(not_there(cause)),
@@ -94,7 +110,9 @@ fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
 /// Classifies why a connect failed.
 fn not_there(cause: io::Error) -> Trouble {
     match cause.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => Trouble::Down(cause),
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => {
+            Trouble::Down(cause)
+        }
         _ => Trouble::Unusable(cause),
     }
 }
@@ -102,7 +120,11 @@ fn not_there(cause: io::Error) -> Trouble {
 /// Returns the time left. Never returns zero, which a socket would take for "no time-out".
 fn left(deadline: Instant) -> Result<Duration, Trouble> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(SHORTEST)) }
+    if left.is_zero() {
+        Err(Trouble::TimedOut)
+    } else {
+        Ok(left.max(SHORTEST))
+    }
 }
 
 fn request(body: &[u8]) -> Vec<u8> {
@@ -125,7 +147,9 @@ impl Wire {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(left(self.deadline)?)).map_err(Trouble::Unusable)?;
+            self.stream
+                .set_write_timeout(Some(left(self.deadline)?))
+                .map_err(Trouble::Unusable)?;
             match self.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) => self.survive(error)?,
@@ -140,7 +164,9 @@ impl Wire {
                 break head;
             }
             if self.bytes.len() > MAX_HEAD {
-                return Err(Trouble::NotLeasehold("the head of its answer does not end".to_owned()));
+                return Err(Trouble::NotLeasehold(
+                    "the head of its answer does not end".to_owned(),
+                ));
             }
             self.read()?;
         };
@@ -149,11 +175,21 @@ impl Wire {
         }
         let mut body = self.bytes.split_off(head.length);
         body.truncate(head.body);
-        let answer = Answer { success: (200..300).contains(&head.status), body };
+        let answer = Answer {
+            success: (200..300).contains(&head.status),
+            body,
+        };
         // An error must be in CNI's form: whoever answers anything else knows nothing about CNI.
         if !answer.success && !is_cni_error(&answer.body) {
-            let said: String = String::from_utf8_lossy(&answer.body).trim().chars().take(120).collect();
-            return Err(Trouble::NotLeasehold(format!("it answers {} {said:?}", head.status)));
+            let said: String = String::from_utf8_lossy(&answer.body)
+                .trim()
+                .chars()
+                .take(120)
+                .collect();
+            return Err(Trouble::NotLeasehold(format!(
+                "it answers {} {said:?}",
+                head.status
+            )));
         }
         Ok(answer)
     }
@@ -162,7 +198,9 @@ impl Wire {
     fn read(&mut self) -> Result<(), Trouble> {
         let mut chunk = [0; 8192];
         loop {
-            self.stream.set_read_timeout(Some(left(self.deadline)?)).map_err(Trouble::Unusable)?;
+            self.stream
+                .set_read_timeout(Some(left(self.deadline)?))
+                .map_err(Trouble::Unusable)?;
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
                 Ok(length) => {
@@ -183,7 +221,11 @@ impl Wire {
     }
 
     fn gone(&self, cause: io::Error) -> Trouble {
-        if self.bytes.is_empty() { Trouble::Down(cause) } else { Trouble::BrokeOff }
+        if self.bytes.is_empty() {
+            Trouble::Down(cause)
+        } else {
+            Trouble::BrokeOff
+        }
     }
 }
 
@@ -201,30 +243,48 @@ impl Head {
     fn parse(bytes: &[u8]) -> Result<Option<Self>, Trouble> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed =
-            response.parse(bytes).map_err(|e| Trouble::NotLeasehold(format!("its answer is not HTTP ({e})")))?;
-        let httparse::Status::Complete(length) = parsed else { return Ok(None) };
+        let parsed = response
+            .parse(bytes)
+            .map_err(|e| Trouble::NotLeasehold(format!("its answer is not HTTP ({e})")))?;
+        let httparse::Status::Complete(length) = parsed else {
+            return Ok(None);
+        };
         let status = response.code.filter(|status| *status >= 200);
-        let status = status.ok_or_else(|| Trouble::NotLeasehold("it does not answer the request".to_owned()))?;
+        let status = status
+            .ok_or_else(|| Trouble::NotLeasehold("it does not answer the request".to_owned()))?;
         let body = content_length(response.headers)?;
-        Ok(Some(Self { status, length, body }))
+        Ok(Some(Self {
+            status,
+            length,
+            body,
+        }))
     }
 }
 
 /// Returns the body's length. Our daemon always gives one.
 fn content_length(headers: &[httparse::Header<'_>]) -> Result<usize, Trouble> {
-    let value = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+    let value = |name: &str| {
+        headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+            .map(|h| h.value)
+    };
     if value("transfer-encoding").is_some() {
-        return Err(Trouble::NotLeasehold("its answer comes in an encoding that leasehold does not use".to_owned()));
+        return Err(Trouble::NotLeasehold(
+            "its answer comes in an encoding that leasehold does not use".to_owned(),
+        ));
     }
     let said = value("content-length").and_then(|value| str::from_utf8(value).ok()?.parse().ok());
     match said {
-        Some(length) if length > MAX_BODY => Err(Trouble::NotLeasehold(format!("its answer is {length} bytes long"))),
+        Some(length) if length > MAX_BODY => Err(Trouble::NotLeasehold(format!(
+            "its answer is {length} bytes long"
+        ))),
         Some(length) => Ok(length),
         None => Err(Trouble::NotLeasehold("its answer has no length".to_owned())),
     }
 }
 
 fn is_cni_error(body: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(body).is_ok_and(|error| error["code"].is_u64() && error["msg"].is_string())
+    serde_json::from_slice::<Value>(body)
+        .is_ok_and(|error| error["code"].is_u64() && error["msg"].is_string())
 }

@@ -46,7 +46,8 @@ impl Flags {
     /// a break, so only the total matters; a server that would answer within one attempt there is in time here too.
     pub(crate) fn add_timeout(&self) -> Option<Duration> {
         let one = self.timeout.or(self.resend_timeout)?;
-        Some(self.resend_timeout.unwrap_or(ADD_TIMEOUT).max(one)).filter(|whole| whole.as_millis() > 0)
+        Some(self.resend_timeout.unwrap_or(ADD_TIMEOUT).max(one))
+            .filter(|whole| whole.as_millis() > 0)
     }
 }
 
@@ -63,17 +64,27 @@ pub(crate) enum Fault {
 pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Flags, Fault> {
     let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
     let mut flags = Flags::default();
-    while let Some(arg) = args.next().filter(|arg| arg.len() >= 2 && arg.starts_with('-') && arg != "--") {
+    while let Some(arg) = args
+        .next()
+        .filter(|arg| arg.len() >= 2 && arg.starts_with('-') && arg != "--")
+    {
         let bare = arg.strip_prefix("--").unwrap_or(&arg[1..]);
         if bare.starts_with(['-', '=']) {
             return Err(Fault::Wrong(format!("bad flag syntax: {arg}")));
         }
-        let (name, value) = bare.split_once('=').map_or((bare, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, value) = bare
+            .split_once('=')
+            .map_or((bare, None), |(name, value)| (name, Some(value.to_owned())));
         if name == "broadcast" {
             flags.broadcast = Some(boolean(value.as_deref().unwrap_or("true"))?);
             continue;
         }
-        let mut value = || value.clone().or_else(|| args.next()).ok_or(format!("flag needs an argument: -{name}"));
+        let mut value = || {
+            value
+                .clone()
+                .or_else(|| args.next())
+                .ok_or(format!("flag needs an argument: -{name}"))
+        };
         let mut time = || value().and_then(|text| duration(&text).ok_or(invalid(&text, name)));
         let set = match name {
             "timeout" => time().map(|time| flags.timeout = Some(time)),
@@ -99,7 +110,9 @@ fn boolean(text: &str) -> Result<bool, Fault> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(Fault::Wrong(format!("invalid boolean value {text:?} for -broadcast: parse error"))),
+        _ => Err(Fault::Wrong(format!(
+            "invalid boolean value {text:?} for -broadcast: parse error"
+        ))),
     }
 }
 
@@ -112,7 +125,10 @@ fn duration(text: &str) -> Option<Duration> {
     let mut nanos: u64 = 0;
     loop {
         let (number, more) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let (unit, more) = more.split_at(more.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(more.len()));
+        let (unit, more) = more.split_at(
+            more.find(|c: char| c.is_ascii_digit() || c == '.')
+                .unwrap_or(more.len()),
+        );
         let each = match unit {
             "ns" => 1,
             "us" | "µs" | "μs" => 1_000,
@@ -128,7 +144,11 @@ fn duration(text: &str) -> Option<Duration> {
         }
         rest = more;
     }
-    Some(if text.starts_with('-') { Duration::ZERO } else { Duration::from_nanos(nanos) })
+    Some(if text.starts_with('-') {
+        Duration::ZERO
+    } else {
+        Duration::from_nanos(nanos)
+    })
 }
 
 /// Returns the decimal `number` times `each`. Integers are enough; floating point would be a sizeable part of a small program.
@@ -137,13 +157,18 @@ fn times(number: &str, each: u64) -> Option<u64> {
     if whole.is_empty() && part.is_empty() {
         return None;
     }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
     let mut sum = whole.checked_mul(each)?;
     let mut place = each;
     for digit in part.bytes() {
         place /= 10;
         // A second point is not a digit.
-        sum = sum.checked_add(u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place)?;
+        sum = sum
+            .checked_add(u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place)?;
     }
     Some(sum)
 }
@@ -172,7 +197,11 @@ mod tests {
         let joined = "--socketpath=/s -pidfile=/p --hostprefix=/host -timeout=10s --resendmax=62s -resendtimeout=3m28s \
                       --broadcast=T";
         for line in [apart, joined] {
-            assert_eq!(read(&line.split_whitespace().collect::<Vec<_>>()).as_ref(), Ok(&all), "{line}");
+            assert_eq!(
+                read(&line.split_whitespace().collect::<Vec<_>>()).as_ref(),
+                Ok(&all),
+                "{line}"
+            );
         }
         assert_eq!(read(&[]), Ok(Flags::default()));
     }
@@ -181,7 +210,14 @@ mod tests {
     fn what_follows_the_flags_is_ignored() {
         for end in ["--", "more", "-", ""] {
             let flags = read(&["-pidfile", "/p", end, "-nonsense"]);
-            assert_eq!(flags, Ok(Flags { pid_file: Some("/p".into()), ..Flags::default() }), "{end:?}");
+            assert_eq!(
+                flags,
+                Ok(Flags {
+                    pid_file: Some("/p".into()),
+                    ..Flags::default()
+                }),
+                "{end:?}"
+            );
         }
     }
 
@@ -189,7 +225,10 @@ mod tests {
     fn a_value_may_look_like_a_flag_and_bear_an_equals_sign() {
         let flags = read(&["-pidfile", "-broadcast", "-socketpath=/a=b", "-hostprefix="]).unwrap();
         assert_eq!(flags.pid_file.as_deref(), Some("-broadcast"));
-        assert_eq!((flags.socket_path.as_deref(), flags.host_prefix.as_deref()), (Some("/a=b"), Some("")));
+        assert_eq!(
+            (flags.socket_path.as_deref(), flags.host_prefix.as_deref()),
+            (Some("/a=b"), Some(""))
+        );
         assert_eq!(flags.broadcast, None);
     }
 
@@ -199,12 +238,24 @@ mod tests {
             (&["-foo"], "flag provided but not defined: -foo"),
             (&["--foo=1"], "flag provided but not defined: -foo"),
             (&["-timeout"], "flag needs an argument: -timeout"),
-            (&["-timeout", "x"], "invalid value \"x\" for flag -timeout: parse error"),
-            (&["-resendmax=5"], "invalid value \"5\" for flag -resendmax: parse error"),
-            (&["-broadcast=x"], "invalid boolean value \"x\" for -broadcast: parse error"),
+            (
+                &["-timeout", "x"],
+                "invalid value \"x\" for flag -timeout: parse error",
+            ),
+            (
+                &["-resendmax=5"],
+                "invalid value \"5\" for flag -resendmax: parse error",
+            ),
+            (
+                &["-broadcast=x"],
+                "invalid boolean value \"x\" for -broadcast: parse error",
+            ),
             (&["---x"], "bad flag syntax: ---x"),
             (&["-=x"], "bad flag syntax: -=x"),
-            (&["-pidfile", "/p", "-socketpath"], "flag needs an argument: -socketpath"),
+            (
+                &["-pidfile", "/p", "-socketpath"],
+                "flag needs an argument: -socketpath",
+            ),
         ];
         for (args, fault) in table {
             assert_eq!(read(args), Err(Fault::Wrong(fault.to_owned())));
@@ -239,7 +290,11 @@ mod tests {
             (&format!("{}h", "9".repeat(400)), None),
         ];
         for (text, seconds) in table {
-            assert_eq!(duration(text), seconds.map(Duration::from_secs_f64), "{text}");
+            assert_eq!(
+                duration(text),
+                seconds.map(Duration::from_secs_f64),
+                "{text}"
+            );
         }
     }
 
@@ -257,8 +312,11 @@ mod tests {
             (Some(0), Some(0), None),
         ];
         for (timeout, resend_timeout, whole) in table {
-            let flags =
-                Flags { timeout: seconds(timeout), resend_timeout: seconds(resend_timeout), ..Flags::default() };
+            let flags = Flags {
+                timeout: seconds(timeout),
+                resend_timeout: seconds(resend_timeout),
+                ..Flags::default()
+            };
             assert_eq!(flags.add_timeout(), seconds(whole), "{flags:?}");
         }
     }

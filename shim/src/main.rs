@@ -23,7 +23,11 @@ use serde_json::Value;
 use exchange::Answer;
 
 /// Says what this is, to people and, with [`leasehold_api::SHIM_MARK`], to `leasehold install`.
-const ABOUT: &str = concat!("leasehold's CNI plugin, version ", env!("CARGO_PKG_VERSION"), "\n");
+const ABOUT: &str = concat!(
+    "leasehold's CNI plugin, version ",
+    env!("CARGO_PKG_VERSION"),
+    "\n"
+);
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
@@ -35,29 +39,43 @@ fn main() -> ExitCode {
 }
 
 fn about() -> ExitCode {
-    if io::stdout().write_all(ABOUT.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if io::stdout().write_all(ABOUT.as_bytes()).is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Answers one call of a runtime.
 fn plugin() -> ExitCode {
-    let env = Env::collect(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
+    let env =
+        Env::collect(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
     let config = match read_config() {
         Ok(config) => config,
         Err(error) => return print(&failure(&error)),
     };
     // The shim is lenient with what it reads itself: the daemon checks everything.
     let parsed: Value = serde_json::from_str(&config).unwrap_or_default();
-    let said = parsed["cniVersion"].as_str().filter(|version| !version.is_empty());
+    let said = parsed["cniVersion"]
+        .as_str()
+        .filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
         Some("VERSION") => Ok(version(said)),
-        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") => ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run),
-        Some(other) => Err(unknown_command(&format!("unknown verb {:?}", other.chars().take(32).collect::<String>()))),
-        None => {
-            Err(unknown_command("not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`"))
+        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") => {
+            ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run)
         }
+        Some(other) => Err(unknown_command(&format!(
+            "unknown verb {:?}",
+            other.chars().take(32).collect::<String>()
+        ))),
+        None => Err(unknown_command(
+            "not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`",
+        )),
     };
     print(&result.unwrap_or_else(|error| {
-        let version = said.and_then(|said| said.parse().ok()).unwrap_or(error.cni_version);
+        let version = said
+            .and_then(|said| said.parse().ok())
+            .unwrap_or(error.cni_version);
         failure(&error.in_version(version))
     }))
 }
@@ -67,10 +85,18 @@ fn plugin() -> ExitCode {
 /// What is not UTF-8 is not JSON either; it is passed on with replacement characters, so that the daemon refuses it.
 fn read_config() -> Result<String, Error> {
     let mut bytes = Vec::new();
-    match io::stdin().lock().take(MAX_BODY as u64 + 1).read_to_end(&mut bytes) {
+    match io::stdin()
+        .lock()
+        .take(MAX_BODY as u64 + 1)
+        .read_to_end(&mut bytes)
+    {
         Ok(length) if length > MAX_BODY => Err(ask::too_large()),
-        Ok(_) => Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())),
-        Err(error) => Err(Error::new(Code::Io, format!("cannot read the network configuration: {error}"))),
+        Ok(_) => Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())),
+        Err(error) => Err(Error::new(
+            Code::Io,
+            format!("cannot read the network configuration: {error}"),
+        )),
     }
 }
 
@@ -79,17 +105,30 @@ fn unknown_command(fault: &str) -> Error {
 }
 
 fn version(asked: Option<&str>) -> Answer {
-    Answer { success: true, body: to_json(&VersionInfo::answering(asked)).into_bytes() }
+    Answer {
+        success: true,
+        body: to_json(&VersionInfo::answering(asked)).into_bytes(),
+    }
 }
 
 fn failure(error: &Error) -> Answer {
-    Answer { success: false, body: to_json(error).into_bytes() }
+    Answer {
+        success: false,
+        body: to_json(error).into_bytes(),
+    }
 }
 
 /// Prints the answer as plugins do: results and errors both go to standard output.
 fn print(answer: &Answer) -> ExitCode {
     let mut out = io::stdout().lock();
     let end: &[u8] = if answer.body.is_empty() { b"" } else { b"\n" };
-    let printed = out.write_all(&answer.body).and_then(|()| out.write_all(end)).and_then(|()| out.flush());
-    if answer.success && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let printed = out
+        .write_all(&answer.body)
+        .and_then(|()| out.write_all(end))
+        .and_then(|()| out.flush());
+    if answer.success && printed.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -62,8 +62,14 @@ pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
     }
     let path = spool::path(socket, &del);
     let unfinished = spool::unfinished(socket, &del, process::id());
-    let written = write(&directory, name(&unfinished), to_json(&del).as_bytes())
-        .and_then(|()| Ok(renameat(&directory, name(&unfinished), &directory, name(&path))?));
+    let written = write(&directory, name(&unfinished), to_json(&del).as_bytes()).and_then(|()| {
+        Ok(renameat(
+            &directory,
+            name(&unfinished),
+            &directory,
+            name(&path),
+        )?)
+    });
     if written.is_err() {
         // It may not be there; the first error is the one to report.
         let _ = remove(&directory, name(&unfinished));
@@ -75,7 +81,10 @@ pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
 
 /// Opens the directory of `socket`. The directory of the `default` socket is made if it is missing.
 fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
-    let path = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let path = socket
+        .parent()
+        .filter(|path| !path.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     if Some(path) == default.parent()
         && let Err(error) = DirBuilder::new().mode(0o700).create(path)
         && error.kind() != ErrorKind::AlreadyExists
@@ -84,10 +93,16 @@ fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
     }
     // Opens the directory itself, not a link that somebody could redirect, and uses the same directory that it checks.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let opened = Dir::open(path, flags, Mode::empty()).and_then(|directory| Ok((fstat(&directory)?, directory)));
-    let (found, directory) = opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;
+    let opened = Dir::open(path, flags, Mode::empty())
+        .and_then(|directory| Ok((fstat(&directory)?, directory)));
+    let (found, directory) =
+        opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;
     let ours = is_roots(found.st_uid, found.st_mode, geteuid().as_raw());
-    if ours { Ok(directory) } else { Err(NotKept::NotRoots(path.to_owned())) }
+    if ours {
+        Ok(directory)
+    } else {
+        Err(NotKept::NotRoots(path.to_owned()))
+    }
 }
 
 /// Returns whether only root, or the user `me` that this runs as, may write in a directory.
@@ -105,7 +120,12 @@ fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> Result<(), NotKept> {
     // The file was left by a process with the same id that was killed.
     remove(directory, name)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-    let mut file = File::from(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    let mut file = File::from(openat(
+        directory,
+        name,
+        flags,
+        Mode::S_IRUSR | Mode::S_IWUSR,
+    )?);
     file.write_all(body)?;
     Ok(file.sync_all()?)
 }
@@ -152,7 +172,10 @@ mod tests {
             assert_eq!(mode(&run.path().join("cni")), 0o700);
         }
         let deep = run.path().join("no/run/cni/dhcp.sock");
-        assert!(matches!(open_directory(&deep, &deep), Err(NotKept::NoDirectory(..))));
+        assert!(matches!(
+            open_directory(&deep, &deep),
+            Err(NotKept::NoDirectory(..))
+        ));
         assert!(!run.path().join("no").exists());
     }
 
@@ -177,7 +200,10 @@ mod tests {
         }
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
         for default in [Path::new(DEFAULT_SOCKET), &socket] {
-            assert!(matches!(open_directory(&socket, default), Err(NotKept::NotRoots(_))));
+            assert!(matches!(
+                open_directory(&socket, default),
+                Err(NotKept::NotRoots(_))
+            ));
         }
         assert_eq!(mode(place.path()), 0o777);
     }
@@ -187,7 +213,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("real")).unwrap();
         symlink("real", place.path().join("link")).unwrap();
-        let open = |name: &str| open_directory(&place.path().join(name).join("dhcp.sock"), Path::new(DEFAULT_SOCKET));
+        let open = |name: &str| {
+            open_directory(
+                &place.path().join(name).join("dhcp.sock"),
+                Path::new(DEFAULT_SOCKET),
+            )
+        };
         assert!(open("real").is_ok());
         assert!(matches!(open("link"), Err(NotKept::NoDirectory(..))));
     }

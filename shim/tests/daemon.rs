@@ -20,7 +20,9 @@ struct Programs {
 
 impl Programs {
     fn new() -> Self {
-        Self { directory: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+        Self {
+            directory: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -35,8 +37,18 @@ impl Programs {
 
     /// Puts a copy of the plugin here under `name`.
     fn copy(self, name: &str) -> Self {
-        assert!(Command::new("cp").arg(DHCP).arg(self.path(name)).status().unwrap().success());
-        assert_ne!(fs::metadata(DHCP).unwrap().ino(), fs::metadata(self.path(name)).unwrap().ino());
+        assert!(
+            Command::new("cp")
+                .arg(DHCP)
+                .arg(self.path(name))
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_ne!(
+            fs::metadata(DHCP).unwrap().ino(),
+            fs::metadata(self.path(name)).unwrap().ino()
+        );
         self
     }
 
@@ -49,7 +61,12 @@ impl Programs {
 
 fn command(program: impl AsRef<Path>, args: &[&str]) -> Command {
     let mut command = Command::new(program.as_ref());
-    command.env_clear().env("PATH", "/usr/bin:/bin").arg("daemon").args(args).stdin(Stdio::null());
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .arg("daemon")
+        .args(args)
+        .stdin(Stdio::null());
     command
 }
 
@@ -59,13 +76,19 @@ fn started(output: &Output) -> (String, Vec<String>) {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let mut lines = text.lines().map(str::to_owned);
     let what = lines.next().unwrap();
-    (what, lines.filter(|line| !line.starts_with("pid ")).collect())
+    (
+        what,
+        lines.filter(|line| !line.starts_with("pid ")).collect(),
+    )
 }
 
 fn settings(args: &[&str]) -> Vec<String> {
     let programs = Programs::new().plugin("dhcp").daemon("leasehold");
     let (what, settings) = started(&command(programs.path("dhcp"), args).output().unwrap());
-    assert_eq!(what, format!("{} daemon", programs.path("leasehold").display()));
+    assert_eq!(
+        what,
+        format!("{} daemon", programs.path("leasehold").display())
+    );
     settings
 }
 
@@ -74,9 +97,15 @@ fn the_daemon_beside_the_plugin_comes_before_that_in_path() {
     let beside = Programs::new().plugin("dhcp").daemon("leasehold");
     let elsewhere = Programs::new().daemon("leasehold");
     let mut command = command(beside.path("dhcp"), &[]);
-    command.env("PATH", format!("{}:/usr/bin:/bin", elsewhere.directory.path().display()));
+    command.env(
+        "PATH",
+        format!("{}:/usr/bin:/bin", elsewhere.directory.path().display()),
+    );
     let (what, settings) = started(&command.output().unwrap());
-    assert_eq!(what, format!("{} daemon", beside.path("leasehold").display()));
+    assert_eq!(
+        what,
+        format!("{} daemon", beside.path("leasehold").display())
+    );
     assert!(settings.is_empty(), "{settings:?}");
 }
 
@@ -86,19 +115,30 @@ fn the_daemon_is_looked_for_in_path() {
     let (useless, elsewhere) = (Programs::new(), Programs::new().daemon("leasehold"));
     fs::write(useless.path("leasehold"), "no program").unwrap();
     let mut command = command(alone.path("dhcp"), &[]);
-    let [useless, there] = [&useless, &elsewhere].map(|programs| programs.directory.path().display());
+    let [useless, there] =
+        [&useless, &elsewhere].map(|programs| programs.directory.path().display());
     command.env("PATH", format!("relative::{useless}:{there}:/usr/bin:/bin"));
-    assert_eq!(started(&command.output().unwrap()).0, format!("{} daemon", elsewhere.path("leasehold").display()));
+    assert_eq!(
+        started(&command.output().unwrap()).0,
+        format!("{} daemon", elsewhere.path("leasehold").display())
+    );
 }
 
 #[test]
 fn the_plugin_keeps_its_process() {
     let programs = Programs::new().plugin("dhcp").daemon("leasehold");
-    let child = command(programs.path("dhcp"), &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let child = command(programs.path("dhcp"), &[])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
     // What systemd passes, and a pid file, refer to this very process.
-    assert!(String::from_utf8(output.stdout).unwrap().contains(&format!("pid {pid}\n")));
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains(&format!("pid {pid}\n"))
+    );
 }
 
 #[test]
@@ -112,10 +152,14 @@ fn a_plugin_under_the_daemons_name_is_not_started_in_its_place() {
     for programs in cases {
         for name in ["dhcp", "leasehold"] {
             let mut command = command(programs.path(name), &["-socketpath", "/s"]);
-            let [here, there] = [&programs, &daemon].map(|programs| programs.directory.path().display());
+            let [here, there] =
+                [&programs, &daemon].map(|programs| programs.directory.path().display());
             command.env("PATH", format!("{here}:{there}:/usr/bin:/bin"));
             let (what, settings) = started(&command.output().unwrap());
-            assert_eq!(what, format!("{} daemon", daemon.path("leasehold").display()));
+            assert_eq!(
+                what,
+                format!("{} daemon", daemon.path("leasehold").display())
+            );
             assert_eq!(settings, ["LEASEHOLD_SOCKET=/s"]);
         }
     }
@@ -123,19 +167,32 @@ fn a_plugin_under_the_daemons_name_is_not_started_in_its_place() {
 
 #[test]
 fn plugins_that_find_only_each_other_give_up() {
-    let (one, two) = (Programs::new().copy("dhcp").copy("leasehold"), Programs::new().copy("leasehold"));
+    let (one, two) = (
+        Programs::new().copy("dhcp").copy("leasehold"),
+        Programs::new().copy("leasehold"),
+    );
     let mut command = command(one.path("dhcp"), &[]);
     let [one, two] = [&one, &two].map(|programs| programs.directory.path().display());
-    let output = command.env("PATH", format!("{two}:{one}")).output().unwrap();
+    let output = command
+        .env("PATH", format!("{two}:{one}"))
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8(output.stderr).unwrap().contains("there is no program leasehold in"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("there is no program leasehold in")
+    );
 }
 
 #[test]
 fn without_a_daemon_the_way_out_is_named() {
     let alone = Programs::new().plugin("dhcp");
     let output = command(alone.path("dhcp"), &[]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), b"".as_slice()));
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(1), b"".as_slice())
+    );
     let said = String::from_utf8(output.stderr).unwrap();
     let directory = alone.directory.path().display().to_string();
     for part in [directory.as_str(), "PATH", "install it", "leasehold daemon"] {
@@ -147,11 +204,21 @@ fn without_a_daemon_the_way_out_is_named() {
 fn a_daemon_that_cannot_be_started_is_named_with_the_reason() {
     let programs = Programs::new().plugin("dhcp");
     fs::write(programs.path("leasehold"), "#!/nowhere").unwrap();
-    fs::set_permissions(programs.path("leasehold"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        programs.path("leasehold"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
     let output = command(programs.path("dhcp"), &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(&format!("cannot start {}: ", programs.path("leasehold").display())), "{said}");
+    assert!(
+        said.contains(&format!(
+            "cannot start {}: ",
+            programs.path("leasehold").display()
+        )),
+        "{said}"
+    );
 }
 
 #[test]
@@ -174,16 +241,27 @@ fn every_flag_of_the_incumbent_becomes_a_setting() {
         "LEASEHOLD_TIMEOUT=90.000",
     ];
     assert_eq!(all, expected);
-    assert_eq!(settings(&["-broadcast=false"]), ["LEASEHOLD_BROADCAST=false"]);
-    assert_eq!(settings(&["-socketpath=", "-hostprefix=", "-pidfile="]), [""; 0]);
+    assert_eq!(
+        settings(&["-broadcast=false"]),
+        ["LEASEHOLD_BROADCAST=false"]
+    );
+    assert_eq!(
+        settings(&["-socketpath=", "-hostprefix=", "-pidfile="]),
+        [""; 0]
+    );
 }
 
 #[test]
 fn a_flag_comes_before_a_variable_and_no_flag_changes_none() {
     let programs = Programs::new().plugin("dhcp").daemon("leasehold");
     let mut command = command(programs.path("dhcp"), &["-socketpath=/flag"]);
-    command.env("LEASEHOLD_SOCKET", "/variable").env("LEASEHOLD_LOG", "debug");
-    assert_eq!(started(&command.output().unwrap()).1, ["LEASEHOLD_LOG=debug", "LEASEHOLD_SOCKET=/flag"]);
+    command
+        .env("LEASEHOLD_SOCKET", "/variable")
+        .env("LEASEHOLD_LOG", "debug");
+    assert_eq!(
+        started(&command.output().unwrap()).1,
+        ["LEASEHOLD_LOG=debug", "LEASEHOLD_SOCKET=/flag"]
+    );
 }
 
 #[test]
@@ -213,17 +291,38 @@ fn a_host_prefix_is_for_the_socket_and_the_store_too() {
 fn a_store_that_was_chosen_stays_chosen() {
     let programs = Programs::new().plugin("dhcp").daemon("leasehold");
     let mut command = command(programs.path("dhcp"), &["-hostprefix", "/nowhere"]);
-    let (_, settings) = started(&command.env("LEASEHOLD_STATE_DIR", "/chosen").output().unwrap());
-    assert!(settings.contains(&"LEASEHOLD_STATE_DIR=/chosen".to_owned()), "{settings:?}");
+    let (_, settings) = started(
+        &command
+            .env("LEASEHOLD_STATE_DIR", "/chosen")
+            .output()
+            .unwrap(),
+    );
+    assert!(
+        settings.contains(&"LEASEHOLD_STATE_DIR=/chosen".to_owned()),
+        "{settings:?}"
+    );
 }
 
 #[test]
 fn a_wrong_flag_ends_it_as_go_would() {
     let output = command(DHCP, &["-foo"]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), b"".as_slice()));
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(2), b"".as_slice())
+    );
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("flag provided but not defined: -foo\nUsage of daemon:\n  -broadcast\n"), "{said}");
-    for flag in ["hostprefix", "pidfile", "resendmax", "resendtimeout", "socketpath", "timeout"] {
+    assert!(
+        said.starts_with("flag provided but not defined: -foo\nUsage of daemon:\n  -broadcast\n"),
+        "{said}"
+    );
+    for flag in [
+        "hostprefix",
+        "pidfile",
+        "resendmax",
+        "resendtimeout",
+        "socketpath",
+        "timeout",
+    ] {
         assert!(said.contains(&format!("\n  -{flag} ")), "{said}");
     }
     let help = command(DHCP, &["--help"]).output().unwrap();

@@ -52,20 +52,39 @@ fn the_resolvers_file_of_a_network_with_ranges_is_passed_on_with_an_add() {
     };
     assert_error(&run("ADD", config("host-local")), 5, "resolv.conf");
     std::fs::write(&file, "nameserver 192.0.2.1\n").unwrap();
-    let table = [("ADD", "host-local", true), ("ADD", "dhcp", false), ("DEL", "host-local", false)];
+    let table = [
+        ("ADD", "host-local", true),
+        ("ADD", "dhcp", false),
+        ("DEL", "host-local", false),
+    ];
     let daemon = serve(place.listen(), table.map(|_| answer("200 OK", "")));
     for (verb, kind, _) in table {
-        assert_eq!(run(verb, config(kind)).status.code(), Some(0), "{verb} {kind}");
+        assert_eq!(
+            run(verb, config(kind)).status.code(),
+            Some(0),
+            "{verb} {kind}"
+        );
     }
-    let bodies = daemon.join().unwrap().into_iter().map(|(_, body)| body["resolvConf"].clone());
-    let expected = table.map(|(.., read)| if read { json!("nameserver 192.0.2.1\n") } else { json!(null) });
+    let bodies = daemon
+        .join()
+        .unwrap()
+        .into_iter()
+        .map(|(_, body)| body["resolvConf"].clone());
+    let expected = table.map(|(.., read)| {
+        if read {
+            json!("nameserver 192.0.2.1\n")
+        } else {
+            json!(null)
+        }
+    });
     assert_eq!(bodies.collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn an_error_of_the_daemon_is_passed_on_byte_for_byte() {
     let place = Place::new();
-    let error = r#"{"cniVersion":"1.0.0", "code":11, "msg":"no offer", "details":"ADD of lan/abc/net1"}"#;
+    let error =
+        r#"{"cniVersion":"1.0.0", "code":11, "msg":"no offer", "details":"ADD of lan/abc/net1"}"#;
     for verb in ["ADD", "CHECK", "DEL", "GC", "STATUS"] {
         let _ = std::fs::remove_file(place.socket());
         let daemon = serve(place.listen(), [answer("503 Service Unavailable", error)]);
@@ -84,7 +103,11 @@ fn all_verbs_but_add_print_nothing_on_success() {
     let daemon = serve(place.listen(), verbs.map(|_| answer("200 OK", "")));
     for verb in verbs {
         let output = place.run(verb);
-        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{verb}");
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(0), b"".as_slice()),
+            "{verb}"
+        );
     }
     daemon.join().unwrap();
 }
@@ -105,7 +128,10 @@ fn a_restart_of_the_daemon_is_not_noticed() {
 #[test]
 fn a_daemon_that_dies_before_its_answer_is_asked_again() {
     let place = Place::new();
-    let daemon = serve(place.listen(), [String::new(), String::new(), answer("200 OK", RESULT)]);
+    let daemon = serve(
+        place.listen(),
+        [String::new(), String::new(), answer("200 OK", RESULT)],
+    );
     let output = place.run("ADD");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let requests = daemon.join().unwrap();
@@ -128,7 +154,10 @@ fn a_connection_reset_before_the_request_was_read_is_tried_again() {
 fn an_answer_that_breaks_off_is_an_error() {
     let place = Place::new();
     let whole = answer("200 OK", RESULT);
-    let daemon = serve(place.listen(), [whole[..20].to_owned(), whole[..whole.len() - 1].to_owned()]);
+    let daemon = serve(
+        place.listen(),
+        [whole[..20].to_owned(), whole[..whole.len() - 1].to_owned()],
+    );
     for _ in 0..2 {
         assert_error(&place.run("ADD"), 11, "in the middle of its answer");
     }
@@ -165,9 +194,16 @@ fn an_answer_that_does_not_come_ends_with_the_time_out() {
         let (mut stream, _) = listener.accept().unwrap();
         read_request(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
-        assert_error(&plugin.wait_with_output().unwrap(), 11, "did not answer in time");
+        assert_error(
+            &plugin.wait_with_output().unwrap(),
+            11,
+            "did not answer in time",
+        );
         // The daemon's time-out, and a margin in which its own error would have won.
-        assert!((2100..10_000).contains(&begin.elapsed().as_millis()), "{verb}");
+        assert!(
+            (2100..10_000).contains(&begin.elapsed().as_millis()),
+            "{verb}"
+        );
     }
     assert!(place.files().is_empty());
 }
@@ -182,7 +218,11 @@ fn a_daemon_that_accepts_nothing_ends_with_the_time_out() {
     // The first fits the backlog; the plugin's own connection then waits.
     let first = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     first.connect(&address).unwrap();
-    assert_error(&run("ADD", place.config(0.1).to_string()), 11, "did not answer in time");
+    assert_error(
+        &run("ADD", place.config(0.1).to_string()),
+        11,
+        "did not answer in time",
+    );
 }
 
 #[test]
@@ -198,7 +238,10 @@ fn without_a_daemon_the_error_says_where_it_was_looked_for_and_what_to_do() {
         assert_error(&output, 11, place.socket().to_str().unwrap());
         assert_error(&output, 11, "start it (leasehold daemon)");
         assert_eq!(stdout(&output)["cniVersion"], "1.0.0");
-        assert!((1900..10_000).contains(&begin.elapsed().as_millis()), "{verb}");
+        assert!(
+            (1900..10_000).contains(&begin.elapsed().as_millis()),
+            "{verb}"
+        );
         assert!(place.files().is_empty());
     }
 }
@@ -207,17 +250,29 @@ fn without_a_daemon_the_error_says_where_it_was_looked_for_and_what_to_do() {
 fn an_answer_that_is_not_leaseholds_is_named() {
     let table = [
         ("SSH-2.0-OpenSSH_9.6\r\n", "is not HTTP"),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "an encoding"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "an encoding",
+        ),
         ("HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
         ("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "no length"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "99999999999 bytes long"),
-        ("HTTP/1.1 100 Continue\r\n\r\n", "does not answer the request"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+            "99999999999 bytes long",
+        ),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\n",
+            "does not answer the request",
+        ),
         // What Go's net/rpc says to a POST.
         (
             "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n",
             "answers 404 \"404 page not found\"",
         ),
-        ("HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n{}", "answers 500"),
+        (
+            "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n{}",
+            "answers 500",
+        ),
     ];
     for (text, part) in table {
         let place = Place::new();
@@ -230,7 +285,10 @@ fn an_answer_that_is_not_leaseholds_is_named() {
 #[test]
 fn a_head_that_does_not_end_is_refused() {
     let place = Place::new();
-    let daemon = serve(place.listen(), [format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(10_000))]);
+    let daemon = serve(
+        place.listen(),
+        [format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(10_000))],
+    );
     assert_error(&place.run("ADD"), 5, "does not end");
     let _ = daemon.join();
 }
@@ -243,7 +301,9 @@ fn a_refusal_before_the_whole_request_was_read_is_heard() {
     let daemon = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0; 100]).unwrap();
-        stream.write_all(answer("413 Payload Too Large", error).as_bytes()).unwrap();
+        stream
+            .write_all(answer("413 Payload Too Large", error).as_bytes())
+            .unwrap();
     });
     let mut config = place.config(30.0);
     config["padding"] = "x".repeat(900_000).into();
@@ -269,11 +329,20 @@ fn what_the_shim_cannot_read_the_daemon_judges() {
     // Invalid UTF-8, unset and strange variables: all of it arrives.
     let listener = place.listen();
     let daemon = serve(listener, [answer("200 OK", ""), answer("200 OK", "")]);
-    let mut config = format!(r#"{{"name": [], "ipam": {{"daemonSocketPath": "{socket}", "timeout": "x"}}, "x": ""#);
+    let mut config = format!(
+        r#"{{"name": [], "ipam": {{"daemonSocketPath": "{socket}", "timeout": "x"}}, "x": ""#
+    );
     config.push_str("\u{fffd}\"}");
-    let bytes: Vec<u8> = config.replace('\u{fffd}', "?").bytes().map(|b| if b == b'?' { 0xff } else { b }).collect();
+    let bytes: Vec<u8> = config
+        .replace('\u{fffd}', "?")
+        .bytes()
+        .map(|b| if b == b'?' { 0xff } else { b })
+        .collect();
     let mut strange = plugin("CHECK");
-    strange.env("CNI_CONTAINERID", "../\n\"").env("CNI_IFNAME", "").env_remove("CNI_NETNS");
+    strange
+        .env("CNI_CONTAINERID", "../\n\"")
+        .env("CNI_IFNAME", "")
+        .env_remove("CNI_NETNS");
     for _ in 0..2 {
         let output = start(&mut strange, &bytes).wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -308,11 +377,23 @@ fn gc_and_status_are_passed_on_without_an_attachment() {
     let config = place.config(30.0).to_string();
     for verb in ["GC", "STATUS"] {
         let mut bare = Command::new(env!("CARGO_BIN_EXE_dhcp"));
-        bare.env_clear().env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
-        assert_eq!(start(&mut bare, &config).wait_with_output().unwrap().status.code(), Some(0));
+        bare.env_clear()
+            .env("CNI_COMMAND", verb)
+            .env("CNI_PATH", "/opt/cni/bin");
+        assert_eq!(
+            start(&mut bare, &config)
+                .wait_with_output()
+                .unwrap()
+                .status
+                .code(),
+            Some(0)
+        );
     }
     for ((_, body), verb) in daemon.join().unwrap().into_iter().zip(["GC", "STATUS"]) {
-        assert_eq!(body, json!({"env": {"CNI_COMMAND": verb, "CNI_PATH": "/opt/cni/bin"}, "config": config}));
+        assert_eq!(
+            body,
+            json!({"env": {"CNI_COMMAND": verb, "CNI_PATH": "/opt/cni/bin"}, "config": config})
+        );
     }
 }
 
@@ -322,7 +403,10 @@ fn status_and_gc_without_a_daemon_name_the_socket_soon() {
     for (verb, code) in [("STATUS", 50), ("GC", 11)] {
         let begin = Instant::now();
         let output = place.run(verb);
-        assert!((900..20_000).contains(&begin.elapsed().as_millis()), "{verb}");
+        assert!(
+            (900..20_000).contains(&begin.elapsed().as_millis()),
+            "{verb}"
+        );
         assert_error(&output, code, &place.socket().display().to_string());
         assert_error(&output, code, "leasehold daemon");
         assert!(place.files().is_empty(), "{verb}");
@@ -333,7 +417,10 @@ fn status_and_gc_without_a_daemon_name_the_socket_soon() {
 fn the_socket_is_found_whatever_the_case_of_its_key() {
     let place = Place::new();
     let daemon = serve(place.listen(), [answer("200 OK", RESULT)]);
-    let config = place.config(30.0).to_string().replace("daemonSocketPath", "DaemonSocketpath");
+    let config = place
+        .config(30.0)
+        .to_string()
+        .replace("daemonSocketPath", "DaemonSocketpath");
     assert_eq!(run("ADD", config).status.code(), Some(0));
     daemon.join().unwrap();
 }
@@ -341,7 +428,10 @@ fn the_socket_is_found_whatever_the_case_of_its_key() {
 #[test]
 fn status_of_another_daemon_is_not_available() {
     let place = Place::new();
-    let daemon = serve(place.listen(), ["HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".to_owned()]);
+    let daemon = serve(
+        place.listen(),
+        ["HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".to_owned()],
+    );
     assert_error(&place.run("STATUS"), 50, "not the leasehold daemon");
     daemon.join().unwrap();
 }
@@ -351,9 +441,15 @@ fn whether_the_hosts_namespace_will_do_is_passed_on() {
     let place = Place::new();
     let daemon = serve(place.listen(), [answer("200 OK", RESULT)]);
     let mut plugin = plugin("ADD");
-    let output = start(plugin.env("CNI_NETNS_OVERRIDE", "1"), place.config(30.0).to_string());
+    let output = start(
+        plugin.env("CNI_NETNS_OVERRIDE", "1"),
+        place.config(30.0).to_string(),
+    );
     assert_eq!(output.wait_with_output().unwrap().status.code(), Some(0));
-    assert_eq!(daemon.join().unwrap()[0].1["env"]["CNI_NETNS_OVERRIDE"], "1");
+    assert_eq!(
+        daemon.join().unwrap()[0].1["env"]["CNI_NETNS_OVERRIDE"],
+        "1"
+    );
 }
 
 #[test]
@@ -368,7 +464,9 @@ fn version_needs_no_daemon_and_no_configuration() {
     ];
     for (stdin, version) in table {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dhcp"));
-        let output = start(command.env_clear().env("CNI_COMMAND", "VERSION"), stdin).wait_with_output().unwrap();
+        let output = start(command.env_clear().env("CNI_COMMAND", "VERSION"), stdin)
+            .wait_with_output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(
             stdout(&output),
@@ -383,6 +481,8 @@ fn a_verb_that_is_not_served_is_named_at_once() {
     for verb in ["", "add", "UPDATE"] {
         assert_error(&run(verb, "{}"), 4, "CNI_COMMAND: unknown verb");
     }
-    let output = start(plugin("").env_remove("CNI_COMMAND"), "").wait_with_output().unwrap();
+    let output = start(plugin("").env_remove("CNI_COMMAND"), "")
+        .wait_with_output()
+        .unwrap();
     assert_error(&output, 4, "CNI_COMMAND: not set");
 }

@@ -25,7 +25,11 @@ fn a_del_without_a_daemon_is_kept_and_succeeds() {
     let place = Place::new();
     let begin = Instant::now();
     let output = place.run("DEL");
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), b"".as_slice()),
+        "{output:?}"
+    );
     // A second in which a restart goes unnoticed, less the last pause.
     assert!((900..20_000).contains(&begin.elapsed().as_millis()));
     let [name] = place.files().try_into().unwrap();
@@ -33,10 +37,21 @@ fn a_del_without_a_daemon_is_kept_and_succeeds() {
     let request: Request = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(request.env.command.as_deref(), Some("DEL"));
     // The attachment and no more: nobody should find the rest of the configuration there.
-    assert_eq!((request.config.as_str(), &request.env.netns, &request.env.args), (r#"{"name":"lan"}"#, &None, &None));
+    assert_eq!(
+        (
+            request.config.as_str(),
+            &request.env.netns,
+            &request.env.args
+        ),
+        (r#"{"name":"lan"}"#, &None, &None)
+    );
     assert_eq!(spool::path(&place.socket(), &request), file);
     assert_eq!(mode(&file), 0o600);
-    assert!(String::from_utf8(output.stderr).unwrap().contains(file.to_str().unwrap()));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains(file.to_str().unwrap())
+    );
 }
 
 #[test]
@@ -52,9 +67,19 @@ fn a_del_that_is_asked_twice_is_kept_once() {
 /// Runs a DEL for a socket in `directory`, and returns what it says on standard error.
 fn del_in(place: &Place, directory: &str) -> String {
     let mut config = place.config(30.0);
-    config["ipam"]["daemonSocketPath"] = place.directory().join(directory).join("dhcp.sock").to_str().unwrap().into();
+    config["ipam"]["daemonSocketPath"] = place
+        .directory()
+        .join(directory)
+        .join("dhcp.sock")
+        .to_str()
+        .unwrap()
+        .into();
     let output = run("DEL", config.to_string());
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), b"".as_slice()),
+        "{output:?}"
+    );
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -62,7 +87,10 @@ fn del_in(place: &Place, directory: &str) -> String {
 fn a_configuration_makes_no_directories() {
     let place = Place::new();
     let said = del_in(&place, "etc/cron.d");
-    assert!(said.contains("the DEL is not kept for it") && said.contains("etc/cron.d: No such file"), "{said}");
+    assert!(
+        said.contains("the DEL is not kept for it") && said.contains("etc/cron.d: No such file"),
+        "{said}"
+    );
     assert!(place.files().is_empty());
 }
 
@@ -101,7 +129,12 @@ fn a_file_in_the_place_of_the_directory_is_no_daemon_that_is_down() {
     let place = Place::new();
     fs::write(place.directory().join("file"), "").unwrap();
     let mut config = place.config(30.0);
-    config["ipam"]["daemonSocketPath"] = place.directory().join("file/dhcp.sock").to_str().unwrap().into();
+    config["ipam"]["daemonSocketPath"] = place
+        .directory()
+        .join("file/dhcp.sock")
+        .to_str()
+        .unwrap()
+        .into();
     assert_error(&run("DEL", config.to_string()), 5, "cannot be used");
 }
 
@@ -109,13 +142,27 @@ fn a_file_in_the_place_of_the_directory_is_no_daemon_that_is_down() {
 fn a_del_that_cannot_be_kept_succeeds_and_says_so() {
     let place = Place::new();
     // Where the file of lan/abc/eth0 would be.
-    fs::create_dir(place.directory().join("dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db")).unwrap();
+    fs::create_dir(
+        place
+            .directory()
+            .join("dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db"),
+    )
+    .unwrap();
     let mut command = plugin("DEL");
     command.env("CNI_IFNAME", "eth0");
-    let output = start(&mut command, place.config(30.0).to_string()).wait_with_output().unwrap();
+    let output = start(&mut command, place.config(30.0).to_string())
+        .wait_with_output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{said}");
-    assert!(said.contains("the DEL is not kept for it (Is a directory"), "{said}");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), b"".as_slice()),
+        "{said}"
+    );
+    assert!(
+        said.contains("the DEL is not kept for it (Is a directory"),
+        "{said}"
+    );
     assert_eq!(place.files().len(), 1);
 }
 

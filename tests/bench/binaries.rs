@@ -30,20 +30,38 @@ impl Binaries {
     pub(crate) fn build() -> Result<Self, Box<dyn Error>> {
         let incumbent = PathBuf::from(INCUMBENT);
         if !incumbent.is_file() {
-            return Err(format!("{INCUMBENT} is not there: install Debian's containernetworking-plugins").into());
+            return Err(format!(
+                "{INCUMBENT} is not there: install Debian's containernetworking-plugins"
+            )
+            .into());
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .unwrap_or(Path::new("."));
         let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
         let packages = ["--package", "leasehold", "--package", "leasehold-shim"];
-        let status = Command::new(cargo).current_dir(root).args(["build", "--release"]).args(packages).status()?;
+        let status = Command::new(cargo)
+            .current_dir(root)
+            .args(["build", "--release"])
+            .args(packages)
+            .status()?;
         if !status.success() {
             return Err(format!("cargo build ended with {status}").into());
         }
         // This program is target/TRIPLE/PROFILE/bench.
         let own = env::current_exe()?;
-        let dir = own.ancestors().nth(2).ok_or("this program lies nowhere")?.to_owned();
+        let dir = own
+            .ancestors()
+            .nth(2)
+            .ok_or("this program lies nowhere")?
+            .to_owned();
         let release = dir.join("release");
-        Ok(Self { daemon: release.join("leasehold"), shim: release.join("dhcp"), incumbent, dir })
+        Ok(Self {
+            daemon: release.join("leasehold"),
+            shim: release.join("dhcp"),
+            incumbent,
+            dir,
+        })
     }
 
     /// Makes an empty directory for a daemon's store.

@@ -30,12 +30,21 @@ pub(crate) fn call(
 
 /// Calls VERSION.
 pub(crate) fn version(plugin: &Path) -> io::Result<Result<Duration, Failure>> {
-    run(Command::new(plugin), "VERSION", br#"{"cniVersion":"1.0.0"}"#)
+    run(
+        Command::new(plugin),
+        "VERSION",
+        br#"{"cniVersion":"1.0.0"}"#,
+    )
 }
 
 fn run(mut command: Command, verb: &str, config: &[u8]) -> io::Result<Result<Duration, Failure>> {
-    command.env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .env("CNI_COMMAND", verb)
+        .env("CNI_PATH", "/opt/cni/bin");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let began = Instant::now();
     let mut child = command.spawn()?;
     if let Some(mut pipe) = child.stdin.take() {
@@ -47,7 +56,9 @@ fn run(mut command: Command, verb: &str, config: &[u8]) -> io::Result<Result<Dur
     Ok(if output.status.success() {
         Ok(took)
     } else {
-        Err(Failure(String::from_utf8_lossy(&output.stdout).into_owned()))
+        Err(Failure(
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        ))
     })
 }
 

@@ -16,8 +16,16 @@ use crate::verdict::Verdict;
 use crate::{ranges, report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 8] =
-    ["start", "ranges", "sequential", "processor", "parallel-200", "parallel-1000", "crowd-1000", "bridge"];
+pub(crate) const SECTIONS: [&str; 8] = [
+    "start",
+    "ranges",
+    "sequential",
+    "processor",
+    "parallel-200",
+    "parallel-1000",
+    "crowd-1000",
+    "bridge",
+];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
@@ -25,15 +33,21 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
     // No LAN is needed for it.
-    let (ranges, sections): (Vec<_>, Vec<_>) = sections.iter().copied().partition(|section| *section == "ranges");
+    let (ranges, sections): (Vec<_>, Vec<_>) = sections
+        .iter()
+        .copied()
+        .partition(|section| *section == "ranges");
     if !ranges.is_empty() {
         ranges::measure(&binaries, &sandbox, &mut verdict)?;
     }
     if sections.is_empty() {
         return Ok(verdict);
     }
-    let in_turn: Vec<_> =
-        sections.iter().copied().filter(|section| !["crowd-1000", "bridge"].contains(section)).collect();
+    let in_turn: Vec<_> = sections
+        .iter()
+        .copied()
+        .filter(|section| !["crowd-1000", "bridge"].contains(section))
+        .collect();
     let largest = match &in_turn[..] {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
@@ -88,7 +102,14 @@ fn parallel(
 ) -> Result<(), Box<dyn Error>> {
     for links in [Links::Up, Links::Down] {
         report::parallel(
-            (count, if count <= PER_PARENT { " on one parent" } else { "" }),
+            (
+                count,
+                if count <= PER_PARENT {
+                    " on one parent"
+                } else {
+                    ""
+                },
+            ),
             links,
             &rounds::parallel(binaries, ground, count, links)?,
             verdict,

@@ -33,7 +33,11 @@ pub(crate) enum Who {
 
 /// Returns both, in the order of round `number`.
 pub(crate) fn order(number: usize) -> [Who; 2] {
-    if number.is_multiple_of(2) { [Who::Ours, Who::Theirs] } else { [Who::Theirs, Who::Ours] }
+    if number.is_multiple_of(2) {
+        [Who::Ours, Who::Theirs]
+    } else {
+        [Who::Theirs, Who::Ours]
+    }
 }
 
 /// A running daemon and its plugin.
@@ -60,7 +64,11 @@ pub(crate) struct Usage {
 
 impl Contender {
     /// Starts a daemon without state in the host's namespace, and waits until it answers.
-    pub(crate) fn start(who: Who, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(
+        who: Who,
+        binaries: &Binaries,
+        host: &Netns,
+    ) -> Result<Self, Box<dyn Error>> {
         let dir = host.sandbox().dir("bench")?;
         let (socket, state) = (dir.join("dhcp.sock"), binaries.state_dir()?);
         let process = match who {
@@ -71,32 +79,66 @@ impl Contender {
             }
             Who::Theirs => start_theirs(&binaries.incumbent, host, &socket)?,
         };
-        let plugin = if who == Who::Ours { &binaries.shim } else { &binaries.incumbent };
-        Ok(Self { process, socket, plugin: plugin.clone(), state })
+        let plugin = if who == Who::Ours {
+            &binaries.shim
+        } else {
+            &binaries.incumbent
+        };
+        Ok(Self {
+            process,
+            socket,
+            plugin: plugin.clone(),
+            state,
+        })
     }
 
     /// Starts our daemon as Docker's plugin, with its sockets in a directory.
-    pub(crate) fn start_for_docker(binaries: &Binaries, host: &Netns, plugins: &Path) -> Result<Self, Box<dyn Error>> {
-        let (socket, state) = (host.sandbox().dir("bench")?.join("dhcp.sock"), binaries.state_dir()?);
+    pub(crate) fn start_for_docker(
+        binaries: &Binaries,
+        host: &Netns,
+        plugins: &Path,
+    ) -> Result<Self, Box<dyn Error>> {
+        let (socket, state) = (
+            host.sandbox().dir("bench")?.join("dhcp.sock"),
+            binaries.state_dir()?,
+        );
         let mut command = ours(&binaries.daemon, &socket, state.path());
         command.arg("--docker-plugin-dir").arg(plugins);
         let mut process = Process::start(host, "leasehold daemon", command)?;
         process.wait_for_line("ready")?;
-        Ok(Self { process, socket, plugin: binaries.shim.clone(), state })
+        Ok(Self {
+            process,
+            socket,
+            plugin: binaries.shim.clone(),
+            state,
+        })
     }
 
     /// Returns what our daemon lists.
     pub(crate) fn list(&self, binaries: &Binaries) -> Result<Value, Box<dyn Error>> {
-        let listed = Command::new(&binaries.daemon).args(["list", "--json", "--socket"]).arg(&self.socket).output()?;
+        let listed = Command::new(&binaries.daemon)
+            .args(["list", "--json", "--socket"])
+            .arg(&self.socket)
+            .output()?;
         Ok(serde_json::from_slice(&listed.stdout)?)
     }
 
     /// Kills our daemon, and starts it again on its state. It may not be ready yet.
     pub(crate) fn revive(self, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
-        let Self { process, socket, plugin, state } = self;
+        let Self {
+            process,
+            socket,
+            plugin,
+            state,
+        } = self;
         process.kill()?;
         let process = spawn_ours(&binaries.daemon, host, &socket, state.path())?;
-        Ok(Self { process, socket, plugin, state })
+        Ok(Self {
+            process,
+            socket,
+            plugin,
+            state,
+        })
     }
 
     /// Returns the resources that the daemon takes at rest.
@@ -139,14 +181,30 @@ impl Contender {
     }
 }
 
-fn spawn_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
-    Ok(Process::start(host, "leasehold daemon", ours(program, socket, state))?)
+fn spawn_ours(
+    program: &Path,
+    host: &Netns,
+    socket: &Path,
+    state: &Path,
+) -> Result<Process, Box<dyn Error>> {
+    Ok(Process::start(
+        host,
+        "leasehold daemon",
+        ours(program, socket, state),
+    )?)
 }
 
 fn ours(program: &Path, socket: &Path, state: &Path) -> Command {
     let mut command = Command::new(program);
-    command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
-    command.arg("--runtime-dir").arg(socket.with_file_name("run"));
+    command
+        .arg("daemon")
+        .arg("--socket")
+        .arg(socket)
+        .arg("--state-dir")
+        .arg(state);
+    command
+        .arg("--runtime-dir")
+        .arg(socket.with_file_name("run"));
     command
 }
 

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netns_fixtures::engine::Dockerd;
-use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, PlayedNetwork, RunPlan};
+use netns_fixtures::engine::played::{
+    Driver, EngineVersion, NetworkPlan, Played, PlayedNetwork, RunPlan,
+};
 use netns_fixtures::server::{Kea, KeaConfig};
 use netns_fixtures::{BareClient, DEADLINE, Lan, Sandbox, mac, mac_text};
 use serde_json::{Value, json};
@@ -49,7 +51,8 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     fs::create_dir_all(Dockerd::PLUGINS)?;
     let daemon = Contender::start_for_docker(&binaries, &lan.host, Dockerd::PLUGINS.as_ref())?;
     let docker = Played::start(&lan.host, EngineVersion::V29, "leasehold")?;
-    let mut plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
+    let mut plan =
+        NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     // A RELEASE leaves for each, so that the next one gets nothing kept.
     plan.options["grace"] = "0".into();
     let place = &places(&lan, 1, 1)?[0].container;
@@ -61,14 +64,27 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
             driver::crowd(&lan, &docker, &mut verdict)?;
             continue;
         }
-        let _server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
+        let _server = Kea::start(
+            &lan,
+            KeaConfig {
+                pool: POOL,
+                persist: false,
+                ..KeaConfig::default()
+            },
+        )?;
         if *section == "endpoint" {
             driver::endpoint(&client, &docker, &mut verdict)?;
             continue;
         }
         let network = docker.network_create(&plan)?;
         match *section {
-            "address" => address(&client, (&daemon, &binaries), &docker, &network, &mut verdict)?,
+            "address" => address(
+                &client,
+                (&daemon, &binaries),
+                &docker,
+                &network,
+                &mut verdict,
+            )?,
             _ => interface((&daemon, &binaries), &docker, &network, &mut verdict)?,
         }
         docker.network_rm(network)?;
@@ -85,7 +101,8 @@ fn address(
     network: &PlayedNetwork,
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
-    let (mut dora, mut commit, mut asked) = (Sample::default(), Sample::default(), Sample::default());
+    let (mut dora, mut commit, mut asked) =
+        (Sample::default(), Sample::default(), Sample::default());
     let disk = Disk::new(binaries)?;
     for number in 0..ADDRESSES as u32 {
         commit.add(disk.commit(number.into())?);
@@ -93,27 +110,42 @@ fn address(
         dora.add(lease.took);
         client.release(number + 1, &lease)?;
 
-        let options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac(0x40_0000 + number)) });
+        let options =
+            json!({ "com.docker.network.endpoint.macaddress": mac_text(mac(0x40_0000 + number)) });
         let request = json!({ "PoolID": network.pool_id, "Address": "", "Options": options });
         let began = Instant::now();
         let answer = docker.plugin.call("IpamDriver.RequestAddress", &request)?;
         asked.add(began.elapsed());
-        let told = answer["Address"].as_str().ok_or("an answer without an address")?;
+        let told = answer["Address"]
+            .as_str()
+            .ok_or("an answer without an address")?;
         let bare = told.split('/').next().unwrap_or_default();
-        docker.plugin.call("IpamDriver.ReleaseAddress", &json!({ "PoolID": network.pool_id, "Address": bare }))?;
+        docker.plugin.call(
+            "IpamDriver.ReleaseAddress",
+            &json!({ "PoolID": network.pool_id, "Address": bare }),
+        )?;
         while !is_empty(&daemon.list(binaries)?) {
             thread::sleep(LOOK);
         }
         thread::sleep(AFTER_RELEASE);
     }
     println!("\n{ADDRESSES} addresses, one after the other");
-    for (what, sample) in [("four messages alone", &dora), ("a commit alone", &commit), ("RequestAddress", &asked)] {
+    for (what, sample) in [
+        ("four messages alone", &dora),
+        ("a commit alone", &commit),
+        ("RequestAddress", &asked),
+    ] {
         let [p50, p99] = [50, 99].map(|percent| milliseconds(sample.percentile(percent)));
         println!("  {what:40} p50 {p50:>10}, p99 {p99:>10}");
     }
-    let over = asked.percentile(50).saturating_sub(dora.percentile(50) + commit.percentile(50));
+    let over = asked
+        .percentile(50)
+        .saturating_sub(dora.percentile(50) + commit.percentile(50));
     verdict.promise(
-        format!("RequestAddress: p50 within {} of four messages and a commit", milliseconds(OVER_PARTS)),
+        format!(
+            "RequestAddress: p50 within {} of four messages and a commit",
+            milliseconds(OVER_PARTS)
+        ),
         over <= OVER_PARTS,
         milliseconds(over),
     );
@@ -149,7 +181,10 @@ fn interface(
         milliseconds(slowest)
     );
     verdict.promise(
-        format!("a container's interface is found within {}", milliseconds(FOUND_WITHIN)),
+        format!(
+            "a container's interface is found within {}",
+            milliseconds(FOUND_WITHIN)
+        ),
         slowest <= FOUND_WITHIN,
         milliseconds(slowest),
     );
@@ -157,7 +192,11 @@ fn interface(
 }
 
 fn rows(bindings: &Value) -> impl Iterator<Item = &Value> {
-    bindings["bindings"].as_array().or(bindings.as_array()).into_iter().flatten()
+    bindings["bindings"]
+        .as_array()
+        .or(bindings.as_array())
+        .into_iter()
+        .flatten()
 }
 
 fn is_empty(bindings: &Value) -> bool {
@@ -165,5 +204,6 @@ fn is_empty(bindings: &Value) -> bool {
 }
 
 fn lives_inside(bindings: &Value) -> bool {
-    rows(bindings).any(|binding| binding["state"] == "BOUND" && binding["link"]["netns"].is_string())
+    rows(bindings)
+        .any(|binding| binding["state"] == "BOUND" && binding["link"]["netns"].is_string())
 }

@@ -58,7 +58,11 @@ impl Disk {
     /// Makes the file.
     pub(crate) fn new(binaries: &Binaries) -> io::Result<Self> {
         let dir = binaries.state_dir()?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(dir.path().join("floor"))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.path().join("floor"))?;
         file.write_all_at(&vec![1; PAGE * PAGES as usize], 0)?;
         file.sync_all()?;
         Ok(Self { file, _dir: dir })
@@ -67,7 +71,8 @@ impl Disk {
     /// Makes a page durable, and returns how long that took.
     pub(crate) fn commit(&self, number: u64) -> io::Result<Duration> {
         let began = Instant::now();
-        self.file.write_all_at(&[number as u8; PAGE], PAGE as u64 * (number % PAGES))?;
+        self.file
+            .write_all_at(&[number as u8; PAGE], PAGE as u64 * (number % PAGES))?;
         self.file.sync_data()?;
         Ok(began.elapsed())
     }
@@ -77,13 +82,25 @@ impl Floors {
     /// Prepares to measure.
     pub(crate) fn new(binaries: &Binaries) -> io::Result<Self> {
         let none = Sample::default();
-        Ok(Self { shim: none.clone(), commit: none.clone(), dora: none, disk: Disk::new(binaries)?, xid: 0 })
+        Ok(Self {
+            shim: none.clone(),
+            commit: none.clone(),
+            dora: none,
+            disk: Disk::new(binaries)?,
+            xid: 0,
+        })
     }
 
     /// Measures each floor once for each of these containers, whose links are up.
-    pub(crate) fn measure(&mut self, binaries: &Binaries, places: &[Place]) -> Result<(), Box<dyn Error>> {
-        let clients: Vec<_> =
-            places.iter().map(|place| BareClient::open(&place.container)).collect::<Result<_, _>>()?;
+    pub(crate) fn measure(
+        &mut self,
+        binaries: &Binaries,
+        places: &[Place],
+    ) -> Result<(), Box<dyn Error>> {
+        let clients: Vec<_> = places
+            .iter()
+            .map(|place| BareClient::open(&place.container))
+            .collect::<Result<_, _>>()?;
         for client in &clients {
             self.xid += 1;
             let lease = client.lease(self.xid)?;
@@ -99,6 +116,9 @@ impl Floors {
 
     /// Returns the sum of the medians.
     pub(crate) fn sum(&self) -> Duration {
-        [&self.shim, &self.commit, &self.dora].map(|floor| floor.percentile(50)).into_iter().sum()
+        [&self.shim, &self.commit, &self.dora]
+            .map(|floor| floor.percentile(50))
+            .into_iter()
+            .sum()
     }
 }

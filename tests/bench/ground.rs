@@ -14,7 +14,8 @@ use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 /// The most macvlans on one host link when speed is measured: a broadcast is delivered to each.
 pub(crate) const PER_PARENT: usize = 250;
 /// The servers' pool: many more addresses than containers, so that choosing one never takes long.
-pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
+pub(crate) const POOL: RangeInclusive<Ipv4Addr> =
+    Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
 /// How many addresses that is.
 const POOL_SIZE: usize = 16 << 10;
 /// The pause between two looks at the server's leases.
@@ -62,19 +63,37 @@ impl Place {
 
 impl Ground {
     /// Makes a LAN with `count` containers, at most `per_parent` of them on one host link.
-    pub(crate) fn new(sandbox: &Sandbox, containers: usize, per_parent: usize) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(
+        sandbox: &Sandbox,
+        containers: usize,
+        per_parent: usize,
+    ) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
         let places = places(&lan, containers, per_parent)?;
         // In memory only: both contenders would wait for what a server writes.
-        let server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
-        Ok(Self { lan, places, server })
+        let server = Kea::start(
+            &lan,
+            KeaConfig {
+                pool: POOL,
+                persist: false,
+                ..KeaConfig::default()
+            },
+        )?;
+        Ok(Self {
+            lan,
+            places,
+            server,
+        })
     }
 
     /// Puts as many other containers onto a bridge of the host, in place of the existing ones.
     pub(crate) fn move_to_bridge(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
         self.lan.add_host_bridge()?;
         let place = |number: usize| -> Result<Place, Box<dyn Error>> {
-            Ok(Place { container: self.lan.bridged_container(&format!("b{number}"))?, parent: None })
+            Ok(Place {
+                container: self.lan.bridged_container(&format!("b{number}"))?,
+                parent: None,
+            })
         };
         self.places = (0..containers).map(place).collect::<Result<_, _>>()?;
         Ok(())
@@ -86,8 +105,15 @@ impl Ground {
         self.lan.add_uplink(PARENT)?;
         self.places.clear();
         for number in 0..containers {
-            let container = self.lan.container_on(PARENT, &format!("crowd{number}"), address(POOL_SIZE + number))?;
-            self.places.push(Place { container, parent: Some(PARENT.to_owned()) });
+            let container = self.lan.container_on(
+                PARENT,
+                &format!("crowd{number}"),
+                address(POOL_SIZE + number),
+            )?;
+            self.places.push(Place {
+                container,
+                parent: Some(PARENT.to_owned()),
+            });
         }
         Ok(())
     }
@@ -99,7 +125,12 @@ impl Ground {
 
     /// Prepares a turn with those containers: sets their links down, and up again if they should be, and makes the
     /// server forget all leases.
-    pub(crate) fn prepare(&mut self, first: usize, count: usize, links: Links) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn prepare(
+        &mut self,
+        first: usize,
+        count: usize,
+        links: Links,
+    ) -> Result<(), Box<dyn Error>> {
         for Place { container, .. } in &self.places[first..first + count] {
             container.netns.set_down(&container.ifname)?;
             if links == Links::Up {
@@ -112,7 +143,9 @@ impl Ground {
     /// Ends a turn: sets the links down, so that they get no broadcasts from others.
     pub(crate) fn finish(&self, first: usize, count: usize) -> Result<(), Box<dyn Error>> {
         let mut places = self.places[first..first + count].iter();
-        places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
+        places.try_for_each(|Place { container, .. }| {
+            Ok(container.netns.set_down(&container.ifname)?)
+        })
     }
 
     /// Returns the addresses that the server has not got back, once there are none left or `patience` is over.
@@ -129,7 +162,11 @@ impl Ground {
 }
 
 /// Makes containers, at most `per_parent` of them on one host link.
-pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<Vec<Place>, Box<dyn Error>> {
+pub(crate) fn places(
+    lan: &Lan,
+    containers: usize,
+    per_parent: usize,
+) -> Result<Vec<Place>, Box<dyn Error>> {
     let parents = containers.div_ceil(per_parent);
     let parent = |number: usize| format!("up{number}");
     for number in 0..parents {
@@ -139,7 +176,10 @@ pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<
     for number in 0..containers {
         let parent = parent(number % parents);
         let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
-        places.push(Place { container, parent: Some(parent) });
+        places.push(Place {
+            container,
+            parent: Some(parent),
+        });
     }
     Ok(places)
 }
@@ -149,10 +189,15 @@ pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<
 fn held(lines: &[String]) -> BTreeSet<String> {
     let mut held = BTreeSet::new();
     for line in lines {
-        let after = |word: &str| line.rsplit_once(word).and_then(|(_, rest)| rest.split(' ').next());
+        let after = |word: &str| {
+            line.rsplit_once(word)
+                .and_then(|(_, rest)| rest.split(' ').next())
+        };
         if let Some(address) = after(": lease ").filter(|_| line.contains(" DHCP4_LEASE_ALLOC ")) {
             held.insert(address.to_owned());
-        } else if let Some(address) = after(": address ").filter(|_| line.contains(" DHCP4_RELEASE ")) {
+        } else if let Some(address) =
+            after(": address ").filter(|_| line.contains(" DHCP4_RELEASE "))
+        {
             held.remove(address);
         }
     }

@@ -54,20 +54,36 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
 }
 
 /// Takes many leases, kills the daemon, starts it again, and immediately asks it for one more.
-fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+fn restart(
+    binaries: &Binaries,
+    sandbox: &Sandbox,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, LEASES + 1, PER_PARENT)?;
     // Not dnsmasq: it puts those it answers into the kernel's neighbour table, which has 1,024 places for all
     // namespaces.
-    let _server = Kea::start(&lan, KeaConfig { pool: POOL, ..KeaConfig::default() })?;
+    let _server = Kea::start(
+        &lan,
+        KeaConfig {
+            pool: POOL,
+            ..KeaConfig::default()
+        },
+    )?;
     let daemon = Contender::start(Who::Ours, binaries, &lan.host)?;
     let empty = daemon.at_rest()?;
     let added = at_once(&daemon, "ADD", &places[..LEASES])?;
-    println!("\n{LEASES} leases, taken {AT_ONCE} at once: {:.0} a second", added.throughput());
+    println!(
+        "\n{LEASES} leases, taken {AT_ONCE} at once: {:.0} a second",
+        added.throughput()
+    );
     verdict.promise(
         format!("{LEASES} ADDs: every one succeeds"),
         added.each.failures.is_empty(),
-        added.each.failures.first().map_or_else(|| format!("{LEASES} of {LEASES}"), |said| said.trim().to_owned()),
+        added.each.failures.first().map_or_else(
+            || format!("{LEASES} of {LEASES}"),
+            |said| said.trim().to_owned(),
+        ),
     );
     usage("at rest without a lease", &empty);
     usage("at rest with all leases", &daemon.at_rest()?);
@@ -81,9 +97,16 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     let answer = client::call(&daemon.plugin, "ADD", &next.container, &config)?;
     let took = began.elapsed();
     let failed = answer.err().map(|failure| failure.0);
-    println!("  {:40} {:>12}", "kill -9, start, next ADD answered", milliseconds(took));
+    println!(
+        "  {:40} {:>12}",
+        "kill -9, start, next ADD answered",
+        milliseconds(took)
+    );
     verdict.promise(
-        format!("restart with {LEASES} leases: the next ADD within {}", milliseconds(NEXT_ADD)),
+        format!(
+            "restart with {LEASES} leases: the next ADD within {}",
+            milliseconds(NEXT_ADD)
+        ),
         failed.is_none() && took <= NEXT_ADD,
         failed.unwrap_or_else(|| milliseconds(took)),
     );
@@ -93,10 +116,22 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     thread::sleep(IDLE);
     let idle = daemon.processor()? - before;
     usage("at rest after the restart", &rest);
-    println!("  {:40} {:>12}", "processor time of an idle minute", milliseconds(idle));
+    println!(
+        "  {:40} {:>12}",
+        "processor time of an idle minute",
+        milliseconds(idle)
+    );
     let own = next.container.mac;
-    let sent = seen.dhcp()?.iter().filter(|m| m.kind != Kind::Offer && m.kind != Kind::Ack && m.chaddr != own).count();
-    verdict.promise("a restart sends nothing", sent == 0, format!("{sent} messages for earlier leases"));
+    let sent = seen
+        .dhcp()?
+        .iter()
+        .filter(|m| m.kind != Kind::Offer && m.kind != Kind::Ack && m.chaddr != own)
+        .count();
+    verdict.promise(
+        "a restart sends nothing",
+        sent == 0,
+        format!("{sent} messages for earlier leases"),
+    );
     verdict.promise(
         format!("{LEASES} leases: memory under {:.0} MiB", mebibytes(MEMORY)),
         rest.rss < MEMORY,
@@ -108,29 +143,58 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
         format!("{} threads, {} descriptors", rest.threads, rest.descriptors),
     );
     verdict.promise(
-        format!("{LEASES} leases: at most {} of a minute's processor time", milliseconds(IDLE_PROCESSOR)),
+        format!(
+            "{LEASES} leases: at most {} of a minute's processor time",
+            milliseconds(IDLE_PROCESSOR)
+        ),
         idle <= IDLE_PROCESSOR,
         milliseconds(idle),
     );
-    client::call(&daemon.plugin, "DEL", &next.container, &config)?.map_err(|client::Failure(said)| said)?;
+    client::call(&daemon.plugin, "DEL", &next.container, &config)?
+        .map_err(|client::Failure(said)| said)?;
     scrape::measure(&daemon, next, LEASES, verdict)?;
     daemon.stop()
 }
 
 /// Starts many containers at once on a server that answers slowly, one request after the other.
-fn slow_server(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+fn slow_server(
+    binaries: &Binaries,
+    sandbox: &Sandbox,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, POWER_CUT, PER_PARENT)?;
-    let server = ModelServer::start(&lan, Config { answer_time: ANSWER, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lan,
+        Config {
+            answer_time: ANSWER,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let daemon = Contender::start(Who::Ours, binaries, &lan.host)?;
     let began = Instant::now();
     let answers = all_at_once(&daemon, &places)?;
     let took = began.elapsed();
     let failures: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-    println!("\n{POWER_CUT} ADDs at once, a server that takes {} an answer", milliseconds(ANSWER));
-    println!("  {:40} {:>12}", "until the last is served", milliseconds(took));
-    println!("  {:40} {:>12}", "what two answers each take it", milliseconds(ANSWER * 2 * POWER_CUT as u32));
-    println!("  {:40} {:>12}", "messages that it got", server.events().len());
+    println!(
+        "\n{POWER_CUT} ADDs at once, a server that takes {} an answer",
+        milliseconds(ANSWER)
+    );
+    println!(
+        "  {:40} {:>12}",
+        "until the last is served",
+        milliseconds(took)
+    );
+    println!(
+        "  {:40} {:>12}",
+        "what two answers each take it",
+        milliseconds(ANSWER * 2 * POWER_CUT as u32)
+    );
+    println!(
+        "  {:40} {:>12}",
+        "messages that it got",
+        server.events().len()
+    );
     verdict.promise(
         format!("{POWER_CUT} ADDs at once on a slow server: all served"),
         failures.is_empty() && server.leases().len() == POWER_CUT,
@@ -143,15 +207,38 @@ fn slow_server(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) ->
 }
 
 /// Calls ADD for each container at the same time.
-fn all_at_once(daemon: &Contender, places: &[Place]) -> Result<Vec<Result<Duration, client::Failure>>, Box<dyn Error>> {
+fn all_at_once(
+    daemon: &Contender,
+    places: &[Place],
+) -> Result<Vec<Result<Duration, client::Failure>>, Box<dyn Error>> {
     thread::scope(|scope| {
-        let call = |place: &Place| client::call(&daemon.plugin, "ADD", &place.container, &place.config(&daemon.socket));
-        let calls: Vec<_> = places.iter().map(|place| scope.spawn(move || call(place))).collect();
-        calls.into_iter().map(|call| Ok(call.join().expect("no caller panics")?)).collect()
+        let call = |place: &Place| {
+            client::call(
+                &daemon.plugin,
+                "ADD",
+                &place.container,
+                &place.config(&daemon.socket),
+            )
+        };
+        let calls: Vec<_> = places
+            .iter()
+            .map(|place| scope.spawn(move || call(place)))
+            .collect();
+        calls
+            .into_iter()
+            .map(|call| Ok(call.join().expect("no caller panics")?))
+            .collect()
     })
 }
 
 fn usage(when: &str, usage: &Usage) {
-    let Usage { rss, threads, descriptors } = usage;
-    println!("  {when:40} {:>8.2} MiB, {threads} threads, {descriptors} descriptors", mebibytes(*rss));
+    let Usage {
+        rss,
+        threads,
+        descriptors,
+    } = usage;
+    println!(
+        "  {when:40} {:>8.2} MiB, {threads} threads, {descriptors} descriptors",
+        mebibytes(*rss)
+    );
 }

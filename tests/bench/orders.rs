@@ -28,10 +28,20 @@ const LAST: Duration = Duration::from_secs(3);
 const LIST: Duration = Duration::from_millis(100);
 
 /// Has a thousand leases extended with one command.
-pub(crate) fn renew_all(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+pub(crate) fn renew_all(
+    binaries: &Binaries,
+    sandbox: &Sandbox,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, LEASES, PER_PARENT)?;
-    let _server = Kea::start(&lan, KeaConfig { pool: POOL, ..KeaConfig::default() })?;
+    let _server = Kea::start(
+        &lan,
+        KeaConfig {
+            pool: POOL,
+            ..KeaConfig::default()
+        },
+    )?;
     let daemon = Contender::start(Who::Ours, binaries, &lan.host)?;
     at_once(&daemon, "ADD", &places)?;
     // The last lease is old enough by then.
@@ -46,17 +56,33 @@ pub(crate) fn renew_all(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Ve
     let answer: Value = serde_json::from_slice(&output.stdout)?;
     let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
     let leases = answer["leases"].as_array().into_iter().flatten();
-    leases.for_each(|lease| *outcomes.entry(lease["outcome"].as_str().unwrap_or_default()).or_default() += 1);
-    let requests = seen.dhcp()?.iter().filter(|message| message.kind == Kind::Request).count();
+    leases.for_each(|lease| {
+        *outcomes
+            .entry(lease["outcome"].as_str().unwrap_or_default())
+            .or_default() += 1
+    });
+    let requests = seen
+        .dhcp()?
+        .iter()
+        .filter(|message| message.kind == Kind::Request)
+        .count();
     println!("\n{LEASES} leases extended by `renew --all`: {outcomes:?}");
-    println!("  {:40} {:>12}", "from the command to its end", milliseconds(took));
+    println!(
+        "  {:40} {:>12}",
+        "from the command to its end",
+        milliseconds(took)
+    );
     println!("  {:40} {:>12}", "REQUESTs", requests);
     verdict.promise(
         format!("renew --all: {LEASES} of {LEASES} leases extended"),
         outcomes.get("extended") == Some(&LEASES) && output.status.success(),
         format!("{outcomes:?}"),
     );
-    verdict.promise("renew --all: each lease asks once", requests == LEASES, format!("{requests} REQUESTs"));
+    verdict.promise(
+        "renew --all: each lease asks once",
+        requests == LEASES,
+        format!("{requests} REQUESTs"),
+    );
     verdict.promise(
         format!(
             "renew --all: turns take {}, and the last answer no more than {}",
@@ -67,16 +93,32 @@ pub(crate) fn renew_all(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Ve
         milliseconds(took),
     );
     let listed = daemon.list(binaries)?;
-    let bound = listed["bindings"].as_array().into_iter().flatten().filter(|lease| lease["state"] == "BOUND").count();
-    verdict.promise("renew --all: nothing is lost", bound == LEASES, format!("{bound} leases held"));
+    let bound = listed["bindings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|lease| lease["state"] == "BOUND")
+        .count();
+    verdict.promise(
+        "renew --all: nothing is lost",
+        bound == LEASES,
+        format!("{bound} leases held"),
+    );
     daemon.stop()
 }
 
 /// Lists many leases: the best of five, as a person would experience it.
-pub(crate) fn list(daemon: &Contender, binaries: &Binaries, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+pub(crate) fn list(
+    daemon: &Contender,
+    binaries: &Binaries,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let once = || -> Result<Duration, Box<dyn Error>> {
         let began = Instant::now();
-        let output = Command::new(&binaries.daemon).args(["list", "--socket"]).arg(&daemon.socket).output()?;
+        let output = Command::new(&binaries.daemon)
+            .args(["list", "--socket"])
+            .arg(&daemon.socket)
+            .output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into());
         }
@@ -84,6 +126,10 @@ pub(crate) fn list(daemon: &Contender, binaries: &Binaries, verdict: &mut Verdic
     };
     let times = (0..5).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
     let best = times.into_iter().min().unwrap_or_default();
-    verdict.promise(format!("list of all leases within {}", milliseconds(LIST)), best <= LIST, milliseconds(best));
+    verdict.promise(
+        format!("list of all leases within {}", milliseconds(LIST)),
+        best <= LIST,
+        milliseconds(best),
+    );
     Ok(())
 }

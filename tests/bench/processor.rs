@@ -31,8 +31,17 @@ pub(crate) fn of_this_thread() -> io::Result<Duration> {
 fn fields(file: &str, first: usize) -> io::Result<Duration> {
     let stat = fs::read_to_string(file)?;
     // The second field is the name in parentheses, which may hold anything.
-    let fields: Vec<_> = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
-    let ticks = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u32>().ok());
-    let sum = ticks(first).zip(ticks(first + 1)).map(|(user, system)| TICK * (user + system));
+    let fields: Vec<_> = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.split(' ').collect())
+        .unwrap_or_default();
+    let ticks = |number: usize| {
+        fields
+            .get(number - 3)
+            .and_then(|field| field.parse::<u32>().ok())
+    };
+    let sum = ticks(first)
+        .zip(ticks(first + 1))
+        .map(|(user, system)| TICK * (user + system));
     sum.ok_or_else(|| io::Error::other(format!("cannot read {file}")))
 }

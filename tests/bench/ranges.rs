@@ -46,7 +46,11 @@ struct Place {
 
 impl Place {
     fn plugin(&self, who: Who) -> &Path {
-        if who == Who::Ours { &self.ours.plugin } else { Path::new(HOST_LOCAL) }
+        if who == Who::Ours {
+            &self.ours.plugin
+        } else {
+            Path::new(HOST_LOCAL)
+        }
     }
 
     fn data_dir(&self, who: Who) -> PathBuf {
@@ -75,7 +79,10 @@ impl Place {
             let dir = self.data_dir(who).join(network);
             fs::create_dir_all(&dir)?;
             for number in 2..TAKEN + 2 {
-                fs::write(dir.join(format!("10.9.{}.{}", number / 256, number % 256)), format!("old{number}\r\neth0"))?;
+                fs::write(
+                    dir.join(format!("10.9.{}.{}", number / 256, number % 256)),
+                    format!("old{number}\r\neth0"),
+                )?;
             }
         }
         Ok(())
@@ -83,29 +90,48 @@ impl Place {
 }
 
 /// Measures, and reports.
-pub(crate) fn measure(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+pub(crate) fn measure(
+    binaries: &Binaries,
+    sandbox: &Sandbox,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let netns = Netns::new(sandbox, "host")?;
     let ours = Contender::start(Who::Ours, binaries, &netns)?;
-    let place = Place { netns, ours, dirs: [binaries.state_dir()?, binaries.state_dir()?] };
+    let place = Place {
+        netns,
+        ours,
+        dirs: [binaries.state_dir()?, binaries.state_dir()?],
+    };
 
     let (add, del) = sequential(&place, "few")?;
-    title(&format!("Local ranges, one after the other, {} each: ADD", add.ours.len()));
+    title(&format!(
+        "Local ranges, one after the other, {} each: ADD",
+        add.ours.len()
+    ));
     percentiles(&add.ours, &add.theirs, &[50, 99, 100]);
     title("DEL");
     percentiles(&del.ours, &del.theirs, &[50, 99, 100]);
     for (verb, Pair { ours, theirs }) in [("ADD", &add), ("DEL", &del)] {
         let (mine, other) = (ours.percentile(50), theirs.percentile(50));
         let found = format!("{} to {}", milliseconds(mine), milliseconds(other));
-        verdict.promise(format!("{verb} from a range no slower than host-local's, median"), mine <= other, found);
+        verdict.promise(
+            format!("{verb} from a range no slower than host-local's, median"),
+            mine <= other,
+            found,
+        );
         failures(ours, verb, verdict);
     }
 
     place.fill("many")?;
     let (add, _) = sequential(&place, "many")?;
-    title(&format!("Local ranges with {TAKEN} addresses taken, {} each: ADD", add.ours.len()));
+    title(&format!(
+        "Local ranges with {TAKEN} addresses taken, {} each: ADD",
+        add.ours.len()
+    ));
     percentiles(&add.ours, &add.theirs, &[50, 99, 100]);
     let faster = report::ratio(add.theirs.percentile(50), add.ours.percentile(50));
-    let what = format!("ADD with {TAKEN} addresses taken at least {WITH_MANY} times as fast, median");
+    let what =
+        format!("ADD with {TAKEN} addresses taken at least {WITH_MANY} times as fast, median");
     verdict.promise(what, faster >= WITH_MANY, format!("{faster:.1} times"));
     failures(&add.ours, "ADD", verdict);
 
@@ -116,22 +142,40 @@ pub(crate) fn measure(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verd
         rates.push(rate);
     }
     title(&format!("Local ranges, {AT_ONCE} at once, {PARALLEL} each"));
-    row("ADDs a second", &format!("{:.0}", rates[1]), &format!("{:.0}", rates[0]), rates[1] / rates[0]);
+    row(
+        "ADDs a second",
+        &format!("{:.0}", rates[1]),
+        &format!("{:.0}", rates[0]),
+        rates[1] / rates[0],
+    );
     let what = format!("{THROUGHPUT} times as many ADDs a second, {AT_ONCE} at once");
-    verdict.promise(what, rates[1] >= THROUGHPUT * rates[0], format!("{:.1} times", rates[1] / rates[0]));
+    verdict.promise(
+        what,
+        rates[1] >= THROUGHPUT * rates[0],
+        format!("{:.1} times", rates[1] / rates[0]),
+    );
     place.ours.stop()
 }
 
 /// Attaches and detaches one container after the other, in turns.
-fn sequential(place: &Place, network: &str) -> Result<(Pair<Sample>, Pair<Sample>), Box<dyn Error>> {
+fn sequential(
+    place: &Place,
+    network: &str,
+) -> Result<(Pair<Sample>, Pair<Sample>), Box<dyn Error>> {
     let (mut add, mut del) = (Pair::<Sample>::default(), Pair::<Sample>::default());
     for round in 0..SEQUENTIAL / TURN {
         for who in order(round) {
             let (plugin, config) = (place.plugin(who), place.config(who, network));
             for number in 0..TURN {
                 let container = place.container(number);
-                note(add.of(who), client::call(plugin, "ADD", &container, &config)?);
-                note(del.of(who), client::call(plugin, "DEL", &container, &config)?);
+                note(
+                    add.of(who),
+                    client::call(plugin, "ADD", &container, &config)?,
+                );
+                note(
+                    del.of(who),
+                    client::call(plugin, "DEL", &container, &config)?,
+                );
             }
         }
     }
@@ -149,7 +193,10 @@ fn at_once(place: &Place, who: Who) -> io::Result<(Sample, f64)> {
             if number >= PARALLEL {
                 break;
             }
-            note(&mut mine, client::call(plugin, "ADD", &place.container(number), &config)?);
+            note(
+                &mut mine,
+                client::call(plugin, "ADD", &place.container(number), &config)?,
+            );
         }
         each.lock().expect("no caller panics").merge(mine);
         Ok(())
@@ -157,7 +204,9 @@ fn at_once(place: &Place, who: Who) -> io::Result<(Sample, f64)> {
     let began = Instant::now();
     thread::scope(|scope| {
         let callers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(caller)).collect();
-        callers.into_iter().try_for_each(|caller| caller.join().expect("no caller panics"))
+        callers
+            .into_iter()
+            .try_for_each(|caller| caller.join().expect("no caller panics"))
     })?;
     let sample = each.into_inner().expect("no caller panics");
     let rate = sample.len() as f64 / began.elapsed().as_secs_f64();

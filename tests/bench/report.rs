@@ -36,21 +36,51 @@ const MEMORY: (u64, u64) = (8_155_000, 1_806);
 const SHIM: u64 = 1_300_000;
 
 /// Reports the starts and the sizes.
-pub(crate) fn start(samples: &Pair<Sample>, binaries: &Binaries, verdict: &mut Verdict) -> io::Result<()> {
-    title(&format!("Start of the plugin: VERSION, {} each", samples.ours.len()));
+pub(crate) fn start(
+    samples: &Pair<Sample>,
+    binaries: &Binaries,
+    verdict: &mut Verdict,
+) -> io::Result<()> {
+    title(&format!(
+        "Start of the plugin: VERSION, {} each",
+        samples.ours.len()
+    ));
     percentiles(&samples.ours, &samples.theirs, &[50, 99]);
-    let (shim, daemon, theirs) = (size(&binaries.shim)?, size(&binaries.daemon)?, size(&binaries.incumbent)?);
-    row("size of the plugin", &megabytes(shim), &megabytes(theirs), theirs as f64 / shim as f64);
-    row("size of the daemon", &megabytes(daemon), "the same", theirs as f64 / daemon as f64);
+    let (shim, daemon, theirs) = (
+        size(&binaries.shim)?,
+        size(&binaries.daemon)?,
+        size(&binaries.incumbent)?,
+    );
+    row(
+        "size of the plugin",
+        &megabytes(shim),
+        &megabytes(theirs),
+        theirs as f64 / shim as f64,
+    );
+    row(
+        "size of the daemon",
+        &megabytes(daemon),
+        "the same",
+        theirs as f64 / daemon as f64,
+    );
     verdict.promise("shim at most 1.3 MB", shim <= SHIM, megabytes(shim));
     failures(&samples.ours, "VERSION", verdict);
     Ok(())
 }
 
 /// Reports the sequential calls.
-pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, verdict: &mut Verdict) {
+pub(crate) fn sequential(
+    links: Links,
+    turns: &Pair<Turns>,
+    floors: &Floors,
+    verdict: &mut Verdict,
+) {
     let Pair { ours, theirs } = turns;
-    title(&format!("One after the other, {}, {} each: ADD", said(links), ours.add.each.len()));
+    title(&format!(
+        "One after the other, {}, {} each: ADD",
+        said(links),
+        ours.add.each.len()
+    ));
     percentiles(&ours.add.each, &theirs.add.each, &[50, 99, 100]);
     title("DEL");
     percentiles(&ours.del.each, &theirs.del.each, &[50, 99, 100]);
@@ -70,17 +100,33 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
 /// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, usually because the
 /// bridge did not forward yet.
 pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
-    let (machine, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
+    let (machine, most) = if load == Load::Quiet {
+        ("quiet", 0)
+    } else {
+        ("busy", rounds::SEQUENTIAL / 20)
+    };
     let Pair { ours, theirs } = turns;
-    title(&format!("One after the other on a bridge, links down, machine {machine}: ADD"));
+    title(&format!(
+        "One after the other on a bridge, links down, machine {machine}: ADD"
+    ));
     percentiles(&ours.add.each, &theirs.add.each, &[50, 90, 99, 100]);
-    let [mine, other] = [&ours.add.each, &theirs.add.each].map(|adds| (adds.longer_than(ASKS_AGAIN), adds.len()));
+    let [mine, other] =
+        [&ours.add.each, &theirs.add.each].map(|adds| (adds.longer_than(ASKS_AGAIN), adds.len()));
     let said = |(asked, of): (usize, usize)| format!("{asked} of {of}");
     let share = |(asked, of): (usize, usize)| asked as f64 / of as f64;
-    row("that asked again", &said(mine), &said(other), share(other) / share(mine));
+    row(
+        "that asked again",
+        &said(mine),
+        &said(other),
+        share(other) / share(mine),
+    );
     let mine = mine.0;
     let what = format!("bridge, machine {machine}");
-    verdict.promise(format!("{what}: at most {most} ADDs ask again"), mine <= most, mine.to_string());
+    verdict.promise(
+        format!("{what}: at most {most} ADDs ask again"),
+        mine <= most,
+        mine.to_string(),
+    );
     whole(turns, &what, verdict);
 }
 
@@ -89,18 +135,29 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
     let (add, sum) = (add.percentile(50), floors.sum());
     let times = add.as_secs_f64() / sum.as_secs_f64();
     println!("\nThe floors of an ADD, p50 of {}", floors.dora.len());
-    let each =
-        [("an empty call of the shim", &floors.shim), ("a commit", &floors.commit), ("a bare DORA", &floors.dora)];
+    let each = [
+        ("an empty call of the shim", &floors.shim),
+        ("a commit", &floors.commit),
+        ("a bare DORA", &floors.dora),
+    ];
     for (name, floor) in each {
         println!("  {name:26} {:>10}", milliseconds(floor.percentile(50)));
     }
     println!("  {:26} {:>10}", "their sum", milliseconds(sum));
-    println!("  {:26} {:>10} {times:>12.2} times as long", "an ADD", milliseconds(add));
+    println!(
+        "  {:26} {:>10} {times:>12.2} times as long",
+        "an ADD",
+        milliseconds(add)
+    );
     if links == Links::Up {
         verdict.promise(
             format!("sequential ADD: p50 at most {FLOORS} times the sum of its floors"),
             times <= FLOORS,
-            format!("{times:.2} times, {} over {}", milliseconds(add), milliseconds(sum)),
+            format!(
+                "{times:.2} times, {} over {}",
+                milliseconds(add),
+                milliseconds(sum)
+            ),
         );
     }
 }
@@ -108,12 +165,28 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
 /// Reports the daemon's processor time for each call and, if all links are up, what a bare lease costs.
 pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
-    title(&format!("The daemon's processor time, {}, {} calls, {AT_ONCE} at once", said(links), ours.add.each.len()));
-    for (verb, mine, other) in [("an ADD", &ours.add, &theirs.add), ("a DEL", &ours.del, &theirs.del)] {
+    title(&format!(
+        "The daemon's processor time, {}, {} calls, {AT_ONCE} at once",
+        said(links),
+        ours.add.each.len()
+    ));
+    for (verb, mine, other) in [
+        ("an ADD", &ours.add, &theirs.add),
+        ("a DEL", &ours.del, &theirs.del),
+    ] {
         let (mine, other) = (daemon(mine), daemon(other));
-        row(verb, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+        row(
+            verb,
+            &milliseconds(mine),
+            &milliseconds(other),
+            ratio(other, mine),
+        );
     }
-    println!("  {:24} {:>12} with all links up", "a bare DORA", milliseconds(floor));
+    println!(
+        "  {:24} {:>12} with all links up",
+        "a bare DORA",
+        milliseconds(floor)
+    );
     promise_processor(said(links), PROCESSOR.0, turns, verdict);
     whole(turns, &format!("processor, {}", said(links)), verdict);
 }
@@ -121,22 +194,52 @@ pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verd
 /// Reports the parallel calls with `count` containers.
 ///
 /// `place`: where they are, for a person.
-pub(crate) fn parallel((count, place): (usize, &str), links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
+pub(crate) fn parallel(
+    (count, place): (usize, &str),
+    links: Links,
+    turns: &Pair<Turns>,
+    verdict: &mut Verdict,
+) {
     let Pair { ours, theirs } = turns;
     let rounds = ours.empty.len();
-    for (verb, mine, other) in [("ADD", &ours.add, &theirs.add), ("DEL", &ours.del, &theirs.del)] {
-        title(&format!("{count} containers{place}, {}, {AT_ONCE} at once, {rounds} rounds: {verb}", said(links)));
+    for (verb, mine, other) in [
+        ("ADD", &ours.add, &theirs.add),
+        ("DEL", &ours.del, &theirs.del),
+    ] {
+        title(&format!(
+            "{count} containers{place}, {}, {AT_ONCE} at once, {rounds} rounds: {verb}",
+            said(links)
+        ));
         let (fast, slow) = (mine.throughput(), other.throughput());
-        row("a second", &format!("{fast:.0}"), &format!("{slow:.0}"), fast / slow);
+        row(
+            "a second",
+            &format!("{fast:.0}"),
+            &format!("{slow:.0}"),
+            fast / slow,
+        );
         percentiles(&mine.each, &other.each, &[50, 99, 100]);
-        for (who, of) in [("plugin", plugin as fn(&Calls) -> Duration), ("daemon", daemon)] {
+        for (who, of) in [
+            ("plugin", plugin as fn(&Calls) -> Duration),
+            ("daemon", daemon),
+        ] {
             let (mine, other) = (of(mine), of(other));
-            row(&format!("processor, {who}"), &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+            row(
+                &format!("processor, {who}"),
+                &milliseconds(mine),
+                &milliseconds(other),
+                ratio(other, mine),
+            );
         }
     }
-    let [mine, other] = [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
+    let [mine, other] =
+        [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
     println!();
-    row("an ADD until all is quiet", &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+    row(
+        "an ADD until all is quiet",
+        &milliseconds(mine),
+        &milliseconds(other),
+        ratio(other, mine),
+    );
     usages(count, ours, theirs);
     let what = format!("{count}{place} at {AT_ONCE}, {}", said(links));
     match links {
@@ -166,31 +269,55 @@ fn promise_throughput(what: &str, ours: &Calls, theirs: &Calls, verdict: &mut Ve
         format!("{faster:.1} times, {:.0} a second", ours.throughput()),
     );
     let slowest = ours.each.percentile(99);
-    verdict.promise(format!("{what}: p99 under {}", milliseconds(SLOWEST)), slowest < SLOWEST, milliseconds(slowest));
+    verdict.promise(
+        format!("{what}: p99 under {}", milliseconds(SLOWEST)),
+        slowest < SLOWEST,
+        milliseconds(slowest),
+    );
 }
 
-fn promise_processor(what: &str, share: f64, Pair { ours, theirs }: &Pair<Turns>, verdict: &mut Verdict) {
+fn promise_processor(
+    what: &str,
+    share: f64,
+    Pair { ours, theirs }: &Pair<Turns>,
+    verdict: &mut Verdict,
+) {
     let (mine, other) = (daemon(&ours.add), daemon(&theirs.add));
     let taken = mine.as_secs_f64() / other.as_secs_f64();
     verdict.promise(
         format!("{what}: at most {share} of the incumbent's processor time an ADD"),
         taken <= share,
-        format!("{taken:.2}, {} over {}", milliseconds(mine), milliseconds(other)),
+        format!(
+            "{taken:.2}, {} over {}",
+            milliseconds(mine),
+            milliseconds(other)
+        ),
     );
 }
 
 fn promise_on_one_parent(what: &str, count: usize, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
-    let (processor, times) =
-        if count >= 1000 { (PROCESSOR.1, ON_ONE_PARENT.1) } else { (PROCESSOR.0, ON_ONE_PARENT.0) };
+    let (processor, times) = if count >= 1000 {
+        (PROCESSOR.1, ON_ONE_PARENT.1)
+    } else {
+        (PROCESSOR.0, ON_ONE_PARENT.0)
+    };
     promise_processor(what, processor, turns, verdict);
-    let [mine, other] = [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
+    let [mine, other] =
+        [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
     verdict.promise(
         format!("{what}: until all is quiet at most the incumbent's"),
         mine <= other,
-        format!("{}, the incumbent's {}", milliseconds(mine), milliseconds(other)),
+        format!(
+            "{}, the incumbent's {}",
+            milliseconds(mine),
+            milliseconds(other)
+        ),
     );
-    for (verb, times, mine, other) in [("ADDs", times, &ours.add, &theirs.add), ("DELs", 1.0, &ours.del, &theirs.del)] {
+    for (verb, times, mine, other) in [
+        ("ADDs", times, &ours.add, &theirs.add),
+        ("DELs", 1.0, &ours.del, &theirs.del),
+    ] {
         let faster = mine.throughput() / other.throughput();
         verdict.promise(
             format!("{what}: at least {times} times the {verb} a second"),
@@ -202,16 +329,33 @@ fn promise_on_one_parent(what: &str, count: usize, turns: &Pair<Turns>, verdict:
 
 /// Judges the worst turn.
 fn promise_rest(count: u64, ours: &Turns, verdict: &mut Verdict) {
-    let largest = |usages: &[Usage]| usages.iter().map(|usage| usage.rss).max().unwrap_or_default();
+    let largest = |usages: &[Usage]| {
+        usages
+            .iter()
+            .map(|usage| usage.rss)
+            .max()
+            .unwrap_or_default()
+    };
     let (empty, full) = (largest(&ours.empty), largest(&ours.full));
     let (base, each) = MEMORY;
     verdict.promise(
-        format!("{count} leases: memory at most {:.2} MiB", mebibytes(base + each * count)),
+        format!(
+            "{count} leases: memory at most {:.2} MiB",
+            mebibytes(base + each * count)
+        ),
         full <= base + each * count,
-        format!("{:.2} MiB, {:.2} MiB without a lease", mebibytes(full), mebibytes(empty)),
+        format!(
+            "{:.2} MiB, {:.2} MiB without a lease",
+            mebibytes(full),
+            mebibytes(empty)
+        ),
     );
     let more = |of: fn(&Usage) -> u64| {
-        let grown = ours.empty.iter().zip(&ours.full).map(|(empty, full)| of(full).saturating_sub(of(empty)));
+        let grown = ours
+            .empty
+            .iter()
+            .zip(&ours.full)
+            .map(|(empty, full)| of(full).saturating_sub(of(empty)));
         grown.max().unwrap_or_default()
     };
     let (threads, descriptors) = (more(|usage| usage.threads), more(|usage| usage.descriptors));
@@ -228,13 +372,24 @@ fn whole(turns: &Pair<Turns>, what: &str, verdict: &mut Verdict) {
     failures(&turns.ours.del.each, &format!("{what}, DEL"), verdict);
     let left: Vec<_> = turns.ours.left.iter().take(4).map(String::as_str).collect();
     let found = match turns.ours.left.len() {
-        0 => format!("none left on the server, {} of the incumbent's", turns.theirs.left.len()),
+        0 => format!(
+            "none left on the server, {} of the incumbent's",
+            turns.theirs.left.len()
+        ),
         more => format!("{more} left on the server: {}", left.join(", ")),
     };
-    verdict.promise(format!("{what}: every lease given back"), turns.ours.left.is_empty(), found);
-    let theirs = [&turns.theirs.add.each, &turns.theirs.del.each].map(|sample| sample.failures.len());
+    verdict.promise(
+        format!("{what}: every lease given back"),
+        turns.ours.left.is_empty(),
+        found,
+    );
+    let theirs =
+        [&turns.theirs.add.each, &turns.theirs.del.each].map(|sample| sample.failures.len());
     if theirs != [0, 0] {
-        println!("{:26} {} ADD and {} DEL of the incumbent's failed", "", theirs[0], theirs[1]);
+        println!(
+            "{:26} {} ADD and {} DEL of the incumbent's failed",
+            "", theirs[0], theirs[1]
+        );
     }
 }
 
@@ -243,21 +398,37 @@ pub(crate) fn failures(sample: &Sample, what: &str, verdict: &mut Verdict) {
         None => format!("{} of {}", sample.len(), sample.len()),
         Some(first) => format!("{} failed: {}", sample.failures.len(), first.trim()),
     };
-    verdict.promise(format!("{what}: every call succeeds"), sample.failures.is_empty(), found);
+    verdict.promise(
+        format!("{what}: every call succeeds"),
+        sample.failures.is_empty(),
+        found,
+    );
 }
 
 fn usages(count: usize, ours: &Turns, theirs: &Turns) {
-    for (what, mine, other) in
-        [("no lease", &ours.empty, &theirs.empty), (&*format!("{count} leases"), &ours.full, &theirs.full)]
-    {
+    for (what, mine, other) in [
+        ("no lease", &ours.empty, &theirs.empty),
+        (&*format!("{count} leases"), &ours.full, &theirs.full),
+    ] {
         title(&format!("The daemon at rest with {what}"));
         let (mine, other) = (median(mine), median(other));
         let memory = |usage: &Usage| format!("{:.2} MiB", mebibytes(usage.rss));
-        row("memory", &memory(&mine), &memory(&other), other.rss as f64 / mine.rss as f64);
-        for (name, mine, other) in
-            [("threads", mine.threads, other.threads), ("descriptors", mine.descriptors, other.descriptors)]
-        {
-            row(name, &mine.to_string(), &other.to_string(), other as f64 / mine as f64);
+        row(
+            "memory",
+            &memory(&mine),
+            &memory(&other),
+            other.rss as f64 / mine.rss as f64,
+        );
+        for (name, mine, other) in [
+            ("threads", mine.threads, other.threads),
+            ("descriptors", mine.descriptors, other.descriptors),
+        ] {
+            row(
+                name,
+                &mine.to_string(),
+                &other.to_string(),
+                other as f64 / mine as f64,
+            );
         }
     }
 }
@@ -272,17 +443,33 @@ fn median(usages: &[Usage]) -> Usage {
 pub(crate) fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
     for &percent in which {
         let (mine, other) = (ours.percentile(percent), theirs.percentile(percent));
-        let name = if percent == 100 { "max".to_owned() } else { format!("p{percent}") };
-        row(&name, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+        let name = if percent == 100 {
+            "max".to_owned()
+        } else {
+            format!("p{percent}")
+        };
+        row(
+            &name,
+            &milliseconds(mine),
+            &milliseconds(other),
+            ratio(other, mine),
+        );
     }
 }
 
 fn said(links: Links) -> &'static str {
-    if links == Links::Up { "links up" } else { "links down" }
+    if links == Links::Up {
+        "links up"
+    } else {
+        "links down"
+    }
 }
 
 pub(crate) fn title(text: &str) {
-    println!("\n{text}\n{:26} {:>12} {:>12} {:>12}", "", "leasehold", "incumbent", "times better");
+    println!(
+        "\n{text}\n{:26} {:>12} {:>12} {:>12}",
+        "", "leasehold", "incumbent", "times better"
+    );
 }
 
 pub(crate) fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {

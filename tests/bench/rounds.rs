@@ -107,7 +107,11 @@ pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>>
     let mut samples = Pair::<Sample>::default();
     for number in 0..STARTS {
         for who in order(number) {
-            let plugin = if who == Who::Ours { &binaries.shim } else { &binaries.incumbent };
+            let plugin = if who == Who::Ours {
+                &binaries.shim
+            } else {
+                &binaries.incumbent
+            };
             note(samples.of(who), client::version(plugin)?);
         }
     }
@@ -121,17 +125,26 @@ pub(crate) fn sequential(
     links: Links,
 ) -> Result<(Pair<Turns>, Floors), Box<dyn Error>> {
     let mut floors = Floors::new(binaries)?;
-    let turns = taking_turns(binaries, ground, links, SEQUENTIAL_ROUNDS, |ground, first| {
-        ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
-        floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
-        ground.finish(first, SEQUENTIAL_TURN)
-    })?;
+    let turns = taking_turns(
+        binaries,
+        ground,
+        links,
+        SEQUENTIAL_ROUNDS,
+        |ground, first| {
+            ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
+            floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
+            ground.finish(first, SEQUENTIAL_TURN)
+        },
+    )?;
     Ok((turns, floors))
 }
 
 /// Attaches and detaches one container after the other, on a ground that is on a bridge. The incumbent has one turn: with links
 /// that are down, each of its ADDs takes some seconds, and more turns would show nothing new.
-pub(crate) fn bridge(binaries: &Binaries, ground: &mut Ground) -> Result<Pair<Turns>, Box<dyn Error>> {
+pub(crate) fn bridge(
+    binaries: &Binaries,
+    ground: &mut Ground,
+) -> Result<Pair<Turns>, Box<dyn Error>> {
     taking_turns(binaries, ground, Links::Down, 1, |_, _| Ok(()))
 }
 
@@ -149,7 +162,10 @@ fn taking_turns(
     let mut turns = Pair::<Turns>::default();
     for round in 0..SEQUENTIAL_ROUNDS {
         let first = round * SEQUENTIAL_TURN;
-        for who in order(round).into_iter().filter(|who| *who == Who::Ours || round < incumbents) {
+        for who in order(round)
+            .into_iter()
+            .filter(|who| *who == Who::Ours || round < incumbents)
+        {
             ground.prepare(first, SEQUENTIAL_TURN, links)?;
             let contender = if who == Who::Ours { &ours } else { &theirs };
             let (add, del) = one_by_one(contender, ground.places(first, SEQUENTIAL_TURN))?;
@@ -172,7 +188,10 @@ fn one_by_one(contender: &Contender, places: &[Place]) -> io::Result<(Calls, Cal
         let config = place.config(&contender.socket);
         for (verb, calls) in [("ADD", &mut add), ("DEL", &mut del)] {
             let began = Instant::now();
-            note(&mut calls.each, client::call(&contender.plugin, verb, &place.container, &config)?);
+            note(
+                &mut calls.each,
+                client::call(&contender.plugin, verb, &place.container, &config)?,
+            );
             calls.took += began.elapsed();
         }
     }
@@ -223,8 +242,12 @@ pub(crate) fn processor(
             ground.prepare(0, PROCESSOR, links)?;
             let contender = Contender::start(who, binaries, &ground.lan.host)?;
             let turns = turns.of(who);
-            turns.add.merge(at_once(&contender, "ADD", ground.places(0, PROCESSOR))?);
-            turns.del.merge(at_once(&contender, "DEL", ground.places(0, PROCESSOR))?);
+            turns
+                .add
+                .merge(at_once(&contender, "ADD", ground.places(0, PROCESSOR))?);
+            turns
+                .del
+                .merge(at_once(&contender, "DEL", ground.places(0, PROCESSOR))?);
             turns.left.extend(ground.leases_left(patience(who)));
             contender.stop()?;
             ground.finish(0, PROCESSOR)?;
@@ -244,18 +267,36 @@ pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io
         let mut mine = Sample::default();
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
             let config = place.config(&contender.socket);
-            note(&mut mine, client::call(&contender.plugin, verb, &place.container, &config)?);
+            note(
+                &mut mine,
+                client::call(&contender.plugin, verb, &place.container, &config)?,
+            );
         }
         each.lock().expect("no caller panics").merge(mine);
         Ok(())
     };
-    let (began, plugin, daemon) = (Instant::now(), processor::children()?, contender.processor()?);
+    let (began, plugin, daemon) = (
+        Instant::now(),
+        processor::children()?,
+        contender.processor()?,
+    );
     thread::scope(|scope| {
         let callers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(caller)).collect();
-        callers.into_iter().try_for_each(|caller| caller.join().expect("no caller panics"))
+        callers
+            .into_iter()
+            .try_for_each(|caller| caller.join().expect("no caller panics"))
     })?;
     let took = began.elapsed();
-    let (plugin, daemon) = (processor::children()? - plugin, contender.processor()? - daemon);
+    let (plugin, daemon) = (
+        processor::children()? - plugin,
+        contender.processor()? - daemon,
+    );
     let until_rest = Duration::ZERO;
-    Ok(Calls { each: each.into_inner().expect("no caller panics"), took, plugin, daemon, until_rest })
+    Ok(Calls {
+        each: each.into_inner().expect("no caller panics"),
+        took,
+        plugin,
+        daemon,
+        until_rest,
+    })
 }

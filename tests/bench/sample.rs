@@ -37,6 +37,9 @@ impl Sample {
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent).div_ceil(100);
-        sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        sorted
+            .get(rank.saturating_sub(1))
+            .copied()
+            .unwrap_or_default()
     }
 }

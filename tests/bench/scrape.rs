@@ -32,7 +32,8 @@ pub(crate) fn measure(
     leases: usize,
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
-    let (mut alone, mut beside, mut scraped) = (Sample::default(), Sample::default(), Sample::default());
+    let (mut alone, mut beside, mut scraped) =
+        (Sample::default(), Sample::default(), Sample::default());
     for _ in 0..ROUNDS {
         adds(daemon, place, &mut alone)?;
         let (stop, stopped) = mpsc::channel::<()>();
@@ -44,9 +45,16 @@ pub(crate) fn measure(
             added
         })?;
     }
-    for (what, sample) in [("ADD", &alone), ("ADD beside a scrape a second", &beside), ("scrape", &scraped)] {
+    for (what, sample) in [
+        ("ADD", &alone),
+        ("ADD beside a scrape a second", &beside),
+        ("scrape", &scraped),
+    ] {
         let [middle, most] = [50, 95].map(|percent| milliseconds(sample.percentile(percent)));
-        println!("  {what:40} {middle:>12} half of them, {most} 95 % ({} of them)", sample.len());
+        println!(
+            "  {what:40} {middle:>12} half of them, {most} 95 % ({} of them)",
+            sample.len()
+        );
     }
     verdict.promise(
         format!("{leases} leases: /metrics within {}", milliseconds(ANSWER)),
@@ -56,9 +64,15 @@ pub(crate) fn measure(
     let [without, with] = [&alone, &beside].map(|sample| sample.percentile(50));
     let ratio = with.as_secs_f64() / without.as_secs_f64();
     verdict.promise(
-        format!("{leases} leases: an ADD beside a scrape a second takes at most {RATIO} times as long"),
+        format!(
+            "{leases} leases: an ADD beside a scrape a second takes at most {RATIO} times as long"
+        ),
         alone.failures.is_empty() && beside.failures.is_empty() && ratio <= RATIO,
-        format!("{ratio:.3} times: {} instead of {}", milliseconds(with), milliseconds(without)),
+        format!(
+            "{ratio:.3} times: {} instead of {}",
+            milliseconds(with),
+            milliseconds(without)
+        ),
     );
     Ok(())
 }
@@ -68,7 +82,10 @@ fn adds(daemon: &Contender, place: &Place, sample: &mut Sample) -> Result<(), Bo
     let config = place.config(&daemon.socket);
     let until = Instant::now() + LASTS;
     while Instant::now() < until {
-        client::note(sample, client::call(&daemon.plugin, "ADD", &place.container, &config)?);
+        client::note(
+            sample,
+            client::call(&daemon.plugin, "ADD", &place.container, &config)?,
+        );
         let deleted = client::call(&daemon.plugin, "DEL", &place.container, &config)?;
         deleted.map_err(|client::Failure(said)| said)?;
     }

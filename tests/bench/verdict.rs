@@ -29,7 +29,11 @@ impl Verdict {
 
     /// Records a promise, and whether it was kept.
     pub(crate) fn promise(&mut self, what: impl Into<String>, met: bool, found: impl Into<String>) {
-        self.0.push(Promise { met, what: what.into(), found: found.into() });
+        self.0.push(Promise {
+            met,
+            what: what.into(),
+            found: found.into(),
+        });
     }
 }
 

@@ -7,7 +7,9 @@ use std::thread;
 
 use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
-use netns_fixtures::{Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link};
+use netns_fixtures::{
+    Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link,
+};
 
 /// The network that containers are in unless said otherwise.
 pub(crate) const LAN: [&str; 2] = ["--network", "lan"];
@@ -32,7 +34,11 @@ impl Host {
         lab.home().with_docker()?;
         lab.start_daemon()?;
         let seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-        Ok(Self { docker: Dockerd::start(&lab.lan.host)?, lab, seen })
+        Ok(Self {
+            docker: Dockerd::start(&lab.lan.host)?,
+            lab,
+            seen,
+        })
     }
 
     /// Makes the network `lan` of macvlans on the LAN, as a user would. An address is given back at once when its
@@ -50,21 +56,39 @@ impl Host {
 
     pub(crate) fn create_on(&self, parent: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let (parent, option) = (format!("parent={parent}"), format!("parent={parent}"));
-        let driver = ["-d", "macvlan", "-o", &parent, "--ipam-driver", "leasehold", "--ipam-opt", &option];
-        self.docker.docker(&[&["network", "create"], &driver[..], more, &[name]].concat()).map(drop)
+        let driver = [
+            "-d",
+            "macvlan",
+            "-o",
+            &parent,
+            "--ipam-driver",
+            "leasehold",
+            "--ipam-opt",
+            &option,
+        ];
+        self.docker
+            .docker(&[&["network", "create"], &driver[..], more, &[name]].concat())
+            .map(drop)
     }
 
     /// Returns the address on a container's interface, once Docker also believes in it.
     pub(crate) fn address(&self, name: &str) -> Result<Ipv4Addr, Error> {
         let address = self.docker.address(name, "lan")?;
-        let inside = self.docker.exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
+        let inside = self
+            .docker
+            .exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
         assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
         Ok(address)
     }
 
     /// Returns whether a container reaches the server.
     pub(crate) fn pings(&self, name: &str) -> Result<(), Error> {
-        self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
+        self.docker
+            .exec(
+                name,
+                &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
+            )
+            .map(drop)
     }
 
     /// Starts ten containers at once, each with its own address, and ends them at once.
@@ -72,13 +96,25 @@ impl Host {
         let names: Vec<_> = (0..10).map(|n| format!("web-{n}")).collect();
         let all = |call: &(dyn Fn(&str) -> Result<(), Error> + Sync)| {
             thread::scope(|scope| {
-                let calls: Vec<_> = names.iter().map(|name| scope.spawn(move || call(name))).collect();
-                calls.into_iter().try_for_each(|call| call.join().expect("no caller panics"))
+                let calls: Vec<_> = names
+                    .iter()
+                    .map(|name| scope.spawn(move || call(name)))
+                    .collect();
+                calls
+                    .into_iter()
+                    .try_for_each(|call| call.join().expect("no caller panics"))
             })
         };
         all(&|name| self.docker.keep(name, &LAN))?;
-        let addresses = names.iter().map(|name| self.address(name)).collect::<Result<Vec<_>, _>>()?;
-        assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), names.len(), "{addresses:?}");
+        let addresses = names
+            .iter()
+            .map(|name| self.address(name))
+            .collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(
+            addresses.iter().collect::<BTreeSet<_>>().len(),
+            names.len(),
+            "{addresses:?}"
+        );
         all(&|name| self.pings(name))?;
         only(server, &addresses)?;
         all(&|name| self.docker.docker(&["rm", "--force", name]).map(drop))?;
@@ -87,19 +123,40 @@ impl Host {
     }
 
     /// Checks that networks, each made with some of these options, use only the one address that a server leases, or fail.
-    pub(crate) fn keeps_to_its_addresses(&self, make: impl Fn(&[&str]) -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn keeps_to_its_addresses(
+        &self,
+        make: impl Fn(&[&str]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let one = Ipv4Addr::new(10, 7, 1, 1);
-        let config = DnsmasqConfig { pool: one..=one, ..DnsmasqConfig::default() };
+        let config = DnsmasqConfig {
+            pool: one..=one,
+            ..DnsmasqConfig::default()
+        };
         let server = Dnsmasq::start(&self.lab.lan, config)?;
-        let unfit = [(["--aux-address", "router=10.7.1.1"], ""), (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24")];
+        let unfit = [
+            (["--aux-address", "router=10.7.1.1"], ""),
+            (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24"),
+        ];
         for (options, part) in unfit {
             make(&options)?;
-            let error = self.docker.run(&LAN, &["true"]).expect_err("the only address is no container's").to_string();
-            assert!(error.contains("10.7.1.1") && error.contains(part), "{error}");
+            let error = self
+                .docker
+                .run(&LAN, &["true"])
+                .expect_err("the only address is no container's")
+                .to_string();
+            assert!(
+                error.contains("10.7.1.1") && error.contains(part),
+                "{error}"
+            );
             server.wait_until_free()?;
             self.docker.docker(&["network", "rm", "lan"])?;
         }
-        make(&["--ip-range", "10.7.1.0/24", "--aux-address", "router=10.7.9.1"])?;
+        make(&[
+            "--ip-range",
+            "10.7.1.0/24",
+            "--aux-address",
+            "router=10.7.9.1",
+        ])?;
         self.docker.keep("web", &LAN)?;
         assert_eq!(self.address("web")?, one);
         only(&server, &[one])
@@ -123,31 +180,51 @@ pub(crate) fn kill_in(
     thread::scope(|scope| {
         let command = scope.spawn(command);
         inside()?;
-        let killed = Command::new("kill").args(["-KILL", &docker.id().to_string()]).status();
+        let killed = Command::new("kill")
+            .args(["-KILL", &docker.id().to_string()])
+            .status();
         assert!(killed.is_ok_and(|status| status.success()));
-        command.join().expect("a caller does not panic").expect_err("nobody is there to answer");
+        command
+            .join()
+            .expect("a caller does not panic")
+            .expect_err("nobody is there to answer");
         Ok(())
     })
 }
 
 /// Returns the addresses that a server has leased.
 fn leased(server: &Dnsmasq) -> Result<BTreeSet<Ipv4Addr>, Error> {
-    Ok(server.leases()?.into_iter().map(|lease| lease.address).collect())
+    Ok(server
+        .leases()?
+        .into_iter()
+        .map(|lease| lease.address)
+        .collect())
 }
 
 /// Waits until a server has leased these addresses and no others.
 pub(crate) fn only(server: &Dnsmasq, addresses: &[Ipv4Addr]) -> Result<(), Error> {
     let addresses: BTreeSet<_> = addresses.iter().copied().collect();
-    server.wait_for("the leases of what runs", DEADLINE, |_| (leased(server).ok()? == addresses).then_some(()))
+    server.wait_for("the leases of what runs", DEADLINE, |_| {
+        (leased(server).ok()? == addresses).then_some(())
+    })
 }
 
 #[test]
 fn a_macvlan_container_has_its_address_and_routes_from_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
-    let routes = vec![(to("0.0.0.0/0"), Lan::SERVER), (to("192.0.2.0/24"), [10, 7, 0, 9].into())];
-    let config = Grants { routes, mtu: Some(1400), ..Grants::default() };
+    let routes = vec![
+        (to("0.0.0.0/0"), Lan::SERVER),
+        (to("192.0.2.0/24"), [10, 7, 0, 9].into()),
+    ];
+    let config = Grants {
+        routes,
+        mtu: Some(1400),
+        ..Grants::default()
+    };
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(config))?;
     host.create(&[])?;
     host.docker.keep("web", &LAN)?;
@@ -158,10 +235,18 @@ fn a_macvlan_container_has_its_address_and_routes_from_the_lan() -> Result<(), E
     let routes = host.docker.exec("web", &["ip", "route"])?;
     assert!(routes.contains("default via 10.7.0.1 dev eth0"), "{routes}");
     let inside = host.docker.netns("web")?;
-    until_link(&inside, "the server's route and MTU inside", DEADLINE, || {
-        let seen = inside.run_command("busybox", &["sh", "-c", "ip route; ip link"], "")?;
-        Ok((seen.contains("192.0.2.0/24 via 10.7.0.9 dev eth0") && seen.contains("mtu 1400")).then_some(()))
-    })?;
+    until_link(
+        &inside,
+        "the server's route and MTU inside",
+        DEADLINE,
+        || {
+            let seen = inside.run_command("busybox", &["sh", "-c", "ip route; ip link"], "")?;
+            Ok(
+                (seen.contains("192.0.2.0/24 via 10.7.0.9 dev eth0") && seen.contains("mtu 1400"))
+                    .then_some(()),
+            )
+        },
+    )?;
     drop(inside);
     only(&server, &[ack.yiaddr])?;
 
@@ -179,16 +264,38 @@ fn a_macvlan_container_has_its_address_and_routes_from_the_lan() -> Result<(), E
 
 #[test]
 fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let name = format!("com.docker.network.bridge.name={}", Lan::BRIDGE);
     let parent = format!("parent={}", Lan::BRIDGE);
     let driver = ["network", "create", "-d", "bridge", "-o", &name];
-    let bridge = ["-o", "com.docker.network.bridge.inhibit_ipv4=true", "--gateway", "10.7.0.1"];
-    let ours = ["--ipam-driver", "leasehold", "--ipam-opt", &parent, "--ipam-opt", "grace=0"];
-    host.docker.docker(&[&driver, &bridge[..], &ours, &["--subnet", "10.7.0.0/16", "lan"]].concat())?;
+    let bridge = [
+        "-o",
+        "com.docker.network.bridge.inhibit_ipv4=true",
+        "--gateway",
+        "10.7.0.1",
+    ];
+    let ours = [
+        "--ipam-driver",
+        "leasehold",
+        "--ipam-opt",
+        &parent,
+        "--ipam-opt",
+        "grace=0",
+    ];
+    host.docker.docker(
+        &[
+            &driver,
+            &bridge[..],
+            &ours,
+            &["--subnet", "10.7.0.0/16", "lan"],
+        ]
+        .concat(),
+    )?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.pings("web")?;
@@ -201,36 +308,55 @@ fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
 
 #[test]
 fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", "hostname=printer", "--ipam-opt", "timeout=5"])?;
     let chosen = Ipv4Addr::new(10, 7, 2, 77);
-    host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC, "--ip", "10.7.2.77"]].concat())?;
-    let discover = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
+    host.docker.keep(
+        "web",
+        &[&LAN[..], &["--mac-address", MAC, "--ip", "10.7.2.77"]].concat(),
+    )?;
+    let discover = host
+        .seen
+        .wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
     assert_eq!(discover.option(12).as_deref(), Some(&b"printer"[..]));
     assert_eq!(discover.address_option(50), Some(chosen));
     assert_eq!(host.address("web")?, chosen);
-    let inside = host.docker.exec("web", &["ip", "link", "show", "dev", "eth0"])?;
+    let inside = host
+        .docker
+        .exec("web", &["ip", "link", "show", "dev", "eth0"])?;
     assert!(inside.contains(MAC), "{inside}");
     only(&server, &[chosen])?;
 
     // An address that this server does not give.
-    let error = host.docker.run(&[&LAN[..], &["--ip", "10.7.9.9"]].concat(), &["true"]).expect_err("not its own");
-    assert!(error.to_string().contains("instead of --ip 10.7.9.9"), "{error}");
+    let error = host
+        .docker
+        .run(&[&LAN[..], &["--ip", "10.7.9.9"]].concat(), &["true"])
+        .expect_err("not its own");
+    assert!(
+        error.to_string().contains("instead of --ip 10.7.9.9"),
+        "{error}"
+    );
     only(&server, &[chosen])
 }
 
 #[test]
 fn what_a_network_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.keeps_to_its_addresses(|options| host.create(options))
 }
 
 #[test]
 fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_on(Lan::IFNAME, "lan", &[])?;
@@ -242,15 +368,22 @@ fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
     host.docker.docker(&["network", "rm", "lan"])?;
 
     // This dockerd asks again as long as the host has a route to the subnet.
-    host.lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan([10, 7, 0, 2].into()))?;
-    let error = host.create_on(Lan::IFNAME, "lan", &[]).expect_err("it would ask without end");
+    host.lab
+        .lan
+        .host
+        .add_address(Lan::IFNAME, Lan::on_lan([10, 7, 0, 2].into()))?;
+    let error = host
+        .create_on(Lan::IFNAME, "lan", &[])
+        .expect_err("it would ask without end");
     assert!(error.to_string().contains("--subnet"), "{error}");
     Ok(())
 }
 
 #[test]
 fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
@@ -259,23 +392,42 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
 
 #[test]
 fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_uplink("eth1")?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
-    host.create_on("eth1", "second", &["--subnet", "10.7.0.0/16", "--ipam-opt", "grace=0"])?;
-    host.docker.docker(&["network", "create", "--internal", "--subnet", "172.20.0.0/24", "inner"])?;
+    host.create_on(
+        "eth1",
+        "second",
+        &["--subnet", "10.7.0.0/16", "--ipam-opt", "grace=0"],
+    )?;
+    host.docker.docker(&[
+        "network",
+        "create",
+        "--internal",
+        "--subnet",
+        "172.20.0.0/24",
+        "inner",
+    ])?;
     host.docker.keep("web", &["--network", "inner"])?;
     host.docker.docker(&["network", "connect", "lan", "web"])?;
     host.docker.keep("db", &["--network", "second"])?;
-    let (first, second) = (host.docker.address("web", "lan")?, host.docker.address("db", "second")?);
-    let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
+    let (first, second) = (
+        host.docker.address("web", "lan")?,
+        host.docker.address("db", "second")?,
+    );
+    let inside = host
+        .docker
+        .exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
     assert!(inside.contains(&format!("inet {first}/16 ")), "{inside}");
     host.pings("web")?;
     host.pings("db")?;
     only(&server, &[first, second])?;
-    host.docker.docker(&["network", "disconnect", "lan", "web"])?;
+    host.docker
+        .docker(&["network", "disconnect", "lan", "web"])?;
     only(&server, &[second])?;
     host.docker.docker(&["rm", "--force", "db", "web"])?;
     server.wait_until_free()
@@ -283,16 +435,27 @@ fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
 
 #[test]
 fn a_lease_is_renewed_from_inside_the_container_to_its_server_alone() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(Dockerd::NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(Dockerd::NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
-    let config = Config { lease: 20, ..Config::new(Lan::SUBNET) };
+    let config = Config {
+        lease: 20,
+        ..Config::new(Lan::SUBNET)
+    };
     let server = ModelServer::start(&host.lab.lan, config)?;
     host.create(&[])?;
-    host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+    host.docker
+        .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
     let address = host.address("web")?;
     for _ in 0..2 {
-        let renewal = host.seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
-        assert!(renewal.is_unicast() && renewal.source == address, "{renewal:?}");
+        let renewal = host
+            .seen
+            .wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
+        assert!(
+            renewal.is_unicast() && renewal.source == address,
+            "{renewal:?}"
+        );
         assert_eq!(mac_text(renewal.eth_source), MAC);
     }
     host.docker.docker(&["rm", "--force", "web"])?;

@@ -8,13 +8,17 @@ use netns_fixtures::{Dockerd, Error, Lan, sandbox};
 /// A network with Docker's own addresses: a container reaches the LAN before and after dockerd's end.
 #[test]
 fn docker_runs_containers_on_the_lan_and_leaves_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(Dockerd::NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(Dockerd::NEEDS) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let before = mounts();
     let mut docker = Dockerd::start(&lan.host)?;
     let (subnet, server) = (Lan::SUBNET.to_string(), Lan::SERVER.to_string());
     let parent = format!("parent={}", Lan::IFNAME);
-    docker.docker(&["network", "create", "-d", "macvlan", "-o", &parent, "--subnet", &subnet, "lan"])?;
+    docker.docker(&[
+        "network", "create", "-d", "macvlan", "-o", &parent, "--subnet", &subnet, "lan",
+    ])?;
     let ping = ["ping", "-c", "1", "-W", "10", &server];
     let printed = docker.run(&["--network", "lan", "--ip", "10.7.9.9"], &ping)?;
     assert!(printed.contains("1 packets received"), "{printed}");
@@ -26,12 +30,20 @@ fn docker_runs_containers_on_the_lan_and_leaves_nothing() -> Result<(), Error> {
     let first_process = docker.docker(&["inspect", "--format", "{{.State.Pid}}", "stays"])?;
     docker.stop()?;
     docker.launch(&["--live-restore"])?;
-    assert_eq!(docker.docker(&["inspect", "--format", "{{.State.Pid}}", "stays"])?, first_process, "it went on");
+    assert_eq!(
+        docker.docker(&["inspect", "--format", "{{.State.Pid}}", "stays"])?,
+        first_process,
+        "it went on"
+    );
     docker.stop()?;
     docker.launch(&[])?;
     docker.stop()?;
     docker.launch(&[])?;
-    assert_ne!(docker.docker(&["inspect", "--format", "{{.State.Pid}}", "stays"])?, first_process, "it was restarted");
+    assert_ne!(
+        docker.docker(&["inspect", "--format", "{{.State.Pid}}", "stays"])?,
+        first_process,
+        "it was restarted"
+    );
     docker.exec("stays", &ping)?;
 
     let group = docker.cgroup().trim_start_matches('/').to_owned();
@@ -50,6 +62,14 @@ fn mounts() -> String {
 
 /// Returns the control groups with that name: one in version 2, one for each controller in version 1.
 fn groups(name: &str) -> Vec<PathBuf> {
-    let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
-    controllers.chain([PathBuf::from("/sys/fs/cgroup")]).map(|dir| dir.join(name)).filter(|dir| dir.exists()).collect()
+    let controllers = fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    controllers
+        .chain([PathBuf::from("/sys/fs/cgroup")])
+        .map(|dir| dir.join(name))
+        .filter(|dir| dir.exists())
+        .collect()
 }

@@ -35,12 +35,17 @@ fn starts_without_a_server(host: &Host, server: &mut Dnsmasq) -> Result<(), Erro
 
 #[test]
 fn containers_of_either_driver_start_although_their_server_is_away() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", RANGE])?;
     starts_without_a_server(&host, &mut server)?;
-    let own = FORMS.iter().find(|form| **form == "leasehold").expect("it is one");
+    let own = FORMS
+        .iter()
+        .find(|form| **form == "leasehold")
+        .expect("it is one");
     host.wire_as(own, "lan", &["grace=0", RANGE])?;
     starts_without_a_server(&host, &mut server)
 }

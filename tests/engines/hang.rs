@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{DEADLINE, Dockerd, Error, Lan, Need, Sandbox, Systemd, installed_unit, sandbox, until_found};
+use netns_fixtures::{
+    DEADLINE, Dockerd, Error, Lan, Need, Sandbox, Systemd, installed_unit, sandbox, until_found,
+};
 
 use crate::docker::{LAN, needs};
 
@@ -27,15 +29,24 @@ struct Host {
 impl Host {
     fn new(sandbox: &Sandbox) -> Result<Self, Error> {
         let state_dir = sandbox.dir("state")?.display().to_string();
-        let run = format!("leasehold daemon --docker-plugin-dir /run/docker/plugins --state-dir {state_dir}");
+        let run = format!(
+            "leasehold daemon --docker-plugin-dir /run/docker/plugins --state-dir {state_dir}"
+        );
         let service = installed_unit(SERVICE)?.replace("leasehold daemon", &run);
-        Ok(Self { lan: Lan::new(sandbox)?, service, state_dir })
+        Ok(Self {
+            lan: Lan::new(sandbox)?,
+            service,
+            state_dir,
+        })
     }
 
     /// Starts systemd with a service in which `from` is replaced by `to`.
     fn with(&self, from: &str, to: &str) -> Result<Systemd, Error> {
         assert!(self.service.contains(from), "{from}: {}", self.service);
-        let units = [(SERVICE, self.service.replace(from, to)), (SOCKET, installed_unit(SOCKET)?)];
+        let units = [
+            (SERVICE, self.service.replace(from, to)),
+            (SOCKET, installed_unit(SOCKET)?),
+        ];
         Systemd::start(&self.lan.host, &units)
     }
 
@@ -49,12 +60,17 @@ impl Host {
 
     /// Starts systemd with a service that is killed again and again, soon after it is ready.
     fn with_a_dying_one(&self) -> Result<Systemd, Error> {
-        self.with("[Service]\n", "[Service]\nExecStartPost=/bin/sh -c 'sleep 0.3; kill -KILL $$MAINPID'\n")
+        self.with(
+            "[Service]\n",
+            "[Service]\nExecStartPost=/bin/sh -c 'sleep 0.3; kill -KILL $$MAINPID'\n",
+        )
     }
 }
 
 fn wait_for_plugin() -> Result<(), Error> {
-    until_found("the driver's socket", DEADLINE, || Ok(Path::new(PLUGIN).exists().then_some(())))
+    until_found("the driver's socket", DEADLINE, || {
+        Ok(Path::new(PLUGIN).exists().then_some(()))
+    })
 }
 
 /// Asks Docker for something that makes it look at its plugins, and for a container that needs none of ours.
@@ -65,8 +81,11 @@ fn answers(docker: &Dockerd) -> Result<(), Error> {
 }
 
 #[test]
-fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_service() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else { return Ok(()) };
+fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_service()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let mut docker = Dockerd::start(&host.lan.host)?;
     let mut lives = |systemd: Systemd| {
@@ -81,7 +100,10 @@ fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_
     let file = sandbox.dir("file")?.join("file");
     fs::write(&file, "").expect("an empty directory takes a file");
     let unreadable = format!("{}/state", file.display());
-    for (from, to) in [("leasehold daemon", "leasehold daemon --no-such-flag"), (&*host.state_dir, &*unreadable)] {
+    for (from, to) in [
+        ("leasehold daemon", "leasehold daemon --no-such-flag"),
+        (&*host.state_dir, &*unreadable),
+    ] {
         let systemd = host.with(from, to)?;
         assert!(!Path::new(PLUGIN).exists(), "{to}");
         lives(systemd)?;
@@ -93,15 +115,27 @@ fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_
 /// Checks that a dockerd that has a network of ours starts while `fails` runs a service that does not work, and that once there
 /// is one that does, its container has an address.
 fn starts_with_a_network(fails: impl FnOnce(&Host) -> Result<Systemd, Error>) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let _server = Dnsmasq::start(&host.lan, DnsmasqConfig::default())?;
     let works = host.with("", "")?;
     wait_for_plugin()?;
     let mut docker = Dockerd::start(&host.lan.host)?;
     let parent = format!("parent={}", Lan::IFNAME);
-    let create =
-        ["network", "create", "-d", "leasehold", "-o", &parent, "--ipam-driver", "leasehold", "--ipam-opt", &parent];
+    let create = [
+        "network",
+        "create",
+        "-d",
+        "leasehold",
+        "-o",
+        &parent,
+        "--ipam-driver",
+        "leasehold",
+        "--ipam-opt",
+        &parent,
+    ];
     docker.docker(&[&create[..], &["--subnet", "10.7.0.0/16", "lan"]].concat())?;
     docker.run(&LAN, &["true"])?;
     docker.stop()?;
@@ -113,7 +147,12 @@ fn starts_with_a_network(fails: impl FnOnce(&Host) -> Result<Systemd, Error>) ->
     drop(fails);
     let _works = host.with("", "")?;
     wait_for_plugin()?;
-    docker.run(&LAN, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
+    docker
+        .run(
+            &LAN,
+            &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
+        )
+        .map(drop)
 }
 
 #[test]
@@ -122,11 +161,13 @@ fn dockerd_with_a_network_of_ours_starts_though_our_service_cannot() -> Result<(
 }
 
 #[test]
-fn dockerd_with_a_network_of_ours_starts_though_our_service_dies_again_and_again() -> Result<(), Error> {
+fn dockerd_with_a_network_of_ours_starts_though_our_service_dies_again_and_again()
+-> Result<(), Error> {
     starts_with_a_network(Host::with_a_dying_one)
 }
 
 #[test]
-fn dockerd_with_a_network_of_ours_starts_once_our_service_that_hangs_has_been_ended() -> Result<(), Error> {
+fn dockerd_with_a_network_of_ours_starts_once_our_service_that_hangs_has_been_ended()
+-> Result<(), Error> {
     starts_with_a_network(Host::with_a_hanging_one)
 }

@@ -13,15 +13,31 @@ const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; d
 
 #[test]
 fn a_container_that_crashes_is_restarted_with_the_address_that_it_had() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &["-o", "grace=20"])?;
-    let how = ["run", "--detach", "--name", "web", "--restart", "always", "--mac-address", MAC];
-    host.docker.docker(&[&how[..], &LAN, &["busybox", "/bin/sh", "-c", CRASHES]].concat())?;
+    let how = [
+        "run",
+        "--detach",
+        "--name",
+        "web",
+        "--restart",
+        "always",
+        "--mac-address",
+        MAC,
+    ];
+    host.docker
+        .docker(&[&how[..], &LAN, &["busybox", "/bin/sh", "-c", CRASHES]].concat())?;
     let address = host.address("web")?;
     host.docker.exec("web", &["kill", "1"])?;
-    host.docker.wait_until("web", "{{.RestartCount}} {{.State.Running}} {{.State.Restarting}}", "1 true false")?;
+    host.docker.wait_until(
+        "web",
+        "{{.RestartCount}} {{.State.Running}} {{.State.Restarting}}",
+        "1 true false",
+    )?;
     assert_eq!(host.address("web")?, address);
     host.pings("web")?;
     only(&server, &[address])?;
@@ -30,12 +46,15 @@ fn a_container_that_crashes_is_restarted_with_the_address_that_it_had() -> Resul
 
 #[test]
 fn a_container_that_is_stopped_and_disconnected_for_a_while_comes_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.wire("lan", &["-o", "grace=20"])?;
-    host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+    host.docker
+        .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
     let address = host.address("web")?;
     host.docker.docker(&["stop", "web"])?;
     host.only_links(&before)?;
@@ -45,7 +64,8 @@ fn a_container_that_is_stopped_and_disconnected_for_a_while_comes_back() -> Resu
     host.pings("web")?;
 
     // This Docker forgets the Ethernet address with the network: it is another client from then on.
-    host.docker.docker(&["network", "disconnect", "lan", "web"])?;
+    host.docker
+        .docker(&["network", "disconnect", "lan", "web"])?;
     host.only_links(&before)?;
     host.docker.docker(&["network", "connect", "lan", "web"])?;
     let next = host.docker.address("web", "lan")?;
@@ -58,16 +78,29 @@ fn a_container_that_is_stopped_and_disconnected_for_a_while_comes_back() -> Resu
 
 #[test]
 fn a_paused_container_keeps_its_lease_beyond_its_first_term() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
-    let server = ModelServer::start(&host.lab.lan, Config { lease: 20, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &host.lab.lan,
+        Config {
+            lease: 20,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     host.wire("lan", &[])?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.docker.docker(&["pause", "web"])?;
     for _ in 0..2 {
-        let renewal = host.seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
-        assert!(renewal.is_unicast() && renewal.source == address, "{renewal:?}");
+        let renewal = host
+            .seen
+            .wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
+        assert!(
+            renewal.is_unicast() && renewal.source == address,
+            "{renewal:?}"
+        );
     }
     host.docker.docker(&["unpause", "web"])?;
     assert_eq!(host.address("web")?, address);
@@ -79,16 +112,26 @@ fn a_paused_container_keeps_its_lease_beyond_its_first_term() -> Result<(), Erro
 }
 
 #[test]
-fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_back()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let only_one = Ipv4Addr::new(10, 7, 1, 1);
-    let config = DnsmasqConfig { pool: only_one..=only_one, ..DnsmasqConfig::default() };
+    let config = DnsmasqConfig {
+        pool: only_one..=only_one,
+        ..DnsmasqConfig::default()
+    };
     let server = Dnsmasq::start(&host.lab.lan, config)?;
     let before = host.links()?;
     host.wire("lan", &["-o", "timeout=2"])?;
     host.docker.keep("web", &LAN)?;
-    let error = host.docker.run(&LAN, &["true"]).expect_err("the only address is taken").to_string();
+    let error = host
+        .docker
+        .run(&LAN, &["true"])
+        .expect_err("the only address is taken")
+        .to_string();
     assert!(error.contains("no DHCP offer"), "{error}");
     host.only_links(&before)?;
     only(&server, &[only_one])?;
@@ -101,14 +144,26 @@ fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_bac
 }
 
 #[test]
-fn a_server_that_a_network_denies_or_does_not_allow_gives_its_containers_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_server_that_a_network_denies_or_does_not_allow_gives_its_containers_nothing()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let other = Ipv4Addr::new(10, 7, 0, 3);
     let pool = Ipv4Addr::new(10, 7, 9, 0)..=Ipv4Addr::new(10, 7, 9, 255);
-    let rogue = Dnsmasq::start_in(&host.lab.lan.machine("rogue", other)?, Grants { pool, ..Grants::default() })?;
+    let rogue = Dnsmasq::start_in(
+        &host.lab.lan.machine("rogue", other)?,
+        Grants {
+            pool,
+            ..Grants::default()
+        },
+    )?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    for option in [format!("servers-deny={other}"), format!("servers-allow={}", Lan::SERVER)] {
+    for option in [
+        format!("servers-deny={other}"),
+        format!("servers-allow={}", Lan::SERVER),
+    ] {
         host.wire("lan", &["-o", &option])?;
         for name in ["web", "db"] {
             host.docker.keep(name, &LAN)?;
@@ -124,13 +179,21 @@ fn a_server_that_a_network_denies_or_does_not_allow_gives_its_containers_nothing
 }
 
 #[test]
-fn a_network_whose_client_identifier_a_server_reserves_an_address_for_has_that() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_network_whose_client_identifier_a_server_reserves_an_address_for_has_that() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let mut config = DnsmasqConfig::default();
-    config.more.push("--dhcp-host=id:00:70:72:69:6e:74,10.7.9.33".to_owned());
+    config
+        .more
+        .push("--dhcp-host=id:00:70:72:69:6e:74,10.7.9.33".to_owned());
     let server = Dnsmasq::start(&host.lab.lan, config)?;
-    host.wire("lan", &["-o", "client-id=hex:007072696e74", "-o", "grace=0"])?;
+    host.wire(
+        "lan",
+        &["-o", "client-id=hex:007072696e74", "-o", "grace=0"],
+    )?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     assert_eq!(address, Ipv4Addr::new(10, 7, 9, 33));

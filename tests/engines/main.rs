@@ -20,8 +20,8 @@ use std::time::Duration;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
 use netns_fixtures::{
-    CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox, binary,
-    install_plugin, sandbox,
+    CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox,
+    binary, install_plugin, sandbox,
 };
 use serde_json::json;
 
@@ -53,11 +53,15 @@ engines! {
     podman: Podman,
 }
 
-fn macvlan_gives_an_address_and_takes_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn macvlan_gives_an_address_and_takes_it_back<E: Engine>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     gives_and_takes_back::<E>(&Lab::new(sandbox)?)
 }
 
-fn bridge_gives_an_address_and_takes_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn bridge_gives_an_address_and_takes_it_back<E: Engine>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     let mut lab = Lab::new(sandbox)?;
     lab.lan.add_host_bridge()?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
@@ -72,8 +76,14 @@ fn gives_and_takes_back<E: Engine>(lab: &Lab) -> Result<(), CallError> {
     let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route";
     let printed = engine.run("c1", &["sh", "-c", look])?;
     let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
-    assert!(printed.contains(&format!("inet {address}/16 ")), "{printed}");
-    assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
+    assert!(
+        printed.contains(&format!("inet {address}/16 ")),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("default via 10.7.0.1 dev eth0"),
+        "{printed}"
+    );
     // The container has ended, and its namespace with it.
     seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
@@ -88,9 +98,13 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
-    let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
+    let error = engine
+        .run("c1", &["true"])
+        .expect_err("ptp has no interface to ask through")
+        .to_string();
     assert!(
-        error.contains("no interface eth0") && error.contains("ptp, for example, creates it afterwards"),
+        error.contains("no interface eth0")
+            && error.contains("ptp, for example, creates it afterwards"),
         "{error}"
     );
     lab.daemon().wait_until_empty()?;
@@ -110,9 +124,22 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
     });
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
     for (id, address) in [("c1", "10.9.0.2"), ("c2", "10.9.0.3")] {
-        let printed = engine.run(id, &["sh", "-c", "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route"])?;
-        assert!(printed.contains(&format!("inet {address}/24 ")), "{printed}");
-        assert!(printed.contains("default via 10.9.0.1 dev eth0"), "{printed}");
+        let printed = engine.run(
+            id,
+            &[
+                "sh",
+                "-c",
+                "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route",
+            ],
+        )?;
+        assert!(
+            printed.contains(&format!("inet {address}/24 ")),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("default via 10.9.0.1 dev eth0"),
+            "{printed}"
+        );
         // The container has ended.
         lab.daemon().wait_until_nothing_is_taken()?;
     }
@@ -123,10 +150,18 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
 #[test]
 fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, Incumbent::NEEDS, &[Need::Program("dnsmasq")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let mut lab = Lab::of_the_system(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
     // As in the field: the network does not say where the daemon listens.
@@ -139,13 +174,21 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     install_plugin(&lab.lan.host, "dhcp", &binary("dhcp")?)?;
     incumbent.stop()?;
     lab.start_daemon()?;
-    lab.daemon().wait_for_event(&format!("lan/{id}/eth0 adopted "))?;
+    lab.daemon()
+        .wait_for_event(&format!("lan/{id}/eth0 adopted "))?;
     let rows = lab.daemon().list()?;
-    assert_eq!(rows.iter().map(|row| &row["address"]).collect::<Vec<_>>(), [&json!(format!("{address}/16"))]);
-    let renewal = |m: &netns_fixtures::Dhcp| m.ciaddr == address && m.source == address && m.is_unicast();
+    assert_eq!(
+        rows.iter().map(|row| &row["address"]).collect::<Vec<_>>(),
+        [&json!(format!("{address}/16"))]
+    );
+    let renewal =
+        |m: &netns_fixtures::Dhcp| m.ciaddr == address && m.source == address && m.is_unicast();
     seen.wait_for_dhcp(Kind::Request, DEADLINE, renewal)?;
     let printed = engine.exec("c1", &["ip", "-4", "addr", "show", "dev", "eth0"])?;
-    assert!(printed.contains(&format!("inet {address}/16 ")), "{printed}");
+    assert!(
+        printed.contains(&format!("inet {address}/16 ")),
+        "{printed}"
+    );
 
     engine.remove("c1")?;
     seen.wait_for_release(address, DEADLINE)?;
@@ -158,7 +201,9 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
 #[test]
 fn a_podman_container_that_is_restarted_has_the_address_that_it_had() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::Program("kea-dhcp4")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
     let engine = Podman::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
@@ -166,7 +211,8 @@ fn a_podman_container_that_is_restarted_has_the_address_that_it_had() -> Result<
     let address = || Ok::<_, CallError>(lab.daemon().list()?[0]["address"].clone());
     let first = address()?;
     engine.restart("c1")?;
-    lab.daemon().wait_for_event(&format!("lan/{id}/eth0 released"))?;
+    lab.daemon()
+        .wait_for_event(&format!("lan/{id}/eth0 released"))?;
     assert_eq!(address()?, first);
     engine.remove("c1")?;
     server.wait_until_free()?;

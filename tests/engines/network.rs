@@ -29,7 +29,9 @@ impl Host {
 
     pub(crate) fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let driver = ["network", "create", "-d", "leasehold", "-o", option];
-        self.docker.docker(&[&driver, more, &[name]].concat()).map(drop)
+        self.docker
+            .docker(&[&driver, more, &[name]].concat())
+            .map(drop)
     }
 
     /// Returns the names of the host's links.
@@ -40,7 +42,9 @@ impl Host {
     /// Waits until the host has these links and no others.
     pub(crate) fn only_links(&self, expected: &BTreeSet<String>) -> Result<(), Error> {
         let what = "the links of the host as they were";
-        until_link(&self.lab.lan.host, what, DEADLINE, || Ok((self.links()? == *expected).then_some(())))
+        until_link(&self.lab.lan.host, what, DEADLINE, || {
+            Ok((self.links()? == *expected).then_some(()))
+        })
     }
 }
 
@@ -51,7 +55,11 @@ pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) ->
     let named = ["--ipam-opt", parent, "--subnet", "10.7.0.0/16"];
     let named = if form == "null" { &[][..] } else { &named };
     let leases = leases.iter().flat_map(|option| [flag, option]);
-    ["--ipam-driver", form].into_iter().chain(named.iter().copied()).chain(leases).collect()
+    ["--ipam-driver", form]
+        .into_iter()
+        .chain(named.iter().copied())
+        .chain(leases)
+        .collect()
 }
 
 /// Returns the names of a namespace's links.
@@ -59,16 +67,30 @@ pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
     let shown = netns.run_command("ip", &["-brief", "link"], "")?;
     let name = |line: &str| line.split([' ', '@']).next().map(str::to_owned);
     // Links that give a lease back over a bridge go by themselves.
-    Ok(shown.lines().filter_map(name).filter(|name| !name.starts_with("lh-")).collect())
+    Ok(shown
+        .lines()
+        .filter_map(name)
+        .filter(|name| !name.starts_with("lh-"))
+        .collect())
 }
 
 #[test]
-fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_routes_soon() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_routes_soon()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
-    let routes = vec![(to("0.0.0.0/0"), Lan::SERVER), (to("192.0.2.0/24"), [10, 7, 0, 9].into())];
-    let config = Grants { routes, mtu: Some(1400), ..Grants::default() };
+    let routes = vec![
+        (to("0.0.0.0/0"), Lan::SERVER),
+        (to("192.0.2.0/24"), [10, 7, 0, 9].into()),
+    ];
+    let config = Grants {
+        routes,
+        mtu: Some(1400),
+        ..Grants::default()
+    };
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(config))?;
     let before = host.links()?;
     let soon = "until /bin/busybox ip route | /bin/busybox grep 192.0.2.0/24; do /bin/busybox sleep 0.1; done";
@@ -80,10 +102,22 @@ fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_
         host.seen.clear()?;
         let printed = host.docker.run(&LAN, &["sh", "-c", &look])?;
         let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
-        assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
-        assert!(printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"), "{printed}");
-        assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
-        assert!(printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"), "{printed}");
+        assert!(
+            printed.contains(&format!("inet {}/16 ", ack.yiaddr)),
+            "{printed}"
+        );
+        assert!(
+            printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("default via 10.7.0.1 dev eth0"),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"),
+            "{printed}"
+        );
         server.wait_until_free()?;
         host.only_links(&before)?;
         host.docker.docker(&["network", "rm", "lan"])?;
@@ -94,15 +128,23 @@ fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_
 
 #[test]
 fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     for form in FORMS {
         host.wire_as(form, "lan", &["grace=0", "hostname=printer"])?;
         host.seen.clear()?;
-        host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
-        let first = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
-        assert_eq!((mac_text(first.chaddr), first.option(12).as_deref()), (MAC.to_owned(), Some(&b"printer"[..])));
+        host.docker
+            .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+        let first = host
+            .seen
+            .wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+        assert_eq!(
+            (mac_text(first.chaddr), first.option(12).as_deref()),
+            (MAC.to_owned(), Some(&b"printer"[..]))
+        );
         only(&server, &[host.address("web")?])?;
         host.docker.docker(&["rm", "--force", "web"])?;
         server.wait_until_free()?;
@@ -113,16 +155,22 @@ fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Resu
 
 #[test]
 fn what_a_network_of_ours_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let parent = format!("parent={}", Lan::IFNAME);
     let named = of_form("leasehold", &parent, &["grace=0"]);
-    host.keeps_to_its_addresses(|options| host.wire_on(&parent, "lan", &[&named[..], options].concat()))
+    host.keeps_to_its_addresses(|options| {
+        host.wire_on(&parent, "lan", &[&named[..], options].concat())
+    })
 }
 
 #[test]
 fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -137,7 +185,9 @@ fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> 
 
 #[test]
 fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 0, 3);
     let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
@@ -146,7 +196,8 @@ fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> R
         host.wire_as(form, "lan", &["grace=0"])?;
         host.docker.keep("web", &LAN)?;
         let address = host.address("web")?;
-        host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
+        host.docker
+            .exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
         only(&server, &[address])?;
         host.docker.docker(&["rm", "--force", "web"])?;
         server.wait_until_free()?;
@@ -159,7 +210,9 @@ fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> R
 
 #[test]
 fn a_container_is_on_the_lan_and_its_lease_goes_back_when_it_stops() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -185,16 +238,22 @@ fn a_container_is_on_the_lan_and_its_lease_goes_back_when_it_stops() -> Result<(
 
 #[test]
 fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &[])?;
     let how = [&LAN[..], &["--mac-address", MAC]].concat();
     host.docker.keep("web", &how)?;
     let first = host.address("web")?;
-    let discover = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
+    let discover = host
+        .seen
+        .wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
     assert_eq!(discover.option(61).as_deref().map(|id| id[0]), Some(1));
-    let inside = host.docker.exec("web", &["ip", "link", "show", "dev", "eth0"])?;
+    let inside = host
+        .docker
+        .exec("web", &["ip", "link", "show", "dev", "eth0"])?;
     assert!(inside.contains(MAC), "{inside}");
     host.docker.docker(&["restart", "web"])?;
     assert_eq!(host.address("web")?, first);
@@ -207,10 +266,19 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
 
 #[test]
 fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    host.docker.docker(&["network", "create", "--internal", "--subnet", "172.20.0.0/24", "inner"])?;
+    host.docker.docker(&[
+        "network",
+        "create",
+        "--internal",
+        "--subnet",
+        "172.20.0.0/24",
+        "inner",
+    ])?;
     let before = host.links()?;
     for form in FORMS {
         host.wire_as(form, "lan", &["grace=0"])?;
@@ -218,14 +286,20 @@ fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<
         host.docker.keep("web", &["--network", "inner"])?;
         host.docker.keep("db", &["--network", "same"])?;
         host.docker.docker(&["network", "connect", "lan", "web"])?;
-        let (web, db) = (host.docker.address("web", "lan")?, host.docker.address("db", "same")?);
+        let (web, db) = (
+            host.docker.address("web", "lan")?,
+            host.docker.address("db", "same")?,
+        );
         assert_ne!(web, db);
-        let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
+        let inside = host
+            .docker
+            .exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
         assert!(inside.contains(&format!("inet {web}/16 ")), "{inside}");
         host.pings("web")?;
         host.pings("db")?;
         only(&server, &[web, db])?;
-        host.docker.docker(&["network", "disconnect", "lan", "web"])?;
+        host.docker
+            .docker(&["network", "disconnect", "lan", "web"])?;
         only(&server, &[db])?;
         host.docker.docker(&["rm", "--force", "db", "web"])?;
         server.wait_until_free()?;
@@ -237,20 +311,35 @@ fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<
 
 #[test]
 fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     // dockerd drops others' traffic on bridges, if that goes through iptables.
-    let through = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
+    let through = [
+        "-I",
+        "FORWARD",
+        "-i",
+        Lan::BRIDGE,
+        "-o",
+        Lan::BRIDGE,
+        "-j",
+        "ACCEPT",
+    ];
     host.lab.lan.host.run_command("iptables", &through, "")?;
     host.wire_on(&format!("bridge={}", Lan::BRIDGE), "lan", &NULL)?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.pings("web")?;
     only(&server, &[address])?;
-    assert_eq!(host.links()?.difference(&before).count(), 1, "the bridge's end of its veth");
+    assert_eq!(
+        host.links()?.difference(&before).count(),
+        1,
+        "the bridge's end of its veth"
+    );
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()?;
     host.only_links(&before)?;
@@ -259,19 +348,37 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
 }
 
 #[test]
-fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_chosen() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_chosen()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     let parent = format!("parent={}", Lan::IFNAME);
-    let error = host.wire_on(&parent, "lan", &["--ipam-driver", "leasehold"]).expect_err("no LAN is named").to_string();
-    assert!(error.contains("--ipam-driver leasehold --ipam-opt parent=eth0 lan"), "{error}");
-    let ours =
-        ["--ipam-driver", "leasehold", "--ipam-opt", &parent, "--ipam-opt", "grace=0", "--subnet", "10.7.0.0/16"];
+    let error = host
+        .wire_on(&parent, "lan", &["--ipam-driver", "leasehold"])
+        .expect_err("no LAN is named")
+        .to_string();
+    assert!(
+        error.contains("--ipam-driver leasehold --ipam-opt parent=eth0 lan"),
+        "{error}"
+    );
+    let ours = [
+        "--ipam-driver",
+        "leasehold",
+        "--ipam-opt",
+        &parent,
+        "--ipam-opt",
+        "grace=0",
+        "--subnet",
+        "10.7.0.0/16",
+    ];
     host.wire_on(&parent, "lan", &ours)?;
     let chosen = Ipv4Addr::new(10, 7, 2, 77);
-    host.docker.keep("web", &[&LAN[..], &["--ip", "10.7.2.77"]].concat())?;
+    host.docker
+        .keep("web", &[&LAN[..], &["--ip", "10.7.2.77"]].concat())?;
     for restarted in [false, true] {
         if restarted {
             host.docker.docker(&["restart", "web"])?;
@@ -287,31 +394,63 @@ fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_c
 
 #[test]
 fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let before = host.links()?;
     let refused = |option: &str, more: &[&str], said: &str| {
-        let error = host.wire_on(option, "lan", &[&NULL[..], more].concat()).expect_err(option).to_string();
+        let error = host
+            .wire_on(option, "lan", &[&NULL[..], more].concat())
+            .expect_err(option)
+            .to_string();
         assert!(error.contains(said), "{option} {more:?}: {error}");
     };
     let parent = format!("parent={}", Lan::IFNAME);
-    refused("parent=none", &[], "-o parent=none: the host has no such link");
+    refused(
+        "parent=none",
+        &[],
+        "-o parent=none: the host has no such link",
+    );
     refused(&format!("bridge={}", Lan::IFNAME), &[], "not a bridge");
     refused(&parent, &["-o", "vlan=5000"], "from 1 to 4094");
     refused(&parent, &["-o", "colour=red"], "-o colour: unknown");
     refused(&parent, &["--internal"], "--internal");
     for subnet in [&[][..], &["--subnet", "10.7.0.0/16"]] {
-        let error = host.wire_on(&parent, "lan", subnet).expect_err("Docker's own numbers").to_string();
+        let error = host
+            .wire_on(&parent, "lan", subnet)
+            .expect_err("Docker's own numbers")
+            .to_string();
         assert!(error.contains("-o addresses=docker"), "{error}");
     }
-    host.wire_on(&parent, "own", &["--subnet", "10.7.0.0/16", "-o", "addresses=docker"])?;
+    host.wire_on(
+        &parent,
+        "own",
+        &["--subnet", "10.7.0.0/16", "-o", "addresses=docker"],
+    )?;
     host.docker.docker(&["network", "rm", "own"])?;
     // Docker's own drivers take no network without a subnet.
-    let macvlan = ["network", "create", "-d", "macvlan", "-o", &parent, "--ipam-driver", "leasehold", "lan"];
-    host.docker.docker(&macvlan).expect_err("nobody said which LAN this is");
+    let macvlan = [
+        "network",
+        "create",
+        "-d",
+        "macvlan",
+        "-o",
+        &parent,
+        "--ipam-driver",
+        "leasehold",
+        "lan",
+    ];
+    host.docker
+        .docker(&macvlan)
+        .expect_err("nobody said which LAN this is");
     // Nobody answers.
     host.wire("lan", &["-o", "timeout=2"])?;
-    let error = host.docker.run(&LAN, &["true"]).expect_err("there is no server").to_string();
+    let error = host
+        .docker
+        .run(&LAN, &["true"])
+        .expect_err("there is no server")
+        .to_string();
     assert!(error.contains("no DHCP offer"), "{error}");
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)
@@ -321,26 +460,36 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
 /// address.
 #[test]
 fn the_hosts_own_address_is_no_containers_and_does_not_go_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let mac = mac(1);
     host.lab.lan.host.set_mac(Lan::IFNAME, mac)?;
     let mac = mac_text(mac);
-    host.lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(own))?;
+    host.lab
+        .lan
+        .host
+        .add_address(Lan::IFNAME, Lan::on_lan(own))?;
     let mut config = DnsmasqConfig::default();
     config.more.push(format!("--dhcp-host={mac},{own}"));
     let server = Dnsmasq::start(&host.lab.lan, config)?;
-    let makes: [&dyn Fn() -> Result<(), Error>; 3] =
-        [&|| host.create(&[]), &|| host.wire_as("null", "lan", &["grace=0"]), &|| {
-            host.wire_as("leasehold", "lan", &["grace=0"])
-        }];
+    let makes: [&dyn Fn() -> Result<(), Error>; 3] = [
+        &|| host.create(&[]),
+        &|| host.wire_as("null", "lan", &["grace=0"]),
+        &|| host.wire_as("leasehold", "lan", &["grace=0"]),
+    ];
     for make in makes {
         make()?;
-        let run = host.docker.run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
+        let run = host
+            .docker
+            .run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
         let error = run.expect_err("the host has that address").to_string();
         assert!(
-            error.contains(&own.to_string()) && error.contains("this host itself") && error.contains(&mac),
+            error.contains(&own.to_string())
+                && error.contains("this host itself")
+                && error.contains(&mac),
             "{error}"
         );
         host.docker.docker(&["network", "rm", "lan"])?;

@@ -24,7 +24,10 @@ const CALLS: [(&str, Option<Command>); 13] = [
     ("IpamDriver.RequestAddress", Some(Command::Run)),
     ("NetworkDriver.CreateEndpoint", Some(Command::Run)),
     ("NetworkDriver.Join", Some(Command::Run)),
-    ("NetworkDriver.ProgramExternalConnectivity", Some(Command::Run)),
+    (
+        "NetworkDriver.ProgramExternalConnectivity",
+        Some(Command::Run),
+    ),
     ("NetworkDriver.EndpointOperInfo", Some(Command::Run)),
     ("NetworkDriver.RevokeExternalConnectivity", None),
     ("NetworkDriver.Leave", None),
@@ -50,7 +53,11 @@ fn is_ours(form: &str, call: &str) -> bool {
 fn mounted_in(dir: &str) -> impl Iterator<Item = PathBuf> {
     let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
     let own = device(dir.as_ref());
-    let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let paths = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     paths.filter(move |path| device(path) != own)
 }
 
@@ -68,7 +75,12 @@ impl Faulty {
         let host = Host::new(sandbox)?;
         let between = Between::start(FAULTY, "leasehold")?;
         let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-        Ok(Self { links: host.links()?, host, between, server })
+        Ok(Self {
+            links: host.links()?,
+            host,
+            between,
+            server,
+        })
     }
 
     fn create(&self, form: &str) -> Result<(), Error> {
@@ -98,7 +110,13 @@ impl Faulty {
     }
 
     /// Lets a network and a container live, with a fault in one call.
-    fn lives_with(&self, form: &str, call: &str, fails: Option<Command>, fate: Fate) -> Result<(), Error> {
+    fn lives_with(
+        &self,
+        form: &str,
+        call: &str,
+        fails: Option<Command>,
+        fate: Fate,
+    ) -> Result<(), Error> {
         self.between.next(call, fate);
         let expected = |result: Result<(), Error>, command| match (result, fails == Some(command)) {
             (Err(error), true) if fate == Fate::Refused => {
@@ -123,12 +141,20 @@ impl Faulty {
 
     /// Ends dockerd during a call about a container that comes or goes, and lets the next dockerd go on.
     fn dies_in(&mut self, call: &str, fate: Fate) -> Result<(), Error> {
-        let comes = CALLS.iter().any(|(known, fails)| *known == call && *fails == Some(Command::Run));
+        let comes = CALLS
+            .iter()
+            .any(|(known, fails)| *known == call && *fails == Some(Command::Run));
         if !comes {
             self.run("web")?;
         }
         self.between.next(call, fate);
-        let command = || if comes { self.run("web") } else { self.remove("web") };
+        let command = || {
+            if comes {
+                self.run("web")
+            } else {
+                self.remove("web")
+            }
+        };
         kill_in(&self.host.docker, command, || self.between.wait_until_met())?;
         self.host.docker.kill9()?;
         self.host.docker.launch(&[])?;
@@ -141,9 +167,15 @@ impl Faulty {
     fn is_as_before(&self) -> Result<(), Error> {
         let within = UNSAID + DEADLINE;
         let as_before = || Ok((self.host.links()? == self.links).then_some(()));
-        until_link(&self.host.lab.lan.host, "the links of the host as they were", within, as_before)?;
+        until_link(
+            &self.host.lab.lan.host,
+            "the links of the host as they were",
+            within,
+            as_before,
+        )?;
         let none = |leases: &[_]| leases.is_empty().then_some(());
-        self.server.wait_for("the end of every lease", within, none)?;
+        self.server
+            .wait_for("the end of every lease", within, none)?;
         for path in mounted_in(Dockerd::NETNS) {
             let netns = Netns::open(self.host.lab.lan.host.sandbox(), path)?;
             assert_eq!(links(&netns)?, BTreeSet::from(["lo".to_owned()]));
@@ -154,7 +186,9 @@ impl Faulty {
 
 #[test]
 fn an_error_in_any_call_leaves_no_link_no_lease_and_a_usable_network() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut faulty = Faulty::new(&sandbox)?;
     for form in FORMS {
         for fate in [Fate::Refused, Fate::Garbled] {
@@ -181,13 +215,19 @@ const OF_A_CONTAINER: [&str; 6] = [
 ];
 
 #[test]
-fn a_dockerd_that_is_killed_inside_any_call_leaves_no_link_no_lease_and_a_usable_network() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_dockerd_that_is_killed_inside_any_call_leaves_no_link_no_lease_and_a_usable_network()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut faulty = Faulty::new(&sandbox)?;
     for form in FORMS {
         faulty.create(form)?;
         for fate in [Fate::HungUp, Fate::Unheard] {
-            for call in OF_A_CONTAINER.into_iter().filter(|call| is_ours(form, call)) {
+            for call in OF_A_CONTAINER
+                .into_iter()
+                .filter(|call| is_ours(form, call))
+            {
                 faulty.dies_in(call, fate)?;
             }
         }

@@ -18,7 +18,9 @@ pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
 fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -48,8 +50,11 @@ fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), E
 /// dockerd finds a container's interface by the address that it knows, and leaves an interface with another address in the
 /// container.
 #[test]
-fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
     let grants = |last| Grants {
@@ -73,9 +78,14 @@ fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back(
         })?;
         host.docker.kill9()?;
         host.docker.launch(&["--live-restore"])?;
-        host.docker.docker(&["network", "disconnect", network, "web"])?;
+        host.docker
+            .docker(&["network", "disconnect", network, "web"])?;
         server.wait_until_free()?;
-        assert_eq!(inside.addresses("eth0")?, [], "{network}: it is still there, and carries nothing");
+        assert_eq!(
+            inside.addresses("eth0")?,
+            [],
+            "{network}: it is still there, and carries nothing"
+        );
         host.docker.docker(&["rm", "--force", "web"])?;
         host.lab.daemon().wait_until_empty()?;
     }
@@ -83,13 +93,19 @@ fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back(
 }
 
 #[test]
-fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_address()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.wire("lan", &["-o", "grace=20"])?;
-    host.docker.keep("web", &[&LAN[..], &["--restart", "always", "--mac-address", MAC]].concat())?;
+    host.docker.keep(
+        "web",
+        &[&LAN[..], &["--restart", "always", "--mac-address", MAC]].concat(),
+    )?;
     host.docker.keep("db", &LAN)?;
     let (web, db) = (host.address("web")?, host.address("db")?);
     assert_ne!(web, db);
@@ -99,7 +115,11 @@ fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_add
     host.pings("web")?;
     // The other's container is gone, and dockerd may never say so.
     server.wait_for("the end of what ran", UNSAID + DEADLINE, |leases| {
-        let held: Vec<_> = leases.iter().filter(|lease| lease.held).map(|lease| lease.address).collect();
+        let held: Vec<_> = leases
+            .iter()
+            .filter(|lease| lease.held)
+            .map(|lease| lease.address)
+            .collect();
         (held == [web]).then_some(())
     })?;
     host.docker.docker(&["rm", "--force", "web", "db"])?;
@@ -110,7 +130,9 @@ fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_add
 
 #[test]
 fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -131,8 +153,11 @@ fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), E
 }
 
 #[test]
-fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else { return Ok(()) };
+fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_lease()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -140,18 +165,30 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     // In the exchange with the server, whose answer does not come.
     server.lose_acks()?;
     let (docker, seen) = (&host.docker, &mut host.seen);
-    let chosen = || seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true).map(drop);
+    let chosen = || {
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)
+            .map(drop)
+    };
     kill_in(docker, || docker.keep("web", &LAN), chosen)?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)?;
-    host.lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+    host.lab
+        .lan
+        .server
+        .run_command("nft", &["delete", "table", "ip", "wall"], "")?;
 
     // When the link is there; dockerd may have heard about it or not.
     host.docker.kill9()?;
     host.docker.launch(&[])?;
     let docker = &host.docker;
-    let new = || Ok(host.links()?.iter().any(|name| name.starts_with("lh")).then_some(()));
+    let new = || {
+        Ok(host
+            .links()?
+            .iter()
+            .any(|name| name.starts_with("lh"))
+            .then_some(()))
+    };
     let made = || until_link(&host.lab.lan.host, "the endpoint's link", DEADLINE, new);
     kill_in(docker, || docker.keep("db", &LAN), made)?;
     host.docker.kill9()?;
@@ -159,7 +196,12 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     // Without a container it asks no driver, and so does not show that it has started.
     host.docker.docker(&["volume", "ls"])?;
     let as_before = || Ok((host.links()? == before).then_some(()));
-    until_link(&host.lab.lan.host, "the links of the host as they were", UNSAID + DEADLINE, as_before)?;
+    until_link(
+        &host.lab.lan.host,
+        "the links of the host as they were",
+        UNSAID + DEADLINE,
+        as_before,
+    )?;
     server.wait_for("the end of every lease", UNSAID + DEADLINE, |leases| {
         leases.iter().all(|lease| !lease.held).then_some(())
     })?;
@@ -174,13 +216,26 @@ const BOTH: [(&str, &str); 2] = [("lan", FORMS[0]), ("other", FORMS[1])];
 
 /// Starts a container that Docker restarts and that has its own identity, and returns its address.
 fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, Error> {
-    host.docker.keep(name, &["--network", network, "--restart", "always", "--mac-address", mac])?;
+    host.docker.keep(
+        name,
+        &[
+            "--network",
+            network,
+            "--restart",
+            "always",
+            "--mac-address",
+            mac,
+        ],
+    )?;
     host.docker.address(name, network)
 }
 
 #[test]
-fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lost_power() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lost_power()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -199,12 +254,21 @@ fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lo
     for (name, network, address) in &containers {
         assert_eq!(host.docker.address(name, network)?, *address, "{network}");
         host.pings(name)?;
-        host.seen.rewind().wait_for_dhcp(Kind::Request, DEADLINE, |m| {
-            // INIT-REBOOT
-            m.address_option(code::REQUESTED) == Some(*address) && m.option(code::SERVER).is_none()
-        })?;
+        host.seen
+            .rewind()
+            .wait_for_dhcp(Kind::Request, DEADLINE, |m| {
+                // INIT-REBOOT
+                m.address_option(code::REQUESTED) == Some(*address)
+                    && m.option(code::SERVER).is_none()
+            })?;
     }
-    only(&server, &containers.iter().map(|(.., address)| *address).collect::<Vec<_>>())?;
+    only(
+        &server,
+        &containers
+            .iter()
+            .map(|(.., address)| *address)
+            .collect::<Vec<_>>(),
+    )?;
     host.docker.docker(&["rm", "--force", "web-0", "web-1"])?;
     server.wait_until_free()?;
     host.only_links(&before)
@@ -212,8 +276,11 @@ fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lo
 
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
-fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_server_answers()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let mut before = Vec::new();
@@ -228,42 +295,66 @@ fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_serv
     host.docker.stop()?;
     server.stop()?;
     // Each takes the four seconds after which a server counts as silent.
-    host.docker.launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
+    host.docker
+        .launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
     for (address, name, network) in &before {
         assert_eq!(host.docker.address(name, network)?, *address, "{name}");
-        let inside = host.docker.exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
+        let inside = host
+            .docker
+            .exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
         assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
     }
     server.restart(None)?;
-    only(&server, &before.iter().map(|(address, ..)| *address).collect::<Vec<_>>())
+    only(
+        &server,
+        &before
+            .iter()
+            .map(|(address, ..)| *address)
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Up to Docker 27 a container's link is made before its runtime begins, which may take minutes: volumes are relabelled, the
 /// machine is busy, or the runtime is slow.
 #[test]
-fn a_container_whose_runtime_takes_more_than_a_minute_starts_with_its_link_and_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_container_whose_runtime_takes_more_than_a_minute_starts_with_its_link_and_address()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let runtime = sandbox.dir("runtime")?.join("slow");
     let seconds = (UNSAID + Duration::from_secs(5)).as_secs();
-    let script = format!("#!/bin/sh\ncase \" $* \" in *' create '*) sleep {seconds};; esac\nexec runc \"$@\"\n");
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *' create '*) sleep {seconds};; esac\nexec runc \"$@\"\n"
+    );
     fs::write(&runtime, script).expect("an empty directory takes a file");
     fs::set_permissions(&runtime, Permissions::from_mode(0o755)).expect("it is ours");
     host.docker.stop()?;
-    host.docker.launch(&["--add-runtime", &format!("slow={}", runtime.display())])?;
+    host.docker
+        .launch(&["--add-runtime", &format!("slow={}", runtime.display())])?;
     let before = host.links()?;
     for form in FORMS {
         host.wire_as(form, &format!("by-{form}"), &["grace=0"])?;
     }
-    let start = |form: &str| host.docker.keep(form, &["--network", &format!("by-{form}"), "--runtime", "slow"]);
+    let start = |form: &str| {
+        host.docker.keep(
+            form,
+            &["--network", &format!("by-{form}"), "--runtime", "slow"],
+        )
+    };
     thread::scope(|scope| {
         let starts = FORMS.map(|form| scope.spawn(move || start(form)));
-        starts.into_iter().try_for_each(|start| start.join().expect("a caller does not panic"))
+        starts
+            .into_iter()
+            .try_for_each(|start| start.join().expect("a caller does not panic"))
     })?;
     for form in FORMS {
         let address = host.docker.address(form, &format!("by-{form}"))?;
-        let inside = host.docker.exec(form, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
+        let inside = host
+            .docker
+            .exec(form, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
         assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
         host.pings(form)?;
         host.docker.docker(&["rm", "--force", form])?;

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use netns_fixtures::engine::plugin::Plugin;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Lan, Registry, Sandbox, binary, sandbox, until_link};
+use netns_fixtures::{
+    DEADLINE, Dockerd, Error, Lab, Lan, Registry, Sandbox, binary, sandbox, until_link,
+};
 use serde_json::Value;
 
 use crate::docker::{LAN, MAC, needs, only};
@@ -28,12 +30,23 @@ impl Host {
     fn new(sandbox: &Sandbox) -> Result<Self, Error> {
         let lab = Lab::without_daemon(sandbox)?;
         let dir = sandbox.dir("plugin")?;
-        let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/docker-plugin/build"));
-        build.arg(&dir).arg("amd64").env("BINARIES", binary("leasehold")?.with_file_name(""));
+        let mut build = Command::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../daemon/dist/docker-plugin/build"
+        ));
+        build
+            .arg(&dir)
+            .arg("amd64")
+            .env("BINARIES", binary("leasehold")?.with_file_name(""));
         let built = lab.lan.host.output(build, b"")?;
         assert!(built.status.success(), "{built:?}");
         let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-        Ok(Self { docker: Dockerd::start(&lab.lan.host)?, lab, server, dir })
+        Ok(Self {
+            docker: Dockerd::start(&lab.lan.host)?,
+            lab,
+            server,
+            dir,
+        })
     }
 
     fn plugin(&self, args: &[&str]) -> Result<String, Error> {
@@ -42,14 +55,26 @@ impl Host {
 
     /// Makes the plugin under one of Docker's names.
     fn create(&self, name: &str) -> Result<(), Error> {
-        self.plugin(&["create", name, &self.dir.to_string_lossy()]).map(drop)
+        self.plugin(&["create", name, &self.dir.to_string_lossy()])
+            .map(drop)
     }
 
     /// Makes the network `lan`, with Docker's own driver or ours.
     fn network(&self, how: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
-        let network = ["network", "create", "-o", &parent, "--ipam-driver", DRIVER, "--ipam-opt", &parent];
-        self.docker.docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat()).map(drop)
+        let network = [
+            "network",
+            "create",
+            "-o",
+            &parent,
+            "--ipam-driver",
+            DRIVER,
+            "--ipam-opt",
+            &parent,
+        ];
+        self.docker
+            .docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat())
+            .map(drop)
     }
 
     /// Waits until the only container's lease has found its interface, as an operator on the host sees it.
@@ -57,23 +82,41 @@ impl Host {
         let id = self.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
         let socket = format!("{}/{}/control.sock", Dockerd::PLUGINS, id.trim());
         let leasehold = binary("leasehold")?.to_string_lossy().into_owned();
-        until_link(&self.docker.netns(name)?, "a lease inside", DEADLINE, || {
-            let list = self.lab.lan.host.run_command(&leasehold, &["list", "--json", "--socket", &socket], "")?;
-            Ok(list.contains(Dockerd::NETNS).then_some(()))
-        })
+        until_link(
+            &self.docker.netns(name)?,
+            "a lease inside",
+            DEADLINE,
+            || {
+                let list = self.lab.lan.host.run_command(
+                    &leasehold,
+                    &["list", "--json", "--socket", &socket],
+                    "",
+                )?;
+                Ok(list.contains(Dockerd::NETNS).then_some(()))
+            },
+        )
     }
 
     /// Starts a container that keeps its address over restarts, and returns whether it reaches the server.
     fn keep(&self, name: &str) -> Result<(), Error> {
-        self.docker.keep(name, &[&LAN[..], &["--mac-address", MAC]].concat())?;
-        self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
+        self.docker
+            .keep(name, &[&LAN[..], &["--mac-address", MAC]].concat())?;
+        self.docker
+            .exec(
+                name,
+                &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
+            )
+            .map(drop)
     }
 }
 
 #[test]
-fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_container() -> Result<(), Error> {
+fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_container()
+-> Result<(), Error> {
     let needs = [&needs()[..], &[Registry::NEED]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let _registry = Registry::start(&host.lab.lan.host)?;
     let [old, new] = ["1", "2"].map(|tag| format!("{}/leasehold:{tag}", Registry::ADDRESS));
@@ -90,12 +133,25 @@ fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_containe
     only(&host.server, &[address])?;
 
     host.plugin(&["disable", "--force", NAME])?;
-    host.plugin(&["upgrade", "--grant-all-permissions", "--skip-remote-check", NAME, &new])?;
+    host.plugin(&[
+        "upgrade",
+        "--grant-all-permissions",
+        "--skip-remote-check",
+        NAME,
+        &new,
+    ])?;
     host.plugin(&["enable", NAME])?;
-    host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()])?;
+    host.docker.exec(
+        "web",
+        &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
+    )?;
     only(&host.server, &[address])?;
     host.docker.docker(&["restart", "-t", "0", "web"])?;
-    assert_eq!(host.docker.address("web", "lan")?, address, "by its Ethernet address");
+    assert_eq!(
+        host.docker.address("web", "lan")?,
+        address,
+        "by its Ethernet address"
+    );
     host.docker.keep("db", &LAN)?;
     only(&host.server, &[address, host.docker.address("db", "lan")?])?;
 
@@ -108,13 +164,19 @@ fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_containe
 
 #[test]
 fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.create(NAME)?;
     let id = host.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
     let socket = format!("{}/{}/leasehold.sock", Dockerd::PLUGINS, id.trim());
     for requires in [true, false] {
-        host.plugin(&["set", NAME, &format!("LEASEHOLD_DOCKER_REQUIRES_MAC={requires}")])?;
+        host.plugin(&[
+            "set",
+            NAME,
+            &format!("LEASEHOLD_DOCKER_REQUIRES_MAC={requires}"),
+        ])?;
         host.plugin(&["enable", NAME])?;
         let said = Plugin::new(socket.as_ref()).call("IpamDriver.GetCapabilities", &Value::Null)?;
         assert_eq!(said["RequiresMACAddress"], requires, "{said}");
@@ -127,19 +189,35 @@ fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
 const CAPABILITIES: [(&str, &str); 3] = [
     ("CAP_SYS_ADMIN", "not looked through"),
     ("CAP_NET_ADMIN", "make a macvlan"),
-    ("CAP_NET_BROADCAST", "hearing about them needs CAP_NET_BROADCAST"),
+    (
+        "CAP_NET_BROADCAST",
+        "hearing about them needs CAP_NET_BROADCAST",
+    ),
 ];
 
 #[test]
 fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let path = host.dir.join("config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&path).expect("it was built")).expect("it is JSON");
-    assert_eq!(config["linux"]["capabilities"], CAPABILITIES.map(|(name, _)| name).into_iter().collect::<Value>());
+    let mut config: Value =
+        serde_json::from_slice(&fs::read(&path).expect("it was built")).expect("it is JSON");
+    assert_eq!(
+        config["linux"]["capabilities"],
+        CAPABILITIES
+            .map(|(name, _)| name)
+            .into_iter()
+            .collect::<Value>()
+    );
     config["env"][1]["value"] = "debug".into();
     for without in [None, Some(0), Some(1), Some(2)] {
-        let with = CAPABILITIES.iter().enumerate().filter(|(at, _)| Some(*at) != without).map(|(_, (name, _))| *name);
+        let with = CAPABILITIES
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != without)
+            .map(|(_, (name, _))| *name);
         config["linux"]["capabilities"] = with.collect();
         fs::write(&path, config.to_string()).expect("it can be written");
         host.create(NAME)?;
@@ -151,7 +229,12 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
                 kept?;
                 host.found("web")?;
                 let said = host.docker.log().lines().join("\n");
-                assert!(!CAPABILITIES.iter().any(|(_, missing)| said.contains(missing)), "{said}");
+                assert!(
+                    !CAPABILITIES
+                        .iter()
+                        .any(|(_, missing)| said.contains(missing)),
+                    "{said}"
+                );
             }
             Some((_, missing)) => host.docker.wait_for_line(missing)?,
         }
@@ -165,23 +248,72 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
 
 #[test]
 fn services_of_a_swarm_have_their_addresses_from_the_lan_by_config_from() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     host.create(NAME)?;
     host.plugin(&["enable", NAME])?;
-    host.docker.docker(&["swarm", "init", "--advertise-addr", "127.0.0.1"])?;
+    host.docker
+        .docker(&["swarm", "init", "--advertise-addr", "127.0.0.1"])?;
     let parent = format!("parent={}", Lan::IFNAME);
-    let config = ["network", "create", "--config-only", "--ipam-driver", "null", "-o", &parent, "-o", "grace=0"];
-    host.docker.docker(&[&config[..], &["lan-config"]].concat())?;
-    let from = ["network", "create", "-d", DRIVER, "--scope", "swarm", "--config-from", "lan-config", "lan"];
+    let config = [
+        "network",
+        "create",
+        "--config-only",
+        "--ipam-driver",
+        "null",
+        "-o",
+        &parent,
+        "-o",
+        "grace=0",
+    ];
+    host.docker
+        .docker(&[&config[..], &["lan-config"]].concat())?;
+    let from = [
+        "network",
+        "create",
+        "-d",
+        DRIVER,
+        "--scope",
+        "swarm",
+        "--config-from",
+        "lan-config",
+        "lan",
+    ];
     host.docker.docker(&from)?;
-    let service = ["service", "create", "--detach", "--no-resolve-image", "--name", "web", "--network", "lan"];
-    host.docker.docker(&[&service[..], &["busybox", "/bin/busybox", "sleep", "1000000"]].concat())?;
-    let task = until_link(&host.lab.lan.host, "the service's container", DEADLINE, || {
-        let listed = host.docker.docker(&["ps", "--quiet", "--filter", "name=web"])?;
-        Ok(Some(listed.trim().to_owned()).filter(|id| !id.is_empty()))
-    })?;
-    host.docker.exec(&task, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()])?;
+    let service = [
+        "service",
+        "create",
+        "--detach",
+        "--no-resolve-image",
+        "--name",
+        "web",
+        "--network",
+        "lan",
+    ];
+    host.docker.docker(
+        &[
+            &service[..],
+            &["busybox", "/bin/busybox", "sleep", "1000000"],
+        ]
+        .concat(),
+    )?;
+    let task = until_link(
+        &host.lab.lan.host,
+        "the service's container",
+        DEADLINE,
+        || {
+            let listed = host
+                .docker
+                .docker(&["ps", "--quiet", "--filter", "name=web"])?;
+            Ok(Some(listed.trim().to_owned()).filter(|id| !id.is_empty()))
+        },
+    )?;
+    host.docker.exec(
+        &task,
+        &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
+    )?;
     only(&host.server, &[host.docker.address(&task, "lan")?])?;
     host.docker.docker(&["service", "rm", "web"])?;
     host.server.wait_until_free()?;

@@ -11,11 +11,20 @@ use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 
 /// A container that Docker restarts and that has its own identity.
-const STAYS: [&str; 6] = ["--network", "lan", "--restart", "always", "--mac-address", MAC];
+const STAYS: [&str; 6] = [
+    "--network",
+    "lan",
+    "--restart",
+    "always",
+    "--mac-address",
+    MAC,
+];
 
 #[test]
 fn containers_that_outlive_dockerd_keep_their_leases_untouched() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.docker.stop()?;
@@ -42,7 +51,9 @@ fn containers_that_outlive_dockerd_keep_their_leases_untouched() -> Result<(), E
 
 #[test]
 fn containers_that_dockerd_restarts_have_their_addresses_again() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_with_grace("20", &[])?;
@@ -61,7 +72,9 @@ fn containers_that_dockerd_restarts_have_their_addresses_again() -> Result<(), E
 
 #[test]
 fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
@@ -73,7 +86,9 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     let inside = host.docker.netns("web")?;
     thread::scope(|scope| {
         let kill = scope.spawn(|| host.docker.docker(&["kill", "web"]));
-        until_link(&inside, "end of the interface", DEADLINE, || Ok(inside.index("eth0").err().map(drop)))?;
+        until_link(&inside, "end of the interface", DEADLINE, || {
+            Ok(inside.index("eth0").err().map(drop))
+        })?;
         host.lab.start_daemon()?;
         kill.join().expect("a caller does not panic").map(drop)
     })?;
@@ -83,7 +98,12 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     host.docker.docker(&["start", "web"])?;
     let next = host.address("web")?;
     only(&server, &[db, next])?;
-    assert!(server.leases()?.iter().all(|lease| lease.address != web || next == web));
+    assert!(
+        server
+            .leases()?
+            .iter()
+            .all(|lease| lease.address != web || next == web)
+    );
     host.docker.docker(&["rm", "--force", "web", "db"])?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()
@@ -91,8 +111,11 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
 
 /// The container's identity stays but its Ethernet address does not, as where servers know it by its name (Docker 29 and later).
 #[test]
-fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_nothing()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", "client-id=text:web"])?;
@@ -112,7 +135,9 @@ fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_not
 
 #[test]
 fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     // dockerd gives back what it believes its containers had before it starts them.
@@ -127,7 +152,11 @@ fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(
     assert_eq!(host.address("web")?, address);
     host.pings("web")?;
     let asked = host.seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
-    assert_eq!((asked.ciaddr, asked.option(code::SERVER)), (Ipv4Addr::UNSPECIFIED, None), "INIT-REBOOT: {asked:?}");
+    assert_eq!(
+        (asked.ciaddr, asked.option(code::SERVER)),
+        (Ipv4Addr::UNSPECIFIED, None),
+        "INIT-REBOOT: {asked:?}"
+    );
     only(&server, &[address])?;
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()
@@ -135,14 +164,20 @@ fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(
 
 #[test]
 fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
     server.lose_acks()?;
     let (docker, seen) = (&host.docker, &mut host.seen);
-    let chosen =
-        || seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(code::REQUESTED).is_some()).map(drop);
+    let chosen = || {
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| {
+            m.address_option(code::REQUESTED).is_some()
+        })
+        .map(drop)
+    };
     kill_in(docker, || docker.keep("web", &LAN), chosen)?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()
@@ -150,24 +185,37 @@ fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> 
 
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
-fn a_host_starts_its_containers_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_host_starts_its_containers_with_their_addresses_though_no_server_answers() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_with_grace("3600", &[])?;
     let names = (0..10).map(|n| format!("web-{n}"));
     let mut before = Vec::new();
     for (name, mac) in names.zip((16..).map(|n| format!("02:42:c0:ff:ee:{n:02x}"))) {
-        host.docker.keep(&name, &[&LAN[..], &["--restart", "always", "--mac-address", &mac]].concat())?;
+        host.docker.keep(
+            &name,
+            &[&LAN[..], &["--restart", "always", "--mac-address", &mac]].concat(),
+        )?;
         before.push((host.address(&name)?, name));
     }
     host.docker.stop()?;
     server.stop()?;
     // Each takes the four seconds after which a server counts as silent.
-    host.docker.launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
+    host.docker
+        .launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
     for (address, name) in &before {
         assert_eq!(host.address(name)?, *address, "{name}");
     }
     server.restart(None)?;
-    only(&server, &before.iter().map(|(address, _)| *address).collect::<Vec<_>>())
+    only(
+        &server,
+        &before
+            .iter()
+            .map(|(address, _)| *address)
+            .collect::<Vec<_>>(),
+    )
 }

@@ -22,30 +22,54 @@ struct Side {
 impl Side {
     fn first(host: &Host) -> Result<Self, Error> {
         let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-        Ok(Self { network: "lan", ifname: "eth0", router: Lan::SERVER, subnet: "10.7.0.0/16", server })
+        Ok(Self {
+            network: "lan",
+            ifname: "eth0",
+            router: Lan::SERVER,
+            subnet: "10.7.0.0/16",
+            server,
+        })
     }
 
     fn second(host: &Host, network: &'static str) -> Result<Self, Error> {
         let pool = Ipv4Addr::new(10, 8, 1, 0)..=Ipv4Addr::new(10, 8, 1, 255);
-        let grants = Grants { pool, router: Lan::SECOND_SERVER, ..Grants::default() };
+        let grants = Grants {
+            pool,
+            router: Lan::SECOND_SERVER,
+            ..Grants::default()
+        };
         let server = Dnsmasq::start_in(&host.lab.lan.add_second()?, grants)?;
-        Ok(Self { network, ifname: "eth1", router: Lan::SECOND_SERVER, subnet: "10.8.0.0/16", server })
+        Ok(Self {
+            network,
+            ifname: "eth1",
+            router: Lan::SECOND_SERVER,
+            subnet: "10.8.0.0/16",
+            server,
+        })
     }
 
     /// Checks that the container's address there is the only one that its server has leased, and that it reaches its router.
     /// Returns the address.
     fn reached(&self, host: &Host) -> Result<Ipv4Addr, Error> {
         let address = host.docker.address("web", self.network)?;
-        let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
+        let inside = host
+            .docker
+            .exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
         assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
-        host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &self.router.to_string()])?;
+        host.docker.exec(
+            "web",
+            &["ping", "-c", "1", "-W", "10", &self.router.to_string()],
+        )?;
         only(&self.server, &[address])?;
         Ok(address)
     }
 
     /// Returns the route that the kernel adds with an address.
     fn own_route(&self, address: Ipv4Addr) -> String {
-        format!("{} dev {} scope link  src {address}", self.subnet, self.ifname)
+        format!(
+            "{} dev {} scope link  src {address}",
+            self.subnet, self.ifname
+        )
     }
 
     fn default_route(&self) -> String {
@@ -55,11 +79,19 @@ impl Side {
 
 /// Waits until this many leases have found their interfaces, so that everything is on them.
 fn found(host: &Host, count: usize) -> Result<(), Error> {
-    until_link(&host.docker.netns("web")?, "each lease inside", DEADLINE, || {
-        let rows = host.lab.daemon().list()?;
-        let inside = rows.iter().filter(|row| row.to_string().contains(Dockerd::NETNS)).count();
-        Ok((inside == count && rows.len() == count).then_some(()))
-    })
+    until_link(
+        &host.docker.netns("web")?,
+        "each lease inside",
+        DEADLINE,
+        || {
+            let rows = host.lab.daemon().list()?;
+            let inside = rows
+                .iter()
+                .filter(|row| row.to_string().contains(Dockerd::NETNS))
+                .count();
+            Ok((inside == count && rows.len() == count).then_some(()))
+        },
+    )
 }
 
 /// Returns a container's routes, sorted as text.
@@ -71,87 +103,148 @@ fn routes(host: &Host) -> Result<Vec<String>, Error> {
 }
 
 /// Checks a container on both LANs. Docker prefers the first of its networks by name. `second` is the second LAN's name.
-fn lives(second: &'static str, make: impl Fn(&Host, &str, &Side) -> Result<(), Error>) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn lives(
+    second: &'static str,
+    make: impl Fn(&Host, &str, &Side) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let (first, second) = (Side::first(&host)?, Side::second(&host, second)?);
     let before = host.links()?;
     make(&host, Lan::IFNAME, &first)?;
     make(&host, Lan::SECOND_IFNAME, &second)?;
     host.docker.keep("web", &LAN)?;
-    host.docker.docker(&["network", "connect", second.network, "web"])?;
+    host.docker
+        .docker(&["network", "connect", second.network, "web"])?;
     let (one, two) = (first.reached(&host)?, second.reached(&host)?);
     found(&host, 2)?;
-    let chosen = if first.network < second.network { &first } else { &second };
-    assert_eq!(routes(&host)?, [first.own_route(one), second.own_route(two), chosen.default_route()]);
+    let chosen = if first.network < second.network {
+        &first
+    } else {
+        &second
+    };
+    assert_eq!(
+        routes(&host)?,
+        [
+            first.own_route(one),
+            second.own_route(two),
+            chosen.default_route()
+        ]
+    );
 
     // The network with the default route goes, and Docker chooses the other.
-    let (gone, stays, address) =
-        if chosen.network == first.network { (&first, &second, two) } else { (&second, &first, one) };
-    host.docker.docker(&["network", "disconnect", gone.network, "web"])?;
+    let (gone, stays, address) = if chosen.network == first.network {
+        (&first, &second, two)
+    } else {
+        (&second, &first, one)
+    };
+    host.docker
+        .docker(&["network", "disconnect", gone.network, "web"])?;
     only(&gone.server, &[])?;
     found(&host, 1)?;
     assert_eq!(stays.reached(&host)?, address);
-    assert_eq!(routes(&host)?, [stays.own_route(address), stays.default_route()]);
+    assert_eq!(
+        routes(&host)?,
+        [stays.own_route(address), stays.default_route()]
+    );
     host.docker.docker(&["rm", "--force", "web"])?;
     stays.server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
-    host.docker.docker(&["network", "rm", first.network, second.network])?;
+    host.docker
+        .docker(&["network", "rm", first.network, second.network])?;
     host.only_links(&before)
 }
 
 /// Makes a network of our driver.
 fn of_our_own(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
-    host.wire_on(&format!("parent={parent}"), side.network, &["--ipam-driver", "null", "-o", "grace=0"])
+    host.wire_on(
+        &format!("parent={parent}"),
+        side.network,
+        &["--ipam-driver", "null", "-o", "grace=0"],
+    )
 }
 
 /// Makes a network of Docker's macvlan driver, with our addresses.
 fn of_dockers(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
-    host.create_on(parent, side.network, &["--subnet", side.subnet, "--ipam-opt", "grace=0"])
+    host.create_on(
+        parent,
+        side.network,
+        &["--subnet", side.subnet, "--ipam-opt", "grace=0"],
+    )
 }
 
 #[test]
-fn a_container_on_two_lans_has_an_address_of_each_and_the_default_route_that_it_had() -> Result<(), Error> {
+fn a_container_on_two_lans_has_an_address_of_each_and_the_default_route_that_it_had()
+-> Result<(), Error> {
     lives("other", of_our_own)
 }
 
 #[test]
-fn a_container_on_two_lans_has_the_default_route_of_the_second_where_docker_prefers_that() -> Result<(), Error> {
+fn a_container_on_two_lans_has_the_default_route_of_the_second_where_docker_prefers_that()
+-> Result<(), Error> {
     lives("again", of_our_own)
 }
 
 #[test]
-fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_default_route() -> Result<(), Error> {
+fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_default_route()
+-> Result<(), Error> {
     lives("other", of_dockers)
 }
 
 /// Docker's own network comes after the LAN's by name, and its subnet lies within a route of the LAN. Both LANs name that route.
 #[test]
-fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_container_from_starting() -> Result<(), Error>
-{
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_container_from_starting()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
-    let far = |by| vec![("0.0.0.0/0".parse().expect("a subnet"), by), ("172.16.0.0/12".parse().expect("a subnet"), by)];
-    let first = Grants { routes: far(Lan::SERVER), ..Grants::default() };
+    let far = |by| {
+        vec![
+            ("0.0.0.0/0".parse().expect("a subnet"), by),
+            ("172.16.0.0/12".parse().expect("a subnet"), by),
+        ]
+    };
+    let first = Grants {
+        routes: far(Lan::SERVER),
+        ..Grants::default()
+    };
     let _first = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(first))?;
     let pool = Ipv4Addr::new(10, 8, 1, 0)..=Ipv4Addr::new(10, 8, 1, 255);
-    let second = Grants { pool, router: Lan::SECOND_SERVER, routes: far(Lan::SECOND_SERVER), ..Grants::default() };
+    let second = Grants {
+        pool,
+        router: Lan::SECOND_SERVER,
+        routes: far(Lan::SECOND_SERVER),
+        ..Grants::default()
+    };
     let _second = Dnsmasq::start_in(&host.lab.lan.add_second()?, second)?;
     for (parent, name) in [(Lan::IFNAME, "a-lan"), (Lan::SECOND_IFNAME, "b-lan")] {
-        host.wire_on(&format!("parent={parent}"), name, &["--ipam-driver", "null", "-o", "grace=0"])?;
+        host.wire_on(
+            &format!("parent={parent}"),
+            name,
+            &["--ipam-driver", "null", "-o", "grace=0"],
+        )?;
     }
-    host.docker.docker(&["network", "create", "--subnet", "172.20.0.0/24", "c-inner"])?;
+    host.docker
+        .docker(&["network", "create", "--subnet", "172.20.0.0/24", "c-inner"])?;
     host.docker.keep("web", &["--network", "a-lan"])?;
     host.docker.docker(&["stop", "web"])?;
-    ["b-lan", "c-inner"]
-        .iter()
-        .try_for_each(|name| host.docker.docker(&["network", "connect", name, "web"]).map(drop))?;
+    ["b-lan", "c-inner"].iter().try_for_each(|name| {
+        host.docker
+            .docker(&["network", "connect", name, "web"])
+            .map(drop)
+    })?;
     for _ in 0..3 {
         host.docker.docker(&["start", "web"])?;
         let routed = |line: &String| line.starts_with("172.16.0.0/12 via 10.");
-        until_link(&host.docker.netns("web")?, "the route of one LAN or the other", DEADLINE, || {
-            Ok(routes(&host)?.iter().any(routed).then_some(()))
-        })?;
+        until_link(
+            &host.docker.netns("web")?,
+            "the route of one LAN or the other",
+            DEADLINE,
+            || Ok(routes(&host)?.iter().any(routed).then_some(())),
+        )?;
         host.docker.docker(&["stop", "web"])?;
     }
     Ok(())
@@ -159,51 +252,91 @@ fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_contai
 
 /// Docker prefers the second network, by its name.
 #[test]
-fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
-    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let grants = Grants {
+        lease_time: Duration::from_secs(120),
+        timers,
+        ..Grants::default()
+    };
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(grants.clone()))?;
     let second = Side::second(&host, "again")?;
     host.wire("lan", &["-o", "grace=0"])?;
     of_our_own(&host, Lan::SECOND_IFNAME, &second)?;
     host.docker.keep("web", &LAN)?;
     let next = Ipv4Addr::from(u32::from(Lan::SERVER) + 1);
-    server.restart(Some(Grants { router: next, ..grants }.into()))?;
+    server.restart(Some(
+        Grants {
+            router: next,
+            ..grants
+        }
+        .into(),
+    ))?;
     let by = |router| format!("default via {router} dev eth0");
     let leads_by = |default: &str| {
-        until_link(&host.docker.netns("web")?, "the default route", DEADLINE, || {
-            // The one that counts comes first.
-            let printed = host.docker.exec("web", &["ip", "route"])?;
-            Ok(printed.lines().next().is_some_and(|first| first.starts_with(default)).then_some(()))
-        })
+        until_link(
+            &host.docker.netns("web")?,
+            "the default route",
+            DEADLINE,
+            || {
+                // The one that counts comes first.
+                let printed = host.docker.exec("web", &["ip", "route"])?;
+                Ok(printed
+                    .lines()
+                    .next()
+                    .is_some_and(|first| first.starts_with(default))
+                    .then_some(()))
+            },
+        )
     };
     leads_by(&by(next))?;
-    host.docker.docker(&["network", "connect", second.network, "web"])?;
+    host.docker
+        .docker(&["network", "connect", second.network, "web"])?;
     leads_by(&second.default_route())?;
-    host.docker.docker(&["network", "disconnect", second.network, "web"])?;
+    host.docker
+        .docker(&["network", "disconnect", second.network, "web"])?;
     // Docker knows about no other.
     leads_by(&by(Lan::SERVER))
 }
 
 #[test]
-fn a_second_network_on_the_lan_of_a_container_is_refused_by_the_name_of_the_first() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+fn a_second_network_on_the_lan_of_a_container_is_refused_by_the_name_of_the_first()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    ["lan", "same"].into_iter().try_for_each(|name| host.wire(name, &["-o", "grace=0"]))?;
-    let first = host.docker.docker(&["network", "inspect", "--format", "{{.Id}}", "lan"])?;
+    ["lan", "same"]
+        .into_iter()
+        .try_for_each(|name| host.wire(name, &["-o", "grace=0"]))?;
+    let first = host
+        .docker
+        .docker(&["network", "inspect", "--format", "{{.Id}}", "lan"])?;
     let named = format!("through network {},", &first[..12]);
     host.docker.keep("web", &LAN)?;
     let links = host.links()?;
-    let error = host.docker.docker(&["network", "connect", "same", "web"]).expect_err("Docker takes none").to_string();
+    let error = host
+        .docker
+        .docker(&["network", "connect", "same", "web"])
+        .expect_err("Docker takes none")
+        .to_string();
     assert!(error.contains(&named), "{error}");
     host.only_links(&links)?;
     host.pings("web")?;
     // Docker says that it is not connected, and connects it at the next start.
-    let error = host.docker.docker(&["restart", "web"]).expect_err("Docker takes none").to_string();
+    let error = host
+        .docker
+        .docker(&["restart", "web"])
+        .expect_err("Docker takes none")
+        .to_string();
     assert!(error.contains("through network "), "{error}");
-    host.docker.docker(&["network", "disconnect", "same", "web"])?;
+    host.docker
+        .docker(&["network", "disconnect", "same", "web"])?;
     host.docker.docker(&["start", "web"]).map(drop)
 }

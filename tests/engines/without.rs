@@ -7,20 +7,38 @@ use crate::docker::{Host, LAN, needs, only};
 
 #[test]
 fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox)?;
     // With classless routes, the router does not count (RFC 3442).
-    let routes = vec![("192.0.2.0/24".parse().expect("a subnet"), [10, 7, 0, 9].into())];
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(Grants { routes, ..Grants::default() }))?;
+    let routes = vec![(
+        "192.0.2.0/24".parse().expect("a subnet"),
+        [10, 7, 0, 9].into(),
+    )];
+    let server = Dnsmasq::start(
+        &host.lab.lan,
+        DnsmasqConfig::from(Grants {
+            routes,
+            ..Grants::default()
+        }),
+    )?;
     let before = host.links()?;
     host.wire("lan", &[])?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.pings("web")?;
-    let routes = until_link(&host.docker.netns("web")?, "the lease's route", DEADLINE, || {
-        let routes = host.docker.exec("web", &["ip", "route"])?;
-        Ok(routes.contains("192.0.2.0/24 via 10.7.0.9").then_some(routes))
-    })?;
+    let routes = until_link(
+        &host.docker.netns("web")?,
+        "the lease's route",
+        DEADLINE,
+        || {
+            let routes = host.docker.exec("web", &["ip", "route"])?;
+            Ok(routes
+                .contains("192.0.2.0/24 via 10.7.0.9")
+                .then_some(routes))
+        },
+    )?;
     assert!(!routes.contains("default"), "{routes}");
     only(&server, &[address])?;
     // It would use docker_gwbridge.
@@ -31,13 +49,26 @@ fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
 
 #[test]
 fn addresses_of_dockers_own_are_put_on_without_dhcp() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox)?;
     let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     let parent = format!("parent={}", Lan::IFNAME);
     // The LAN's own subnet, so that the server can be pinged.
-    host.wire_on(&parent, "lan", &["-o", "addresses=docker", "--subnet", "10.7.0.0/16", "--ip-range", "10.7.9.0/24"])?;
+    host.wire_on(
+        &parent,
+        "lan",
+        &[
+            "-o",
+            "addresses=docker",
+            "--subnet",
+            "10.7.0.0/16",
+            "--ip-range",
+            "10.7.9.0/24",
+        ],
+    )?;
     host.docker.keep("web", &LAN)?;
     assert_eq!(host.address("web")?.octets()[..3], [10, 7, 9]);
     host.pings("web")?;

@@ -24,8 +24,11 @@ const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const ID: &[u8] = b"\0c1/lan/eth0";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 /// On the link, on the link, behind a router.
-const SERVERS: [Ipv4Addr; 3] =
-    [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(198, 51, 100, 1)];
+const SERVERS: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(192, 0, 2, 1),
+    Ipv4Addr::new(192, 0, 2, 2),
+    Ipv4Addr::new(198, 51, 100, 1),
+];
 
 /// Lets a client live through a script.
 ///
@@ -70,9 +73,21 @@ impl<'a> Life<'a> {
         let now = Instant::from_boot(Duration::from_secs(1000)) + script.duration();
         let rng = Rng::with_seed(script.u8().into());
         let (broadcast, rapid_commit) = (script.flag(), script.flag());
-        let deny = if script.flag() { vec![SERVERS[1]] } else { Vec::new() };
-        let servers = Servers { deny, ..Servers::default() };
-        let profile = ClientProfile { broadcast, rapid_commit, servers, ..ClientProfile::default() };
+        let deny = if script.flag() {
+            vec![SERVERS[1]]
+        } else {
+            Vec::new()
+        };
+        let servers = Servers {
+            deny,
+            ..Servers::default()
+        };
+        let profile = ClientProfile {
+            broadcast,
+            rapid_commit,
+            servers,
+            ..ClientProfile::default()
+        };
         let id = ClientId::new(ID.to_vec()).expect("long enough");
         let sender = Sender::new(MAC, &id, Arc::new(profile));
         let mut judge = Judge::default();
@@ -85,7 +100,10 @@ impl<'a> Life<'a> {
         let client = match kind {
             0 => Client::acquire(sender, None, now, rng),
             1 | 2 => {
-                let wanted = Wanted { address: ADDRESS, preferred: kind == 1 };
+                let wanted = Wanted {
+                    address: ADDRESS,
+                    preferred: kind == 1,
+                };
                 Client::acquire(sender, Some(wanted), now, rng)
             }
             3 => Client::seek(sender, now, rng),
@@ -98,7 +116,16 @@ impl<'a> Life<'a> {
                 client
             }
         };
-        Self { script, client, now, line: Line::Closed, judge, said: None, sought: None, addresses: vec![ADDRESS] }
+        Self {
+            script,
+            client,
+            now,
+            line: Line::Closed,
+            judge,
+            said: None,
+            sought: None,
+            addresses: vec![ADDRESS],
+        }
     }
 
     fn step(&mut self) {
@@ -147,14 +174,21 @@ impl<'a> Life<'a> {
             self.handle(Signal::Arp(&arp(ArpOp::Reply, SERVER_MAC, sender)));
         }
         let Some(said) = &self.said else { return };
-        let kind = if said.kind() == Some(Kind::Discover) { Kind::Offer } else { Kind::Ack };
+        let kind = if said.kind() == Some(Kind::Discover) {
+            Kind::Offer
+        } else {
+            Kind::Ack
+        };
         let server = said.address(code::SERVER).unwrap_or(SERVERS[0]);
         let options = vec![
             (code::TYPE, vec![kind as u8]),
             (code::SERVER, server.octets().to_vec()),
             (code::LEASE_TIME, 600_u32.to_be_bytes().to_vec()),
         ];
-        let address = [said.ciaddr, said.address(code::REQUESTED).unwrap_or(ADDRESS)];
+        let address = [
+            said.ciaddr,
+            said.address(code::REQUESTED).unwrap_or(ADDRESS),
+        ];
         let address = address[usize::from(said.ciaddr.is_unspecified())];
         self.hear(&reply(said.xid, address, options).encode());
     }
@@ -175,12 +209,20 @@ impl<'a> Life<'a> {
                 _ => return self.is_at_rest(),
             }
         }
-        panic!("{:?} at {:?} has come and stays: {:?}", self.client.deadline(), self.now, self.client);
+        panic!(
+            "{:?} at {:?} has come and stays: {:?}",
+            self.client.deadline(),
+            self.now,
+            self.client
+        );
     }
 
     /// A client that waits for nothing has everything it wants.
     fn is_at_rest(&self) {
-        let for_ever = self.client.lease().is_some_and(|lease| lease.times.is_none());
+        let for_ever = self
+            .client
+            .lease()
+            .is_some_and(|lease| lease.times.is_none());
         let waits = self.client.deadline().is_some() || self.line == Line::Opening;
         assert!(waits || for_ever, "nothing wakes {:?}", self.client);
     }
@@ -195,13 +237,19 @@ impl<'a> Life<'a> {
         let conflict = matches!(signal, Signal::Conflict { .. });
         let open = self.line == Line::Open;
         let out = self.client.handle(self.now, signal);
-        if let Some(message) = heard.filter(|_| out.refused.is_none()).and_then(|bytes| Message::decode(bytes).ok()) {
+        if let Some(message) = heard
+            .filter(|_| out.refused.is_none())
+            .and_then(|bytes| Message::decode(bytes).ok())
+        {
             let understood = understood(&message);
             self.judge.server(self.now.since_boot(), &understood);
             self.judge.heard(&understood);
             self.addresses.push(message.yiaddr);
         }
-        assert!(open || conflict || out.frames.is_empty(), "sent without open sockets");
+        assert!(
+            open || conflict || out.frames.is_empty(),
+            "sent without open sockets"
+        );
         assert!(out.frames.len() <= 2, "{} frames at once", out.frames.len());
         for frame in &out.frames {
             self.sent(frame);
@@ -221,9 +269,19 @@ impl<'a> Life<'a> {
     /// Has the judge read what the client sent.
     fn sent(&mut self, frame: &[u8]) {
         let found = judged(&mut self.judge, self.now, frame);
-        assert!(found.is_empty(), "{found:?} at {:?}: {:?}", self.now, self.client);
-        match model::decode(frame).expect("the judge could read it").packet {
-            Packet::Udp { payload, .. } => (self.said, self.sought) = (model::Message::decode(payload).ok(), None),
+        assert!(
+            found.is_empty(),
+            "{found:?} at {:?}: {:?}",
+            self.now,
+            self.client
+        );
+        match model::decode(frame)
+            .expect("the judge could read it")
+            .packet
+        {
+            Packet::Udp { payload, .. } => {
+                (self.said, self.sought) = (model::Message::decode(payload).ok(), None)
+            }
             Packet::Arp(arp) => self.sought = Some(arp.target),
             Packet::Other(_) => {}
         }
@@ -239,12 +297,19 @@ impl<'a> Life<'a> {
             }
             Some(Verdict::Kept(lease)) => assert_eq!(held, Some(&**lease)),
             Some(Verdict::Lost(..)) => assert_eq!(held, None),
-            Some(Verdict::Unwanted { wanted, offered, .. }) => assert_ne!(wanted, offered),
+            Some(Verdict::Unwanted {
+                wanted, offered, ..
+            }) => assert_ne!(wanted, offered),
             None => {}
         }
         if let Some(lease) = held {
             assert!(!lease.expired(self.now), "{lease:?} at {:?}", self.now);
-            assert!(lease.times.is_none_or(|times| times.t1 < times.t2 && times.t2 < times.end), "{lease:?}");
+            assert!(
+                lease
+                    .times
+                    .is_none_or(|times| times.t1 < times.t2 && times.t2 < times.end),
+                "{lease:?}"
+            );
         }
     }
 
@@ -255,7 +320,11 @@ impl<'a> Life<'a> {
         }
         let kind = self.script.one(&[2, 5, 6, 5, 2, 5, 1, 8]);
         let right = self.said.as_ref().map_or(0, |said| said.xid);
-        let xid = if self.script.u8() < 240 { right } else { self.script.u32() };
+        let xid = if self.script.u8() < 240 {
+            right
+        } else {
+            self.script.u32()
+        };
         let address = self.address();
         let mut options = vec![(code::TYPE, vec![kind])];
         if self.script.u8() < 250 {
@@ -284,7 +353,10 @@ impl<'a> Life<'a> {
         }
         let mut payload = reply(xid, address, options).encode();
         if shape & 64 != 0 {
-            let damage = (usize::from(self.script.u16()) % payload.len(), self.script.u8());
+            let damage = (
+                usize::from(self.script.u16()) % payload.len(),
+                self.script.u8(),
+            );
             payload[damage.0] = damage.1;
         }
         self.hear(&payload);
@@ -323,12 +395,22 @@ impl<'a> Life<'a> {
         if self.line != Line::Open {
             return;
         }
-        let sender_mac = self.script.one(&[SERVER_MAC, Mac([2, 0, 0, 0, 0, 2]), MAC, Mac::BROADCAST, Mac::default()]);
+        let sender_mac = self.script.one(&[
+            SERVER_MAC,
+            Mac([2, 0, 0, 0, 0, 2]),
+            MAC,
+            Mac::BROADCAST,
+            Mac::default(),
+        ]);
         let sender = match self.script.u8() % 5 {
             4 => self.script.address(),
             known => SERVERS[usize::from(known) % SERVERS.len()],
         };
-        let op = if self.script.flag() { ArpOp::Request } else { ArpOp::Reply };
+        let op = if self.script.flag() {
+            ArpOp::Request
+        } else {
+            ArpOp::Reply
+        };
         self.handle(Signal::Arp(&arp(op, sender_mac, sender)));
     }
 
@@ -363,7 +445,15 @@ impl<'a> Life<'a> {
 }
 
 fn arp(op: ArpOp, sender_mac: Mac, sender: Ipv4Addr) -> Arp {
-    Arp { op, source_mac: SERVER_MAC, destination_mac: MAC, sender_mac, sender, target_mac: MAC, target: ADDRESS }
+    Arp {
+        op,
+        source_mac: SERVER_MAC,
+        destination_mac: MAC,
+        sender_mac,
+        sender,
+        target_mac: MAC,
+        target: ADDRESS,
+    }
 }
 
 /// An earlier lease: it began some time ago.
@@ -371,7 +461,11 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
     let server = script.one(&SERVERS);
     let seconds = u32::from(script.u16()).max(1);
     let end = Duration::from_secs(seconds.into());
-    let times = Times { t1: end / 2, t2: end * 7 / 8, end };
+    let times = Times {
+        t1: end / 2,
+        t2: end * 7 / 8,
+        end,
+    };
     // Drawn in the corpus's order.
     let start = now - Duration::from_secs(u64::from(script.u16()) % 1000);
     Lease {
@@ -379,7 +473,10 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
         server_mac: SERVER_MAC,
         times: (seconds != 0xffff).then_some(times),
         gateway: script.flag().then_some(SERVERS[0]),
-        ..Lease::unknown(Ipv4Net::new(ADDRESS, 24).expect("24 is a prefix length"), start)
+        ..Lease::unknown(
+            Ipv4Net::new(ADDRESS, 24).expect("24 is a prefix length"),
+            start,
+        )
     }
 }
 
@@ -387,16 +484,26 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
 fn granted(judge: &mut Judge, sender: &Sender, lease: &Lease) {
     const XID: u32 = 1;
     let at = lease.start;
-    let seconds = lease.times.map_or(u32::MAX, |times| times.end.as_secs() as u32);
+    let seconds = lease
+        .times
+        .map_or(u32::MAX, |times| times.end.as_secs() as u32);
     let options = |kind| {
         let server = (code::SERVER, lease.server.octets().to_vec());
-        vec![(code::TYPE, vec![kind]), server, (code::LEASE_TIME, seconds.to_be_bytes().to_vec())]
+        vec![
+            (code::TYPE, vec![kind]),
+            server,
+            (code::LEASE_TIME, seconds.to_be_bytes().to_vec()),
+        ]
     };
-    for (frame, kind) in
-        [(sender.discover(XID, 0, None), Kind::Offer), (sender.select(XID, 0, lease.ip(), lease.server), Kind::Ack)]
-    {
+    for (frame, kind) in [
+        (sender.discover(XID, 0, None), Kind::Offer),
+        (sender.select(XID, 0, lease.ip(), lease.server), Kind::Ack),
+    ] {
         assert_eq!(judged(judge, at, &frame), []);
-        judge.server(at.since_boot(), &reply(XID, lease.ip(), options(kind as u8)).encode());
+        judge.server(
+            at.since_boot(),
+            &reply(XID, lease.ip(), options(kind as u8)).encode(),
+        );
     }
 }
 
@@ -415,11 +522,24 @@ fn understood(message: &Message) -> Vec<u8> {
         _ => Kind::Nak,
     };
     let mut options = vec![(code::TYPE, vec![kind as u8])];
-    options.extend(message.options.server_id.map(|server| (code::SERVER, server.octets().to_vec())));
-    options.extend(message.options.lease_time.map(|seconds| (code::LEASE_TIME, seconds.to_be_bytes().to_vec())));
+    options.extend(
+        message
+            .options
+            .server_id
+            .map(|server| (code::SERVER, server.octets().to_vec())),
+    );
+    options.extend(
+        message
+            .options
+            .lease_time
+            .map(|seconds| (code::LEASE_TIME, seconds.to_be_bytes().to_vec())),
+    );
     reply(message.xid, message.yiaddr, options).encode()
 }
 
 fn reply(xid: u32, yiaddr: Ipv4Addr, options: Vec<(u8, Vec<u8>)>) -> model::Message {
-    model::Message { yiaddr, ..model::Message::new(2, xid, MAC.0, options) }
+    model::Message {
+        yiaddr,
+        ..model::Message::new(2, xid, MAC.0, options)
+    }
 }

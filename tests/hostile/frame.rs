@@ -4,8 +4,16 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::{Arp, ArpOp, BadFrame, Frame, FrameMeta, Udp, decode};
 use netns_fixtures::model::{self, Packet};
 
-const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false, cut: false };
-const UNFINISHED: FrameMeta = FrameMeta { checksum_not_ready: true, ..META };
+const META: FrameMeta = FrameMeta {
+    checksum_not_ready: false,
+    vlan: 0,
+    other_host: false,
+    cut: false,
+};
+const UNFINISHED: FrameMeta = FrameMeta {
+    checksum_not_ready: true,
+    ..META
+};
 
 /// Reads a frame.
 ///
@@ -26,13 +34,29 @@ fn read(bytes: &[u8]) {
     let plain = decode(bytes, META);
     let unfinished = decode(bytes, UNFINISHED);
     if plain.is_ok() {
-        assert_eq!(unfinished, plain, "the unfinished checksum is not looked at");
+        assert_eq!(
+            unfinished, plain,
+            "the unfinished checksum is not looked at"
+        );
     }
     if let Ok(read) = &unfinished {
         is_sound(read, bytes);
     }
-    assert_eq!(decode(bytes, FrameMeta { vlan: 7, ..META }), Err(BadFrame::Vlan(7)));
-    assert_eq!(decode(bytes, FrameMeta { other_host: true, ..META }), plain, "whose it is, is the caller's to see");
+    assert_eq!(
+        decode(bytes, FrameMeta { vlan: 7, ..META }),
+        Err(BadFrame::Vlan(7))
+    );
+    assert_eq!(
+        decode(
+            bytes,
+            FrameMeta {
+                other_host: true,
+                ..META
+            }
+        ),
+        plain,
+        "whose it is, is the caller's to see"
+    );
     if let Ok(modelled) = model::decode(bytes) {
         is_what_the_model_reads(&plain, &modelled);
     }
@@ -56,7 +80,11 @@ fn is_what_the_model_reads(ours: &Result<Frame<'_>, BadFrame>, modelled: &model:
     }
     let (source_mac, destination_mac) = (Mac(modelled.source), Mac(modelled.destination));
     match &modelled.packet {
-        Packet::Udp { source, destination, payload } => {
+        Packet::Udp {
+            source,
+            destination,
+            payload,
+        } => {
             let expected = Udp {
                 source_mac,
                 destination_mac,
@@ -70,7 +98,11 @@ fn is_what_the_model_reads(ours: &Result<Frame<'_>, BadFrame>, modelled: &model:
         }
         Packet::Arp(arp) => {
             let expected = Arp {
-                op: if arp.request { ArpOp::Request } else { ArpOp::Reply },
+                op: if arp.request {
+                    ArpOp::Request
+                } else {
+                    ArpOp::Reply
+                },
                 source_mac,
                 destination_mac,
                 sender_mac: Mac(arp.sender_mac),
@@ -90,11 +122,15 @@ fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     bytes.get_mut(24..26)?.fill(0);
     let header = bytes.get(14..14 + header_length)?;
-    let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let words = header
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
     let sum = words.sum::<u32>();
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-    bytes.get_mut(14 + header_length + 6..14 + header_length + 8)?.fill(0);
+    bytes
+        .get_mut(14 + header_length + 6..14 + header_length + 8)?
+        .fill(0);
     Some(bytes)
 }

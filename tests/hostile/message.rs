@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 
 use leasehold_core::wire::message::{BadMessage, Message, MessageType};
-use leasehold_core::wire::option::{MAX_ADDRESSES, MAX_DROPPED, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, Options, WireRoute};
+use leasehold_core::wire::option::{
+    MAX_ADDRESSES, MAX_DROPPED, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, Options, WireRoute,
+};
 use netns_fixtures::model::{self, code};
 
 use super::script::Script;
@@ -18,7 +20,13 @@ use super::script::Script;
 pub fn message(bytes: &[u8]) {
     let ours = Message::decode(bytes);
     if let Ok(message) = &ours {
-        assert!(matches!(message.kind, MessageType::Offer | MessageType::Ack | MessageType::Nak), "{message:?}");
+        assert!(
+            matches!(
+                message.kind,
+                MessageType::Offer | MessageType::Ack | MessageType::Nak
+            ),
+            "{message:?}"
+        );
         are_safe(&message.options);
     }
     if let Ok(modelled) = model::Message::decode(bytes) {
@@ -35,24 +43,47 @@ pub fn option(bytes: &[u8]) {
     let mut script = Script(bytes);
     let overload = script.u8() & 3;
     let field = |script: &mut Script<'_>, held: bool, length: usize| {
-        let mut field = if held { script.slice(length).to_vec() } else { Vec::new() };
+        let mut field = if held {
+            script.slice(length).to_vec()
+        } else {
+            Vec::new()
+        };
         field.resize(length, 0);
         field
     };
     let sname = field(&mut script, overload & 2 != 0, 64);
     let file = field(&mut script, overload & 1 != 0, 128);
     let header = [[2, 1, 6, 0].as_slice(), &[0; 40]].concat();
-    let overloaded: &[u8] = if overload == 0 { &[] } else { &[52, 1, overload] };
-    let payload = [&header, &sname, &file, [99, 130, 83, 99].as_slice(), overloaded, &[53, 1, 5], script.0].concat();
+    let overloaded: &[u8] = if overload == 0 {
+        &[]
+    } else {
+        &[52, 1, overload]
+    };
+    let payload = [
+        &header,
+        &sname,
+        &file,
+        [99, 130, 83, 99].as_slice(),
+        overloaded,
+        &[53, 1, 5],
+        script.0,
+    ]
+    .concat();
     // A truncated second message type invalidates the first.
     let read = Message::decode(&payload).err();
-    assert!(matches!(read, None | Some(BadMessage::NoMessageType)), "{read:?}");
+    assert!(
+        matches!(read, None | Some(BadMessage::NoMessageType)),
+        "{read:?}"
+    );
     message(&payload);
 }
 
 fn is_what_the_model_reads(ours: &Result<Message, BadMessage>, modelled: &model::Message) {
     let for_us = (modelled.op, modelled.htype, modelled.hlen) == (2, 1, 6)
-        && matches!(modelled.kind(), Some(model::Kind::Offer | model::Kind::Ack | model::Kind::Nak));
+        && matches!(
+            modelled.kind(),
+            Some(model::Kind::Offer | model::Kind::Ack | model::Kind::Nak)
+        );
     if !for_us {
         // An overloaded field may hold the type; the model does not look there.
         let may_be = modelled.kind().is_none() && modelled.option(code::OVERLOAD).is_some();
@@ -64,37 +95,89 @@ fn is_what_the_model_reads(ours: &Result<Message, BadMessage>, modelled: &model:
     }
     let ours = ours.as_ref().expect("what the strict reader takes");
     let addresses = (ours.ciaddr, ours.yiaddr, ours.siaddr, ours.giaddr);
-    assert_eq!(addresses, (modelled.ciaddr, modelled.yiaddr, modelled.siaddr, modelled.giaddr));
-    assert_eq!((ours.xid, ours.secs, ours.chaddr.0), (modelled.xid, modelled.secs, modelled.hardware()));
+    assert_eq!(
+        addresses,
+        (
+            modelled.ciaddr,
+            modelled.yiaddr,
+            modelled.siaddr,
+            modelled.giaddr
+        )
+    );
+    assert_eq!(
+        (ours.xid, ours.secs, ours.chaddr.0),
+        (modelled.xid, modelled.secs, modelled.hardware())
+    );
     assert_eq!(ours.broadcast, modelled.wants_broadcast());
     let options = &ours.options;
     assert_eq!(options.lease_time, modelled.number(code::LEASE_TIME));
-    assert_eq!((options.t1, options.t2), (modelled.number(code::T1), modelled.number(code::T2)));
-    assert_eq!(options.server_id, modelled.address(code::SERVER).filter(|server| can_be_host(*server)));
-    assert_eq!(options.client_id.as_deref(), modelled.option(code::CLIENT_ID).filter(|id| !id.is_empty()));
+    assert_eq!(
+        (options.t1, options.t2),
+        (modelled.number(code::T1), modelled.number(code::T2))
+    );
+    assert_eq!(
+        options.server_id,
+        modelled
+            .address(code::SERVER)
+            .filter(|server| can_be_host(*server))
+    );
+    assert_eq!(
+        options.client_id.as_deref(),
+        modelled.option(code::CLIENT_ID).filter(|id| !id.is_empty())
+    );
 }
 
 /// Checks what must hold for options, whatever the bytes were.
 fn are_safe(options: &Options) {
     for list in [&options.routers, &options.dns, &options.ntp] {
-        assert!(list.len() <= MAX_ADDRESSES && list.iter().all(|address| can_be_host(*address)), "{list:?}");
+        assert!(
+            list.len() <= MAX_ADDRESSES && list.iter().all(|address| can_be_host(*address)),
+            "{list:?}"
+        );
     }
     assert!(options.server_id.is_none_or(can_be_host));
-    assert!(options.subnet_mask.is_none_or(|prefix| (1..=32).contains(&prefix)));
+    assert!(
+        options
+            .subnet_mask
+            .is_none_or(|prefix| (1..=32).contains(&prefix))
+    );
     assert!(options.mtu.is_none_or(|mtu| mtu >= 68));
     assert!(options.client_id.as_ref().is_none_or(|id| !id.is_empty()));
-    assert!(options.static_routes.len() <= MAX_ROUTES && options.static_routes.iter().all(is_sound));
-    for routes in [&options.classless_routes, &options.microsoft_routes].into_iter().flatten() {
-        assert!((1..=MAX_ROUTES).contains(&routes.len()) && routes.iter().all(is_sound), "{routes:?}");
+    assert!(
+        options.static_routes.len() <= MAX_ROUTES && options.static_routes.iter().all(is_sound)
+    );
+    for routes in [&options.classless_routes, &options.microsoft_routes]
+        .into_iter()
+        .flatten()
+    {
+        assert!(
+            (1..=MAX_ROUTES).contains(&routes.len()) && routes.iter().all(is_sound),
+            "{routes:?}"
+        );
     }
     assert!(options.search.len() <= MAX_SEARCH);
-    for name in options.search.iter().chain(&options.hostname).chain(&options.domain) {
+    for name in options
+        .search
+        .iter()
+        .chain(&options.hostname)
+        .chain(&options.domain)
+    {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        assert!((1..=253).contains(&name.len()) && name.chars().all(plain), "{name:?}");
-        assert!(name.split('.').all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-')), "{name:?}");
+        assert!(
+            (1..=253).contains(&name.len()) && name.chars().all(plain),
+            "{name:?}"
+        );
+        assert!(
+            name.split('.')
+                .all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-')),
+            "{name:?}"
+        );
     }
     if let Some(text) = &options.message {
-        assert!(text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{text:?}");
+        assert!(
+            text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic()),
+            "{text:?}"
+        );
     }
     assert!(options.dropped.len() <= MAX_DROPPED);
 }

@@ -5,19 +5,26 @@ use std::fs;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, Grants, Program};
 use netns_fixtures::{
-    CallError, Capture, Container, DEADLINE, Dhcp, Incumbent, Lab, Lan, Member, Need, result_addresses, sandbox,
+    CallError, Capture, Container, DEADLINE, Dhcp, Incumbent, Lab, Lan, Member, Need,
+    result_addresses, sandbox,
 };
 
 use crate::servers::short;
 use crate::witness;
 
 fn needs() -> Vec<Need> {
-    [Incumbent::NEEDS, netns_fixtures::server::DnsmasqProgram::NEEDS].concat()
+    [
+        Incumbent::NEEDS,
+        netns_fixtures::server::DnsmasqProgram::NEEDS,
+    ]
+    .concat()
 }
 
 #[test]
 fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -33,8 +40,12 @@ fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(),
     for (member, before) in [&first, &second].into_iter().zip(before) {
         // Both ask at once: either may be the first.
         let question = witness::init_reboot(seen.rewind(), member, DEADLINE)?;
-        assert_eq!(question.option(code::CLIENT_ID), before?.option(code::CLIENT_ID));
-        lab.daemon().wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
+        assert_eq!(
+            question.option(code::CLIENT_ID),
+            before?.option(code::CLIENT_ID)
+        );
+        lab.daemon()
+            .wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
     }
     witness::holds_bound(&lab, [&first, &second])?;
     for member in [&first, &second] {
@@ -44,7 +55,10 @@ fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(),
         seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == member.address)?;
     }
     assert_eq!(server.leases()?.len(), 2);
-    assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "nobody looks for another address:\n{seen}");
+    assert!(
+        !seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover),
+        "nobody looks for another address:\n{seen}"
+    );
     lab.detach(&first)?;
     lab.detach(&second)?;
     server.wait_until_free()?;
@@ -54,7 +68,9 @@ fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(),
 
 #[test]
 fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs()) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
@@ -64,7 +80,11 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     incumbent.stop()?;
     drop(ended);
     changed.container.netns.delete_link("eth0")?;
-    fs::write(lab.home().cni_cache().join("lan-torn-eth0"), "{\"kind\": \"cniCacheV1\", ").expect("the cache is there");
+    fs::write(
+        lab.home().cni_cache().join("lan-torn-eth0"),
+        "{\"kind\": \"cniCacheV1\", ",
+    )
+    .expect("the cache is there");
 
     lab.start_daemon()?;
     lab.wait_for_line("not adopted attachment=lan/changed/eth0")?;
@@ -72,7 +92,10 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     lab.daemon().wait_for_event("lan/stays/eth0 adopted ")?;
     witness::holds_bound(&lab, [&stays])?;
     let listed = lab.daemon().operator(&["list"])?;
-    for reason in ["no interface eth0", "no network namespace at /run/netns/ended"] {
+    for reason in [
+        "no interface eth0",
+        "no network namespace at /run/netns/ended",
+    ] {
         assert!(listed.contains(reason), "no {reason} in:\n{listed}");
     }
     lab.check(&stays)?;
@@ -81,14 +104,19 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     lab.detach(&changed)?;
     lab.detach(&stays)?;
     server.wait_for("the release", DEADLINE, |leases| {
-        leases.iter().all(|lease| lease.address != stays.address).then_some(())
+        leases
+            .iter()
+            .all(|lease| lease.address != stays.address)
+            .then_some(())
     })?;
     Ok(())
 }
 
 #[test]
 fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("ip")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("ip")]].concat()) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
@@ -96,13 +124,20 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     let late = attach(&lab, &incumbent, "late")?;
     incumbent.stop()?;
     let address = Lan::on_lan(late.address).to_string();
-    let ip = |verb| late.container.netns.run_command("ip", &["addr", verb, &address, "dev", "eth0"], "");
+    let ip = |verb| {
+        late.container
+            .netns
+            .run_command("ip", &["addr", verb, &address, "dev", "eth0"], "")
+    };
     ip("del")?;
 
     lab.start_daemon()?;
     lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
     let listed = lab.daemon().operator(&["list"])?;
-    assert!(listed.contains(&format!("{address} is not on interface eth0")), "no reason in:\n{listed}");
+    assert!(
+        listed.contains(&format!("{address} is not on interface eth0")),
+        "no reason in:\n{listed}"
+    );
     lab.daemon().wait_for_event("lan/early/eth0 adopted ")?;
     // The next daemon goes on adopting, although it finds leases.
     lab.kill9()?;
@@ -120,7 +155,11 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
 fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
     let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;
     let address = result_addresses(&result)?[0].0.addr();
-    Ok(Member { container, result, address })
+    Ok(Member {
+        container,
+        result,
+        address,
+    })
 }
 
 /// Waits for a member's message.

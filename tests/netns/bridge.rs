@@ -13,13 +13,17 @@ const FIRST_DISCOVER: &str = "table netdev port {
 
 #[test]
 fn a_discover_that_a_bridge_does_not_forward_yet_is_soon_repeated() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.lan.add_host_bridge()?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let container = lab.lan.bridged_container("c1")?;
-    lab.lan.host.run_command("nft", &["-f", "-"], FIRST_DISCOVER)?;
+    lab.lan
+        .host
+        .run_command("nft", &["-f", "-"], FIRST_DISCOVER)?;
     let mut left = Capture::start(&lab.lan.host, "c1")?;
     let mut arrived = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let began = Instant::now();
@@ -27,7 +31,12 @@ fn a_discover_that_a_bridge_does_not_forward_yet_is_soon_repeated() -> Result<()
     let took = began.elapsed();
     let discovers = |seen: &mut Capture| {
         let messages = seen.dhcp()?.into_iter();
-        Ok::<_, CallError>(messages.filter(|message| message.kind == Kind::Discover).map(|m| m.xid).collect::<Vec<_>>())
+        Ok::<_, CallError>(
+            messages
+                .filter(|message| message.kind == Kind::Discover)
+                .map(|m| m.xid)
+                .collect::<Vec<_>>(),
+        )
     };
     let (left, arrived) = (discovers(&mut left)?, discovers(&mut arrived)?);
     assert_eq!(

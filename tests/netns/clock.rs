@@ -15,11 +15,20 @@ const HOUR: i64 = 3600;
 
 #[test]
 fn a_wall_clock_an_hour_back_hurts_no_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), Need::OwnClock]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), Need::OwnClock]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_own_clock(&lab.lan.host)?;
     let timers = Some((T1, Duration::from_secs(8)));
-    let server = Kea::start(&lab.lan, Grants { lease_time: Duration::from_secs(12), timers, ..Grants::default() })?;
+    let server = Kea::start(
+        &lab.lan,
+        Grants {
+            lease_time: Duration::from_secs(12),
+            timers,
+            ..Grants::default()
+        },
+    )?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     lab.start_daemon()?;
     let member = lab.attach("c1")?;
@@ -39,11 +48,22 @@ fn a_wall_clock_an_hour_back_hurts_no_lease() -> Result<(), CallError> {
         }
         lab.check(&member)?;
         let [acquired, renewed] = [first(&lab, "acquired")?, last(&lab, "renewed")?];
-        assert_eq!(renewed < acquired, ahead < 0, "the daemon reads its own clock: {renewed} after {acquired}");
+        assert_eq!(
+            renewed < acquired,
+            ahead < 0,
+            "the daemon reads its own clock: {renewed} after {acquired}"
+        );
     }
-    assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "no lease was lost:\n{seen}");
+    assert!(
+        !seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover),
+        "no lease was lost:\n{seen}"
+    );
     // Each line of Kea's file is a grant, which began before the previous one ended.
-    let grants: Vec<_> = server.history()?.into_iter().filter(|lease| lease.held).collect();
+    let grants: Vec<_> = server
+        .history()?
+        .into_iter()
+        .filter(|lease| lease.held)
+        .collect();
     assert!(grants.windows(2).all(|pair| pair[1].address == member.address && pair[1].began <= Some(pair[0].expires)));
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
@@ -61,7 +81,11 @@ fn last(lab: &Lab, kind: &str) -> Result<String, CallError> {
 
 fn times(lab: &Lab, kind: &str) -> Result<Vec<String>, CallError> {
     let lines = lab.daemon().operator(&["events", "--json"])?;
-    let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event is JSON"));
-    let times = events.filter(|event| event["kind"] == kind).map(|event| event["time"].to_string());
+    let events = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("an event is JSON"));
+    let times = events
+        .filter(|event| event["kind"] == kind)
+        .map(|event| event["time"].to_string());
     Ok(times.collect())
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use netns_fixtures::model::{Config, Event, Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, IscDhcpd, ModelServer};
 use netns_fixtures::{
-    Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns, Packet, mac_text, sandbox,
+    Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns,
+    Packet, mac_text, sandbox,
 };
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
@@ -32,11 +33,18 @@ impl Stage {
             lab.config["ipam"]["conflictDetection"] = detection.into();
         }
         let mut config = DnsmasqConfig::default();
-        config.more.push(format!("--dhcp-host={},{KEPT}", mac_text(CONTAINER)));
+        config
+            .more
+            .push(format!("--dhcp-host={},{KEPT}", mac_text(CONTAINER)));
         let server = Dnsmasq::start(&lab.lan, config)?;
         let seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
         let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
-        Ok(Self { lab, server, seen, neighbour })
+        Ok(Self {
+            lab,
+            server,
+            seen,
+            neighbour,
+        })
     }
 
     fn container(&self) -> Result<Container, Error> {
@@ -56,27 +64,41 @@ impl Stage {
 
     /// Waits until the server has been told that the address is in use.
     fn declined(&mut self) -> Result<(), Error> {
-        let decline = self.seen.wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
+        let decline = self
+            .seen
+            .wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
         assert_eq!(decline.address_option(code::REQUESTED), Some(KEPT));
         assert_eq!(decline.address_option(code::SERVER), Some(Lan::SERVER));
         assert!(
-            decline.ciaddr.is_unspecified() && decline.source.is_unspecified() && decline.destination.is_broadcast()
+            decline.ciaddr.is_unspecified()
+                && decline.source.is_unspecified()
+                && decline.destination.is_broadcast()
         );
-        self.server.wait_for_line(&format!("DHCPDECLINE({}) {KEPT}", Lan::IFNAME))?;
-        self.server.wait_for_line(&format!("disabling DHCP static address {KEPT}"))
+        self.server
+            .wait_for_line(&format!("DHCPDECLINE({}) {KEPT}", Lan::IFNAME))?;
+        self.server
+            .wait_for_line(&format!("disabling DHCP static address {KEPT}"))
     }
 
     /// Waits for the container's ARP request from `sender` about `target`.
     fn asked(&mut self, sender: Ipv4Addr, target: Ipv4Addr) -> Result<(), Error> {
-        self.seen.wait_for(&format!("ARP from {sender} about {target}"), DEADLINE, |packet| {
-            is_from_container(packet).filter(|arp| (arp.sender, arp.target) == (sender, target)).map(drop)
-        })
+        self.seen.wait_for(
+            &format!("ARP from {sender} about {target}"),
+            DEADLINE,
+            |packet| {
+                is_from_container(packet)
+                    .filter(|arp| (arp.sender, arp.target) == (sender, target))
+                    .map(drop)
+            },
+        )
     }
 
     /// Returns how many probes for an address there have been.
     fn probes(&mut self, address: Ipv4Addr) -> Result<usize, Error> {
         let asked = self.seen.packets()?.iter().filter_map(is_from_container);
-        Ok(asked.filter(|arp| arp.sender.is_unspecified() && arp.target == address).count())
+        Ok(asked
+            .filter(|arp| arp.sender.is_unspecified() && arp.target == address)
+            .count())
     }
 }
 
@@ -89,7 +111,9 @@ fn is_from_container(packet: &Packet) -> Option<&Arp> {
 
 #[test]
 fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
@@ -103,27 +127,38 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
 }
 
 #[test]
-fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address() -> Result<(), CallError> {
+fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address()
+-> Result<(), CallError> {
     const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     // As the plugin `tuning` does, after the main plugin.
     let set = |change: &[&str]| {
-        member.container.netns.run_command("ip", &[&["link", "set", "dev", "eth0"], change].concat(), "")
+        member.container.netns.run_command(
+            "ip",
+            &[&["link", "set", "dev", "eth0"], change].concat(),
+            "",
+        )
     };
     set(&["down"])?;
     set(&["address", &mac_text(OTHER)])?;
     stage.seen.clear()?;
     set(&["up"])?;
     let mut asked = |target| {
-        stage.seen.wait_for(&format!("ARP about {target}"), DEADLINE, |packet| match packet {
-            Packet::Arp(arp) if arp.request && (arp.sender, arp.target) == (KEPT, target) => {
-                assert_eq!(mac_text(arp.sender_mac), mac_text(OTHER));
-                Some(())
-            }
-            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
-        })
+        stage.seen.wait_for(
+            &format!("ARP about {target}"),
+            DEADLINE,
+            |packet| match packet {
+                Packet::Arp(arp) if arp.request && (arp.sender, arp.target) == (KEPT, target) => {
+                    assert_eq!(mac_text(arp.sender_mac), mac_text(OTHER));
+                    Some(())
+                }
+                Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+            },
+        )
     };
     asked(KEPT)?;
     asked(KEPT)?;
@@ -136,17 +171,31 @@ fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address
 /// The server answers slowly here: on a busy machine, a quick one would be faster than the neighbour.
 #[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let pool = (KEPT, Ipv4Addr::new(10, 7, 0, 99));
     let answer_time = Duration::from_millis(500);
-    let server = ModelServer::start(&lab.lan, Config { pool, answer_time, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            pool,
+            answer_time,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
     neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
     let member = lab.attach("c1")?;
     assert_ne!(member.address, KEPT);
-    server.wait_for("DECLINE", 0, DEADLINE, |event| (*event == Event::Declined(KEPT)).then_some(()))?;
-    assert_eq!(server.leases().into_keys().collect::<Vec<_>>(), [member.address]);
+    server.wait_for("DECLINE", 0, DEADLINE, |event| {
+        (*event == Event::Declined(KEPT)).then_some(())
+    })?;
+    assert_eq!(
+        server.leases().into_keys().collect::<Vec<_>>(),
+        [member.address]
+    );
     assert_eq!(server.violations(), []);
     lab.check(&member)
 }
@@ -154,16 +203,30 @@ fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
 /// The neighbour is a macvlan beside the container's, and hears the container but not their parent.
 #[test]
 fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         lab.config["ipam"]["conflictDetection"] = detection.into();
-        let (pool, answer_time) = ((KEPT, Ipv4Addr::new(10, 7, 0, 99)), Duration::from_millis(500));
-        let server = ModelServer::start(&lab.lan, Config { pool, answer_time, ..Config::new(Lan::SUBNET) })?;
+        let (pool, answer_time) = (
+            (KEPT, Ipv4Addr::new(10, 7, 0, 99)),
+            Duration::from_millis(500),
+        );
+        let server = ModelServer::start(
+            &lab.lan,
+            Config {
+                pool,
+                answer_time,
+                ..Config::new(Lan::SUBNET)
+            },
+        )?;
         let _sibling = lab.lan.sibling("sibling", KEPT)?;
         let member = lab.attach("c1")?;
         assert_ne!(member.address, KEPT, "{detection}");
-        server.wait_for("DECLINE", 0, DEADLINE, |event| (*event == Event::Declined(KEPT)).then_some(()))?;
+        server.wait_for("DECLINE", 0, DEADLINE, |event| {
+            (*event == Event::Declined(KEPT)).then_some(())
+        })?;
         assert_eq!(server.violations(), [], "{detection}");
         lab.check(&member)?;
     }
@@ -172,17 +235,27 @@ fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
 
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
-fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, None)?;
-    let sibling = stage.lab.lan.sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
+    let sibling = stage
+        .lab
+        .lan
+        .sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
     let mut beside = Capture::start(&sibling, Lan::IFNAME)?;
     // The server turns out to be on the wire.
     let first = stage.lab.attach("c0")?;
-    stage.seen.wait_for("the answer from the wire", DEADLINE, |packet| match packet {
-        Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
-        Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
-    })?;
+    stage.seen.wait_for(
+        "the answer from the wire",
+        DEADLINE,
+        |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        },
+    )?;
     stage.lab.check(&first)?;
     beside.clear()?;
     stage.seen.clear()?;
@@ -192,29 +265,54 @@ fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> 
     stage.seen.rewind();
     (0..2).try_for_each(|_| stage.asked(KEPT, KEPT))?;
     assert_eq!(stage.probes(KEPT)?, 3, "on the wire");
-    let asked: Vec<_> = beside.packets()?.iter().filter_map(is_from_container).map(|arp| arp.sender).collect();
+    let asked: Vec<_> = beside
+        .packets()?
+        .iter()
+        .filter_map(is_from_container)
+        .map(|arp| arp.sender)
+        .collect();
     assert_eq!(asked, [none, KEPT], "a probe and an announcement");
-    let told: Vec<_> = beside.dhcp()?.into_iter().filter(|m| m.chaddr == CONTAINER).collect();
-    assert!(told.is_empty(), "a server may be in a sibling; this one is not: {told:?}");
+    let told: Vec<_> = beside
+        .dhcp()?
+        .into_iter()
+        .filter(|m| m.chaddr == CONTAINER)
+        .collect();
+    assert!(
+        told.is_empty(),
+        "a server may be in a sibling; this one is not: {told:?}"
+    );
     stage.lab.check(&member)
 }
 
 #[test]
 fn a_server_in_a_sibling_is_found_though_the_last_one_was_on_the_wire() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let on_wire = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let first = lab.attach("c1")?;
-    seen.wait_for("the answer from the wire", DEADLINE, |packet| match packet {
-        Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
-        Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
-    })?;
+    seen.wait_for(
+        "the answer from the wire",
+        DEADLINE,
+        |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        },
+    )?;
     lab.check(&first)?;
     drop(on_wire);
     let machine = lab.lan.sibling("server-c", BESIDE)?;
     let pool = (Ipv4Addr::new(10, 7, 2, 1), Ipv4Addr::new(10, 7, 2, 99));
-    let server = ModelServer::start_in(&machine, Config { id: BESIDE, pool, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start_in(
+        &machine,
+        Config {
+            id: BESIDE,
+            pool,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let second = lab.attach("c2")?;
     assert_eq!(server.leases().len(), 1);
     lab.check(&second)
@@ -222,37 +320,78 @@ fn a_server_in_a_sibling_is_found_though_the_last_one_was_on_the_wire() -> Resul
 
 #[test]
 fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let machine = lab.lan.sibling("server-c", BESIDE)?;
-    let config = Config { id: BESIDE, ..Config::new(Lan::SUBNET) };
+    let config = Config {
+        id: BESIDE,
+        ..Config::new(Lan::SUBNET)
+    };
     let server = ModelServer::start_in(&machine, config)?;
-    let members: Vec<_> = ["c1", "c2", "c3"].map(|name| lab.attach(name)).into_iter().collect::<Result<_, _>>()?;
+    let members: Vec<_> = ["c1", "c2", "c3"]
+        .map(|name| lab.attach(name))
+        .into_iter()
+        .collect::<Result<_, _>>()?;
     members.iter().try_for_each(|member| lab.check(member))?;
-    let requests = server.events().iter().filter(|event| matches!(event, Event::Granted(..))).count();
-    assert_eq!((requests, server.leases().len()), (3, 3), "none had to be repeated");
+    let requests = server
+        .events()
+        .iter()
+        .filter(|event| matches!(event, Event::Granted(..)))
+        .count();
+    assert_eq!(
+        (requests, server.leases().len()),
+        (3, 3),
+        "none had to be repeated"
+    );
     Ok(())
 }
 
 #[test]
-fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
-        (lab.config["ipam"]["timeout"], lab.config["ipam"]["conflictDetection"]) = (8.into(), detection.into());
-        let server = ModelServer::start(&lab.lan, Config { pool: (KEPT, KEPT), ..Config::new(Lan::SUBNET) })?;
+        (
+            lab.config["ipam"]["timeout"],
+            lab.config["ipam"]["conflictDetection"],
+        ) = (8.into(), detection.into());
+        let server = ModelServer::start(
+            &lab.lan,
+            Config {
+                pool: (KEPT, KEPT),
+                ..Config::new(Lan::SUBNET)
+            },
+        )?;
         let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
         neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
         let mut seen = Capture::start(&neighbour, Lan::IFNAME)?;
         let container = lab.lan.container("c1")?;
-        let error = lab.shim.add(&container, &lab.config).expect_err("its only address is in use").cni();
+        let error = lab
+            .shim
+            .add(&container, &lab.config)
+            .expect_err("its only address is in use")
+            .cni();
         let by = seen.wait_for("the neighbour's answer", DEADLINE, |packet| match packet {
-            Packet::Arp(arp) if !arp.request && arp.sender == KEPT => Some(mac_text(arp.sender_mac)),
+            Packet::Arp(arp) if !arp.request && arp.sender == KEPT => {
+                Some(mac_text(arp.sender_mac))
+            }
             Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
         })?;
         assert_eq!(error.code, 11);
-        assert!(error.msg.contains(&format!("{KEPT} is in use by {by}")), "{detection}: {error}");
-        let declined = server.events().iter().filter(|event| **event == Event::Declined(KEPT)).count();
+        assert!(
+            error.msg.contains(&format!("{KEPT} is in use by {by}")),
+            "{detection}: {error}"
+        );
+        let declined = server
+            .events()
+            .iter()
+            .filter(|event| **event == Event::Declined(KEPT))
+            .count();
         assert_eq!((declined, server.leases().len()), (1, 0), "{detection}");
     }
     Ok(())
@@ -260,11 +399,19 @@ fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it
 
 #[test]
 fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let other = Ipv4Addr::new(10, 7, 0, 78);
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["conflictDetection"] = "strict".into();
-    let server = ModelServer::start(&lab.lan, Config { pool: (KEPT, other), ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            pool: (KEPT, other),
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
     neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
     let member = lab.attach("c1")?;
@@ -275,24 +422,53 @@ fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), Ca
 
 /// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
 #[test]
-fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else { return Ok(()) };
+fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else {
+        return Ok(());
+    };
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         lab.config["ipam"]["conflictDetection"] = detection.into();
-        let (pool, answer_time) = ((KEPT, Ipv4Addr::new(10, 7, 0, 99)), Duration::from_millis(500));
-        let server = ModelServer::start(&lab.lan, Config { pool, answer_time, ..Config::new(Lan::SUBNET) })?;
+        let (pool, answer_time) = (
+            (KEPT, Ipv4Addr::new(10, 7, 0, 99)),
+            Duration::from_millis(500),
+        );
+        let server = ModelServer::start(
+            &lab.lan,
+            Config {
+                pool,
+                answer_time,
+                ..Config::new(Lan::SUBNET)
+            },
+        )?;
         let proxy = lab.lan.machine("proxy", Ipv4Addr::new(10, 7, 0, 9))?;
-        for net in ["10.7.0.64/26", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"] {
+        for net in [
+            "10.7.0.64/26",
+            "192.0.2.0/24",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+        ] {
             proxy.run_command("ip", &["route", "add", "local", net, "dev", "lo"], "")?;
         }
         let member = lab.attach("c1")?;
         assert_eq!(member.address, KEPT, "{detection}");
         let events = lab.daemon().events()?;
-        let told = events.iter().filter(|line| line.contains("detection_off")).collect::<Vec<_>>();
-        let tells = |line: &str| line.contains(&format!("claims {KEPT}")) && line.contains("which nobody can have");
-        assert!(matches!(told[..], [line] if tells(line)), "{detection}: {events:?}");
-        assert!(!server.events().contains(&Event::Declined(KEPT)), "{detection}");
+        let told = events
+            .iter()
+            .filter(|line| line.contains("detection_off"))
+            .collect::<Vec<_>>();
+        let tells = |line: &str| {
+            line.contains(&format!("claims {KEPT}")) && line.contains("which nobody can have")
+        };
+        assert!(
+            matches!(told[..], [line] if tells(line)),
+            "{detection}: {events:?}"
+        );
+        assert!(
+            !server.events().contains(&Event::Declined(KEPT)),
+            "{detection}"
+        );
         lab.wait_for_line("answers for an address that nobody can have")?;
         lab.check(&member)?;
     }
@@ -300,14 +476,20 @@ fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> R
 }
 
 #[test]
-fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
     stage.take()?;
     stage.declined()?;
-    let next = stage.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == CONTAINER)?.yiaddr;
+    let next = stage
+        .seen
+        .wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == CONTAINER)?
+        .yiaddr;
     assert_ne!(next, KEPT);
     // It is on the interface, or it would not be announced.
     stage.asked(next, next)?;
@@ -317,7 +499,9 @@ fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced()
 
 #[test]
 fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, Some("strict"))?;
     stage.take()?;
     let member = stage.lab.add(stage.container()?)?;
@@ -331,7 +515,9 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
 
 #[test]
 fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut stage = Stage::new(&sandbox, Some("off"))?;
     stage.take()?;
     let member = stage.lab.add(stage.container()?)?;
@@ -344,10 +530,19 @@ fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> 
 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.
 #[test]
-fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_no_other() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else { return Ok(()) };
+fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_no_other()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
-    let server = IscDhcpd::start(&lab.lan, Grants { fixed: vec![(CONTAINER, KEPT)], ..Grants::default() })?;
+    let server = IscDhcpd::start(
+        &lab.lan,
+        Grants {
+            fixed: vec![(CONTAINER, KEPT)],
+            ..Grants::default()
+        },
+    )?;
     let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
     neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
     for id in ["c1", "c2", "c3", "c4"] {
@@ -356,7 +551,11 @@ fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_n
             panic!("{id} has an address")
         };
         let said = error.to_string();
-        assert_eq!(said.matches(&KEPT.to_string()).count(), 2, "the conflict, and what to do: {said}");
+        assert_eq!(
+            said.matches(&KEPT.to_string()).count(),
+            2,
+            "the conflict, and what to do: {said}"
+        );
         lab.shim.del(&container, &lab.config)?;
     }
     let other = lab.attach("c5")?;

@@ -13,12 +13,20 @@ const LEASES: usize = 50;
 
 #[test]
 fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     // T1 leaves room for everything before the first renewal, even on a busy machine.
     let timers = Some((Duration::from_secs(20), Duration::from_secs(30)));
-    let server =
-        Kea::start(&lab.lan, KeaConfig { lease_time: Duration::from_secs(40), timers, ..KeaConfig::default() })?;
+    let server = Kea::start(
+        &lab.lan,
+        KeaConfig {
+            lease_time: Duration::from_secs(40),
+            timers,
+            ..KeaConfig::default()
+        },
+    )?;
     let members = each(0..LEASES, |i| lab.attach(&format!("c{i}")))?;
     assert_eq!(server.leases()?.len(), LEASES);
 
@@ -28,19 +36,35 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
     witness::holds_bound(&lab, &members)?;
     each(&members, |member| lab.check(member))?;
     let macs: Vec<Mac> = members.iter().map(|member| member.container.mac).collect();
-    let sent: Vec<_> = seen.packets()?.iter().filter(|packet| is_from(packet, &macs)).collect();
+    let sent: Vec<_> = seen
+        .packets()?
+        .iter()
+        .filter(|packet| is_from(packet, &macs))
+        .collect();
     assert!(sent.is_empty(), "the next daemon sent {sent:?}");
 
     let history = server.wait_for("renewal of every lease", DEADLINE, |history| {
-        members.iter().all(|member| grants(history, member).len() > 1).then(|| history.to_vec())
+        members
+            .iter()
+            .all(|member| grants(history, member).len() > 1)
+            .then(|| history.to_vec())
     })?;
     for member in &members {
         let grants = grants(&history, member);
-        assert!(grants.iter().all(|lease| lease.address == member.address), "{grants:?}");
-        let in_time = grants.windows(2).all(|pair| pair[1].began < Some(pair[0].expires));
+        assert!(
+            grants.iter().all(|lease| lease.address == member.address),
+            "{grants:?}"
+        );
+        let in_time = grants
+            .windows(2)
+            .all(|pair| pair[1].began < Some(pair[0].expires));
         assert!(in_time, "a lease ended before it was renewed: {grants:?}");
     }
-    let discovers = seen.dhcp()?.iter().filter(|m| m.kind == Kind::Discover).count();
+    let discovers = seen
+        .dhcp()?
+        .iter()
+        .filter(|m| m.kind == Kind::Discover)
+        .count();
     assert_eq!(discovers, 0, "a renewal is no new lease");
     each(&members, |member| lab.check(member))?;
 
@@ -52,7 +76,9 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
 
 #[test]
 fn sigterm_gives_nothing_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -70,14 +96,20 @@ fn sigterm_gives_nothing_back() -> Result<(), CallError> {
 
 #[test]
 fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let (gone, stays) = (lab.attach("gone")?, lab.attach("stays")?);
     lab.kill9()?;
 
     lab.detach(&gone)?;
-    assert_eq!(server.leases()?.len(), 2, "nobody was there to send a RELEASE");
+    assert_eq!(
+        server.leases()?.len(),
+        2,
+        "nobody was there to send a RELEASE"
+    );
     lab.start_daemon()?;
     server.wait_for("the release of one lease", DEADLINE, |leases| {
         let left: Vec<_> = leases.iter().map(|lease| lease.address).collect();
@@ -97,15 +129,25 @@ pub(crate) fn each<I: Send, T: Send>(
 ) -> Result<Vec<T>, CallError> {
     thread::scope(|s| {
         let work = &work;
-        let running: Vec<_> = items.into_iter().map(|item| s.spawn(move || work(item))).collect();
-        running.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        let running: Vec<_> = items
+            .into_iter()
+            .map(|item| s.spawn(move || work(item)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("no thread panics"))
+            .collect()
     })
 }
 
 /// Returns every grant to a member, oldest first.
 fn grants(history: &[Lease], member: &Member) -> Vec<Lease> {
     let mac = member.mac();
-    history.iter().filter(|lease| lease.mac == mac && lease.held).cloned().collect()
+    history
+        .iter()
+        .filter(|lease| lease.mac == mac && lease.held)
+        .cloned()
+        .collect()
 }
 
 /// Returns whether a packet is DHCP or an ARP request, and comes from one of these.

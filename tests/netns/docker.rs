@@ -51,12 +51,22 @@ fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
 }
 
 /// Runs a container through its life in a network whose containers have the LAN's router.
-fn lives(lab: &Lab, server: &Dnsmasq, version: EngineVersion, plan: &NetworkPlan) -> Result<(), Error> {
+fn lives(
+    lab: &Lab,
+    server: &Dnsmasq,
+    version: EngineVersion,
+    plan: &NetworkPlan,
+) -> Result<(), Error> {
     let docker = play(lab, version)?;
     let network = docker.network_create(plan)?;
-    assert_eq!((network.pool, network.gateway), (Lan::SUBNET, Some(Lan::SERVER)));
+    assert_eq!(
+        (network.pool, network.gateway),
+        (Lan::SUBNET, Some(Lan::SERVER))
+    );
     let web = docker.run(&network, "web", RunPlan::default())?;
-    let lease = server.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+    let lease = server
+        .lease_of(&mac_text(web.container.mac))?
+        .expect("a lease");
     assert_eq!(web.address, Lan::on_lan(lease.address));
     let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
     web.container.netns.run_command("busybox", &ping, "")?;
@@ -68,37 +78,63 @@ fn lives(lab: &Lab, server: &Dnsmasq, version: EngineVersion, plan: &NetworkPlan
 
 #[test]
 fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    EngineVersion::ALL.into_iter().try_for_each(|version| lives(&lab, &server, version, &macvlan()))
+    EngineVersion::ALL
+        .into_iter()
+        .try_for_each(|version| lives(&lab, &server, version, &macvlan()))
 }
 
 #[test]
 fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let plan = NetworkPlan { gateway: Some(Lan::SERVER), ..plan(Driver::Bridge(Lan::BRIDGE.to_owned())) };
-    EngineVersion::ALL.into_iter().try_for_each(|version| lives(&lab, &server, version, &plan))
+    let plan = NetworkPlan {
+        gateway: Some(Lan::SERVER),
+        ..plan(Driver::Bridge(Lan::BRIDGE.to_owned()))
+    };
+    EngineVersion::ALL
+        .into_iter()
+        .try_for_each(|version| lives(&lab, &server, version, &plan))
 }
 
 #[test]
 fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
     for version in EngineVersion::ALL {
         let docker = play(&lab, version)?;
-        let network = docker.network_create(&NetworkPlan { subnet: None, gateway: Some(Lan::SERVER), ..macvlan() })?;
+        let network = docker.network_create(&NetworkPlan {
+            subnet: None,
+            gateway: Some(Lan::SERVER),
+            ..macvlan()
+        })?;
         assert_eq!(network.pool, Lan::SUBNET);
         // The kernel sets no second macvlan of its Ethernet address up.
         let web = docker.run(&network, "web", RunPlan::default())?;
-        let lease = server.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+        let lease = server
+            .lease_of(&mac_text(web.container.mac))?
+            .expect("a lease");
         assert_eq!(web.address, Lan::on_lan(lease.address));
-        let again = docker.run(&network, "db", RunPlan { mac: Some(mac(77)), ..RunPlan::default() })?;
+        let again = docker.run(
+            &network,
+            "db",
+            RunPlan {
+                mac: Some(mac(77)),
+                ..RunPlan::default()
+            },
+        )?;
         docker.stop(again)?;
         docker.stop(web)?;
         server.wait_until_free()?;
@@ -109,12 +145,18 @@ fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error
 }
 
 #[test]
-fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
-    let plan = NetworkPlan { options: json!({ "parent": Lan::IFNAME }), ..macvlan() };
+    let plan = NetworkPlan {
+        options: json!({ "parent": Lan::IFNAME }),
+        ..macvlan()
+    };
     let network = docker.network_create(&plan)?;
     let first = docker.run(&network, "web", RunPlan::default())?;
     let address = first.address;
@@ -137,7 +179,9 @@ fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network(
 
 #[test]
 fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut docker = play(&lab, EngineVersion::V28)?;
@@ -145,26 +189,50 @@ fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
         assert_eq!(bare(&docker, ADDRESS, body)?.status, 400, "{body}");
     }
     assert_eq!(bare(&docker, "IpamDriver.RequestRouter", "{}")?.status, 404);
-    let refused = bare(&docker, "IpamDriver.RequestPool", r#"{"Pool":"10.7.0.0/16","Options":null}"#)?;
-    assert!(refused.status == 200 && refused.body.contains("parent"), "{refused:?}");
+    let refused = bare(
+        &docker,
+        "IpamDriver.RequestPool",
+        r#"{"Pool":"10.7.0.0/16","Options":null}"#,
+    )?;
+    assert!(
+        refused.status == 200 && refused.body.contains("parent"),
+        "{refused:?}"
+    );
 
     docker.plugin.host = "";
-    let pools = (0..3).map(|_| docker.request_pool(&macvlan())).collect::<Result<Vec<_>, _>>()?;
-    assert!(pools.iter().all(|network| network.pool_id == pools[0].pool_id), "{pools:?}");
-    let [network, same, _] = &pools[..] else { panic!("three pools") };
+    let pools = (0..3)
+        .map(|_| docker.request_pool(&macvlan()))
+        .collect::<Result<Vec<_>, _>>()?;
+    assert!(
+        pools
+            .iter()
+            .all(|network| network.pool_id == pools[0].pool_id),
+        "{pools:?}"
+    );
+    let [network, same, _] = &pools[..] else {
+        panic!("three pools")
+    };
     docker.network_rm(same.clone())?;
     let web = docker.run(network, "web", RunPlan::default())?;
     let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() }).to_string();
     docker.stop(web)?;
     for _ in 0..2 {
-        assert_eq!(bare(&docker, "IpamDriver.ReleaseAddress", &told)?, Reply { status: 200, body: "{}".into() });
+        assert_eq!(
+            bare(&docker, "IpamDriver.ReleaseAddress", &told)?,
+            Reply {
+                status: 200,
+                body: "{}".into()
+            }
+        );
     }
     server.wait_until_free()
 }
 
 #[test]
 fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -187,7 +255,9 @@ fn request(pool_id: &str) -> String {
 
 #[test]
 fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -199,13 +269,18 @@ fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), 
     lab.terminate()?;
     let reply = call.answer()?;
     let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    assert!(reply.status == 200 && answer["Error"].is_string(), "{reply:?}");
+    assert!(
+        reply.status == 200 && answer["Error"].is_string(),
+        "{reply:?}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else {
+        return Ok(());
+    };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -219,7 +294,8 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
     let web = docker.request(&network, "web", RunPlan::default())?;
     again(&mut lab)?;
     docker.join(&web)?;
-    lab.daemon().wait_for_event(&web.address.addr().to_string())?;
+    lab.daemon()
+        .wait_for_event(&web.address.addr().to_string())?;
     again(&mut lab)?;
     docker.leave(&web)?;
     again(&mut lab)?;
@@ -234,13 +310,21 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
         let run = scope.spawn(|| docker.run(&network, "db", RunPlan::default()));
         seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(50).is_some())?;
         again(&mut lab)?;
-        Ok::<_, Error>(run.join().expect("a caller does not panic").expect_err("a call cannot come again"))
+        Ok::<_, Error>(
+            run.join()
+                .expect("a caller does not panic")
+                .expect_err("a call cannot come again"),
+        )
     })?;
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     lab.daemon().wait_until_empty()?;
     // The next container with that name gets the lease that only the server knows, and gives it back when it ends.
-    lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
-    let [granted] = &server.leases()?[..] else { panic!("{:?}", server.leases()) };
+    lab.lan
+        .server
+        .run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+    let [granted] = &server.leases()?[..] else {
+        panic!("{:?}", server.leases())
+    };
     let db = docker.run(&network, "db", RunPlan::default())?;
     assert_eq!(db.address.addr(), granted.address);
     docker.stop(db)?;
@@ -249,8 +333,11 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
 }
 
 #[test]
-fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_what_is_true() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_what_is_true()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = docker_lab(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -259,8 +346,11 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
         lab.start_daemon()
     };
     // Nobody answers yet: the daemon looks at the LAN.
-    let asked = json!({ "Pool": "", "SubPool": "", "Options": { "parent": Lan::IFNAME }, "V6": false });
-    let call = docker.plugin.send("IpamDriver.RequestPool", &asked.to_string())?;
+    let asked =
+        json!({ "Pool": "", "SubPool": "", "Options": { "parent": Lan::IFNAME }, "V6": false });
+    let call = docker
+        .plugin
+        .send("IpamDriver.RequestPool", &asked.to_string())?;
     seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
     again(&mut lab)?;
     assert!(call.answer().is_err());
@@ -271,11 +361,20 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
     docker.leave(&web)?;
     // The daemon may never hear about this one: what dockerd calls again has no body.
     let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() });
-    let call = docker.plugin.send("IpamDriver.ReleaseAddress", &told.to_string())?;
+    let call = docker
+        .plugin
+        .send("IpamDriver.ReleaseAddress", &told.to_string())?;
     again(&mut lab)?;
     drop(call);
     let web = docker.run(&network, "web", RunPlan::default())?;
-    assert_eq!(server.leases()?.iter().map(|lease| lease.address).collect::<Vec<_>>(), [web.address.addr()]);
+    assert_eq!(
+        server
+            .leases()?
+            .iter()
+            .map(|lease| lease.address)
+            .collect::<Vec<_>>(),
+        [web.address.addr()]
+    );
     docker.stop(web)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
@@ -288,12 +387,17 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
     drop(call);
     assert_eq!(docker.plugin.call(ADDRESS, &kept)?["Address"], asked);
     let back = json!({ "PoolID": network.pool_id, "Address": aux });
-    let call = docker.plugin.send("IpamDriver.ReleaseAddress", &back.to_string())?;
+    let call = docker
+        .plugin
+        .send("IpamDriver.ReleaseAddress", &back.to_string())?;
     again(&mut lab)?;
     drop(call);
     docker.plugin.call("IpamDriver.ReleaseAddress", &back)?;
 
-    let call = docker.plugin.send("IpamDriver.ReleasePool", &json!({ "PoolID": network.pool_id }).to_string())?;
+    let call = docker.plugin.send(
+        "IpamDriver.ReleasePool",
+        &json!({ "PoolID": network.pool_id }).to_string(),
+    )?;
     again(&mut lab)?;
     drop(call);
     let network = docker.network_create(&macvlan())?;
@@ -306,7 +410,9 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
 
 #[test]
 fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -325,7 +431,11 @@ fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Resul
     let web = docker.run(&network, "web", RunPlan::default())?;
     assert_eq!(web.address, address);
     let asked = seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == web.container.mac)?;
-    assert_eq!((asked.ciaddr, asked.option(code::SERVER)), (Ipv4Addr::UNSPECIFIED, None), "INIT-REBOOT: {asked:?}");
+    assert_eq!(
+        (asked.ciaddr, asked.option(code::SERVER)),
+        (Ipv4Addr::UNSPECIFIED, None),
+        "INIT-REBOOT: {asked:?}"
+    );
     assert_eq!(server.leases()?.len(), 1);
     docker.stop(web)?;
     server.wait_until_free()?;
@@ -334,29 +444,45 @@ fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Resul
 
 #[test]
 fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let grants = Grants {
+        lease_time: Duration::from_secs(120),
+        timers,
+        ..Grants::default()
+    };
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V28)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
 
     let other = Ipv4Addr::new(10, 7, 8, 0)..=Ipv4Addr::new(10, 7, 8, 255);
-    server.restart(Some(Grants { pool: other.clone(), ..grants.clone() }.into()))?;
+    server.restart(Some(
+        Grants {
+            pool: other.clone(),
+            ..grants.clone()
+        }
+        .into(),
+    ))?;
     // While one replaces the other, the next one is there alone, without its subnet.
     let is_whole = |address: &Ipv4Net| address.prefix_len() == Lan::SUBNET.prefix_len();
     let put_on = |addresses: Vec<Ipv4Net>| match addresses[..] {
         [address] if other.contains(&address.addr()) && is_whole(&address) => Some(address),
         _ => None,
     };
-    let next = netns_fixtures::until_link(&web.container.netns, "the next address", DEADLINE, || {
-        Ok(put_on(web.container.addresses()?))
-    })?;
+    let next =
+        netns_fixtures::until_link(&web.container.netns, "the next address", DEADLINE, || {
+            Ok(put_on(web.container.addresses()?))
+        })?;
     lab.daemon().wait_for_event(&next.addr().to_string())?;
     let row = &lab.daemon().list()?[0];
-    assert_eq!((&row["address"], &row["told"]), (&json!(next), &json!(web.address)));
+    assert_eq!(
+        (&row["address"], &row["told"]),
+        (&json!(next), &json!(web.address))
+    );
     // Docker gives back the one that it knows.
     docker.stop(web)?;
     server.wait_until_free()?;
@@ -364,7 +490,13 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     // After live-restore it looks for the interface by that address, and leaves it in the container.
     server.restart(Some(grants.clone().into()))?;
     let db = docker.run(&network, "db", RunPlan::default())?;
-    server.restart(Some(Grants { pool: other.clone(), ..grants }.into()))?;
+    server.restart(Some(
+        Grants {
+            pool: other.clone(),
+            ..grants
+        }
+        .into(),
+    ))?;
     netns_fixtures::until_link(&db.container.netns, "the next address", DEADLINE, || {
         Ok(put_on(db.container.addresses()?))
     })?;
@@ -375,10 +507,16 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 
 #[test]
 fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let grants = Grants {
+        lease_time: Duration::from_secs(120),
+        timers,
+        ..Grants::default()
+    };
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
@@ -388,7 +526,13 @@ fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result
     let before = db.container.netns.run_command("ip", &["route"], "")?;
 
     let next = Ipv4Addr::from(u32::from(Lan::SERVER) + 1);
-    server.restart(Some(Grants { router: next, ..grants }.into()))?;
+    server.restart(Some(
+        Grants {
+            router: next,
+            ..grants
+        }
+        .into(),
+    ))?;
     let by = |router| format!("default via {router} dev eth0");
     witness::routes(&web.container, &[&by(next)], &[&by(Lan::SERVER)], DEADLINE)?;
     // By the next renewal but one of the other, everything that is done there for the new router has been done.
@@ -397,13 +541,18 @@ fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result
         seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == db.container.mac)?;
     }
     seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == db.container.mac)?;
-    assert_eq!(db.container.netns.run_command("ip", &["route"], "")?, before);
+    assert_eq!(
+        db.container.netns.run_command("ip", &["route"], "")?,
+        before
+    );
     Ok(())
 }
 
 #[test]
 fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -412,13 +561,17 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
     // One that goes before it is found may still come: its lease stays for ten minutes.
     lab.daemon().wait_until_inside()?;
     drop(web);
-    server.wait_for("RELEASE", UNSAID + DEADLINE, |_| server.leases().ok()?.is_empty().then_some(()))?;
+    server.wait_for("RELEASE", UNSAID + DEADLINE, |_| {
+        server.leases().ok()?.is_empty().then_some(())
+    })?;
     lab.daemon().wait_until_empty()
 }
 
 #[test]
 fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -441,10 +594,18 @@ fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Re
 /// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
 fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { pool: own..=own, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            pool: own..=own,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let docker = play(&lab, EngineVersion::V29)?;
     let mut plan = macvlan();
     plan.options["timeout"] = "3".into();
@@ -456,14 +617,22 @@ fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(),
     lab.daemon().wait_for_event("address_held")?;
     lab.daemon().wait_until_empty()?;
     assert_eq!(server.leases()?.len(), 1, "no RELEASE");
-    let error = docker.run(&network, "web", RunPlan::default()).expect_err("it is the host's").to_string();
-    assert!(error.contains("which this host itself (eth0) has"), "{error}");
+    let error = docker
+        .run(&network, "web", RunPlan::default())
+        .expect_err("it is the host's")
+        .to_string();
+    assert!(
+        error.contains("which this host itself (eth0) has"),
+        "{error}"
+    );
     Ok(())
 }
 
 #[test]
 fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -474,8 +643,11 @@ fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
         docker.stop(web)
     };
     thread::scope(|scope| {
-        let all: Vec<_> = (0..10).map(|n| scope.spawn(move || (0..3).try_for_each(|_| lives(n)))).collect();
-        all.into_iter().try_for_each(|one| one.join().expect("no container panics"))
+        let all: Vec<_> = (0..10)
+            .map(|n| scope.spawn(move || (0..3).try_for_each(|_| lives(n))))
+            .collect();
+        all.into_iter()
+            .try_for_each(|one| one.join().expect("no container panics"))
     })?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()

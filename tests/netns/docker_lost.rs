@@ -27,7 +27,9 @@ fn lose(lab: &mut Lab, loss: Loss) -> Result<(), Error> {
     let state = lab.home().state_dir();
     match loss {
         Loss::Missing => fs::remove_dir_all(&state).expect("the state directory is there"),
-        Loss::Damaged => fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("the store can be written"),
+        Loss::Damaged => {
+            fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("the store can be written")
+        }
     }
     lab.start_daemon()?;
     lab.wait_for_line("restoring what was copied")
@@ -37,7 +39,10 @@ fn lose(lab: &mut Lab, loss: Loss) -> Result<(), Error> {
 fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error> {
     let own = |m: &Dhcp| m.chaddr == mac;
     let asked = seen.rewind().wait_for_dhcp(Kind::Request, DEADLINE, own)?;
-    let asks = (asked.address_option(code::REQUESTED), asked.option(code::SERVER));
+    let asks = (
+        asked.address_option(code::REQUESTED),
+        asked.option(code::SERVER),
+    );
     assert_eq!(asks, (Some(address), None), "INIT-REBOOT: {asked:?}");
     for kind in [Kind::Ack, Kind::Request, Kind::Ack] {
         seen.wait_for_dhcp(kind, DEADLINE, own)?;
@@ -46,13 +51,21 @@ fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error>
 }
 
 fn outlive(loss: Loss) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_docker()?;
     lab.start_daemon()?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server =
-        Dnsmasq::start(&lab.lan, Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        Grants {
+            lease_time: Duration::from_secs(120),
+            timers,
+            ..Grants::default()
+        },
+    )?;
     let docker = Played::start(&lab.lan.host, EngineVersion::V29, "leasehold")?;
     let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
     let aux = Ipv4Addr::new(10, 7, 0, 8);
@@ -82,29 +95,56 @@ fn outlive(loss: Loss) -> Result<(), Error> {
         goes_on(&mut seen, mac, address)?;
     }
     assert!(
-        !seen.dhcp()?.iter().any(|m| matches!(m.kind, Kind::Discover | Kind::Release)),
+        !seen
+            .dhcp()?
+            .iter()
+            .any(|m| matches!(m.kind, Kind::Discover | Kind::Release)),
         "no lease was lost:\n{seen}"
     );
     let rows = lab.daemon().list()?;
     // With a T1 of five seconds one of them may just be extending its lease.
-    let is_held = |row: &serde_json::Value| ["BOUND", "RENEWING"].iter().any(|state| row["state"] == *state);
+    let is_held = |row: &serde_json::Value| {
+        ["BOUND", "RENEWING"]
+            .iter()
+            .any(|state| row["state"] == *state)
+    };
     assert!(rows.len() == 3 && rows.iter().all(is_held), "{rows:?}");
-    let refused = docker.run(&theirs, "aux", RunPlan { address: Some(aux), ..RunPlan::default() });
-    assert!(refused.is_err_and(|error| error.to_string().contains("reserved")), "it is reserved still");
+    let refused = docker.run(
+        &theirs,
+        "aux",
+        RunPlan {
+            address: Some(aux),
+            ..RunPlan::default()
+        },
+    );
+    assert!(
+        refused.is_err_and(|error| error.to_string().contains("reserved")),
+        "it is reserved still"
+    );
 
     // All of them go on to their end, and so does the network.
     docker.join_wired(&late)?;
     let new = docker.run_wired(&ours, "new", None)?;
     let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
-    for container in [&web.container, &db.container, &late.container, &new.container] {
+    for container in [
+        &web.container,
+        &db.container,
+        &late.container,
+        &new.container,
+    ] {
         container.netns.run_command("busybox", &ping, "")?;
     }
     docker.stop(web)?;
-    [&db, &late, &new].into_iter().try_for_each(|wired| docker.stop_wired(wired))?;
+    [&db, &late, &new]
+        .into_iter()
+        .try_for_each(|wired| docker.stop_wired(wired))?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
     for wired in [&db, &late, &new] {
-        assert!(lab.lan.host.index(&wired.link_name()).is_err(), "its link is left");
+        assert!(
+            lab.lan.host.index(&wired.link_name()).is_err(),
+            "its link is left"
+        );
     }
     docker.unwire(&ours)?;
     docker.network_rm(theirs)

@@ -13,43 +13,95 @@ const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// Returns the findings on a LAN's host, whose networks are configured in `networks`, as level and sentence.
 fn found(lab: &Lab, networks: &str) -> Result<Vec<(String, String)>, CallError> {
     let mut command = Command::new(binary("leasehold")?);
-    command.args(["doctor", "--json", "--cni-conf-dir", networks, "--socket"]).arg(lab.daemon().socket());
+    command
+        .args(["doctor", "--json", "--cni-conf-dir", networks, "--socket"])
+        .arg(lab.daemon().socket());
     command.arg("--state-dir").arg(lab.home().state_dir());
     let output = lab.lan.host.output(command, b"")?;
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     let findings = report["findings"].as_array().cloned().unwrap_or_default();
-    Ok(findings.iter().map(|it| (text(it, "level"), text(it, "check") + ": " + &text(it, "found"))).collect())
+    Ok(findings
+        .iter()
+        .map(|it| {
+            (
+                text(it, "level"),
+                text(it, "check") + ": " + &text(it, "found"),
+            )
+        })
+        .collect())
 }
 
 fn has(found: &[(String, String)], level: &str, text: &str) {
-    assert!(found.iter().any(|(its, said)| its == level && said.contains(text)), "no {level} {text:?}: {found:#?}");
+    assert!(
+        found
+            .iter()
+            .any(|(its, said)| its == level && said.contains(text)),
+        "no {level} {text:?}: {found:#?}"
+    );
 }
 
 #[test]
 fn a_firewall_on_a_networks_bridge_is_told() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("iptables"), Need::File(BRIDGE_NF)]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("iptables"), Need::File(BRIDGE_NF)]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let networks = sandbox.dir("net.d")?.to_string_lossy().into_owned();
-    fs::write(format!("{networks}/10-lan.conf"), Lan::bridge_config(&lab.daemon().socket()).to_string())
-        .expect("a file in the sandbox");
-    has(&found(&lab, &networks)?, "ok", "its first container will make bridge cni0");
+    fs::write(
+        format!("{networks}/10-lan.conf"),
+        Lan::bridge_config(&lab.daemon().socket()).to_string(),
+    )
+    .expect("a file in the sandbox");
+    has(
+        &found(&lab, &networks)?,
+        "ok",
+        "its first container will make bridge cni0",
+    );
     lab.lan.add_host_bridge()?;
-    let set = |value| lab.lan.host.run_command("sh", &["-c", &format!("echo {value} > {BRIDGE_NF}")], "");
+    let set = |value| {
+        lab.lan
+            .host
+            .run_command("sh", &["-c", &format!("echo {value} > {BRIDGE_NF}")], "")
+    };
     set(1)?;
-    has(&found(&lab, &networks)?, "warning", "bridge netfilter: traffic on the bridge of lan");
-    lab.lan.host.run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
-    has(&found(&lab, &networks)?, "failure", "where FORWARD drops by policy");
+    has(
+        &found(&lab, &networks)?,
+        "warning",
+        "bridge netfilter: traffic on the bridge of lan",
+    );
+    lab.lan
+        .host
+        .run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
+    has(
+        &found(&lab, &networks)?,
+        "failure",
+        "where FORWARD drops by policy",
+    );
     set(0)?;
-    has(&found(&lab, &networks)?, "ok", "bridge netfilter: bridges do not go through iptables");
+    has(
+        &found(&lab, &networks)?,
+        "ok",
+        "bridge netfilter: bridges do not go through iptables",
+    );
     Ok(())
 }
 
 #[test]
-fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File("/etc/machine-id")]) else { return Ok(()) };
+fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::File("/etc/machine-id")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
-    let server = ModelServer::start(&lab.lan, Config { lease: 20, t1: Some(3), ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: 20,
+            t1: Some(3),
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let networks = sandbox.dir("net.d")?.to_string_lossy().into_owned();
     lab.config["ipam"]["clientId"] = "duid".into();
     let member = lab.attach("c1")?;
@@ -60,6 +112,10 @@ fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases(
     server.with(|server| server.config_mut().refuses = true);
     lab.daemon().wait_for_event(" lost ")?;
     server.with(|server| server.config_mut().refuses = false);
-    has(&found(&lab, &networks)?, "warning", "machine id: lan/c1/eth0 is identified by it");
+    has(
+        &found(&lab, &networks)?,
+        "warning",
+        "machine id: lan/c1/eth0 is identified by it",
+    );
     lab.detach(&member)
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, binary, sandbox, until_found};
+use netns_fixtures::{
+    CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, binary, sandbox, until_found,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -25,7 +27,14 @@ const CALLERS: usize = 1000;
 pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
     let mut command = Command::new(binary("leasehold")?);
     command
-        .args(["exporter", "--listen", ADDRESS, "--host", "node1.example", "--socket"])
+        .args([
+            "exporter",
+            "--listen",
+            ADDRESS,
+            "--host",
+            "node1.example",
+            "--socket",
+        ])
         .arg(lab.home().read_socket());
     let mut exporter = Process::start(&lab.lan.host, "leasehold exporter", command)?;
     exporter.wait_for_line("listening on")?;
@@ -67,13 +76,21 @@ pub(crate) fn status(answer: &(String, String)) -> &str {
 
 /// Waits until the metrics have a line.
 pub(crate) fn until_measured(host: &Netns, line: &str) -> Result<(), Error> {
-    let measured = || Ok(ask(host, "GET /metrics", "node7:9467").1.lines().any(|found| found == line).then_some(()));
+    let measured = || {
+        Ok(ask(host, "GET /metrics", "node7:9467")
+            .1
+            .lines()
+            .any(|found| found == line)
+            .then_some(()))
+    };
     until_found(&format!("the metric {line}"), DEADLINE, measured).map(drop)
 }
 
 #[test]
 fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -81,23 +98,46 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
     let host = lab.lan.host.clone();
     // An answer is cached for a second: of these two, the one awaited below comes last.
     assert_eq!(status(&ask(&host, "GET /readyz", "x")), "502");
-    assert!(ask(&host, "GET /metrics", "x").1.contains("\nleasehold_up 0\n"));
+    assert!(
+        ask(&host, "GET /metrics", "x")
+            .1
+            .contains("\nleasehold_up 0\n")
+    );
     lab.start_daemon()?;
     until_measured(&host, "leasehold_up 1")?;
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(status(&ask(&host, &format!("GET {path}"), "x")), "200", "{path}");
+        assert_eq!(
+            status(&ask(&host, &format!("GET {path}"), "x")),
+            "200",
+            "{path}"
+        );
     }
 
     let follower = host.run(|| TcpStream::connect(ADDRESS).expect("the exporter listens"));
     follower.set_read_timeout(Some(DEADLINE)).expect("a time");
-    (&follower).write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    (&follower)
+        .write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it reads");
     let member = lab.attach("web-0")?;
-    let mut lines = BufReader::new(&follower).lines().map(|line| line.expect("events come"));
-    let told = lines.find(|line| line.starts_with("data: {\"number\"")).expect("an event");
-    assert!(told.contains(r#""kind":"acquired""#) && told.contains(r#""container":"web-0""#), "{told}");
+    let mut lines = BufReader::new(&follower)
+        .lines()
+        .map(|line| line.expect("events come"));
+    let told = lines
+        .find(|line| line.starts_with("data: {\"number\""))
+        .expect("an event");
+    assert!(
+        told.contains(r#""kind":"acquired""#) && told.contains(r#""container":"web-0""#),
+        "{told}"
+    );
 
-    until_measured(&host, r#"leasehold_leases{door="cni",network="lan",source="server",state="BOUND"} 1.0"#)?;
-    until_measured(&host, r#"leasehold_messages_total{message="request",outcome="answered"} 1"#)?;
+    until_measured(
+        &host,
+        r#"leasehold_leases{door="cni",network="lan",source="server",state="BOUND"} 1.0"#,
+    )?;
+    until_measured(
+        &host,
+        r#"leasehold_messages_total{message="request",outcome="answered"} 1"#,
+    )?;
     until_measured(&host, r#"leasehold_events_total{kind="acquired"} 1"#)?;
     let metrics = ask(&host, "GET /metrics", "x").1;
     assert!(
@@ -105,11 +145,19 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
         "a label names a container or an address: {metrics}"
     );
     let leases = ask(&host, "GET /leases", "127.0.0.1:9467");
-    assert!(leases.1.contains(r#""container":"web-0""#) && leases.1.contains("lease_seconds"), "{leases:?}");
+    assert!(
+        leases.1.contains(r#""container":"web-0""#) && leases.1.contains("lease_seconds"),
+        "{leases:?}"
+    );
     lab.detach(&member)?;
 
     let page = ask(&host, "GET /", "[::1]:9467");
-    assert!(page.0.contains("default-src 'none'; script-src 'sha256-") && !page.0.contains("set-cookie"), "{}", page.0);
+    assert!(
+        page.0.contains("default-src 'none'; script-src 'sha256-")
+            && !page.0.contains("set-cookie"),
+        "{}",
+        page.0
+    );
     for (line, name, expected) in [
         ("GET /", "node1.example", "200"),
         ("GET /", "evil.example", "403"),
@@ -118,9 +166,19 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
         ("POST /leases", "localhost", "405"),
         ("GET /v1/log", "localhost", "404"),
     ] {
-        assert_eq!(status(&ask(&host, line, name)), expected, "{line} of {name}");
+        assert_eq!(
+            status(&ask(&host, line, name)),
+            expected,
+            "{line} of {name}"
+        );
     }
-    for line in ["POST /cni", "PUT /v1/log", "GET /v1/log", "GET /v1/capture", "DELETE /v1/log"] {
+    for line in [
+        "POST /cni",
+        "PUT /v1/log",
+        "GET /v1/log",
+        "GET /v1/capture",
+        "DELETE /v1/log",
+    ] {
         let answer = ask_daemon(&lab.home().read_socket(), line);
         assert_eq!(status(&answer), "404", "{line}: {answer:?}");
     }
@@ -133,17 +191,30 @@ const PROMETHEUS: &str = "127.0.0.1:9090";
 /// Returns what Prometheus answers to a question of its API.
 fn prometheus(host: &Netns, question: &str) -> Value {
     // This version's answers come in one piece.
-    let (_, body) = ask_at(PROMETHEUS, host, &format!("GET /api/v1/{question} HTTP/1.0"), "localhost");
+    let (_, body) = ask_at(
+        PROMETHEUS,
+        host,
+        &format!("GET /api/v1/{question} HTTP/1.0"),
+        "localhost",
+    );
     serde_json::from_str::<Value>(&body).unwrap_or_default()["data"].take()
 }
 
 #[test]
 fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
-    let _server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
+    let _server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: 12,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let _exporter = start_exporter(&lab)?;
     let (host, dir) = (lab.lan.host.clone(), sandbox.dir("prometheus")?);
     let config = json!({
@@ -151,40 +222,76 @@ fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
         "rule_files": [concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/prometheus/alerts.yaml")],
         "scrape_configs": [{"job_name": "leasehold", "static_configs": [{"targets": [ADDRESS]}]}],
     });
-    fs::write(dir.join("config.yaml"), config.to_string()).expect("an empty directory takes a file");
+    fs::write(dir.join("config.yaml"), config.to_string())
+        .expect("an empty directory takes a file");
     let mut command = Command::new("prometheus");
-    command.arg("--config.file").arg(dir.join("config.yaml")).arg("--storage.tsdb.path").arg(dir.join("data"));
+    command
+        .arg("--config.file")
+        .arg(dir.join("config.yaml"))
+        .arg("--storage.tsdb.path")
+        .arg(dir.join("data"));
     command.args(["--web.listen-address", PROMETHEUS]);
     let mut server = Process::start(&host, "prometheus", command)?;
     server.wait_for_line("Server is ready to receive web requests")?;
 
     let member = lab.attach("c1")?;
-    let value = |query: &str| prometheus(&host, &format!("query?query={query}"))["result"][0]["value"][1].clone();
+    let value = |query: &str| {
+        prometheus(&host, &format!("query?query={query}"))["result"][0]["value"][1].clone()
+    };
     let scraped = |query: &str, expected: &str| {
-        until_found(query, DEADLINE, || Ok((value(query) == expected).then_some(()))).map(drop)
+        until_found(query, DEADLINE, || {
+            Ok((value(query) == expected).then_some(()))
+        })
+        .map(drop)
     };
     scraped("leasehold_up", "1")?;
     scraped("leasehold_leases", "1")?;
     let target = &prometheus(&host, "targets")["activeTargets"][0];
-    assert_eq!((&target["health"], &target["lastError"]), (&json!("up"), &json!("")));
+    assert_eq!(
+        (&target["health"], &target["lastError"]),
+        (&json!("up"), &json!(""))
+    );
     let groups = prometheus(&host, "rules")["groups"].take();
-    let rules: Vec<_> =
-        groups.as_array().into_iter().flatten().flat_map(|group| group["rules"].as_array()).flatten().collect();
-    assert!(rules.len() > 10 && rules.iter().all(|rule| rule["health"] == "ok"), "{rules:?}");
-    let shown = dashboard().into_iter().filter(|(title, _)| !ABSENT.contains(&title.as_str()));
+    let rules: Vec<_> = groups
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|group| group["rules"].as_array())
+        .flatten()
+        .collect();
+    assert!(
+        rules.len() > 10 && rules.iter().all(|rule| rule["health"] == "ok"),
+        "{rules:?}"
+    );
+    let shown = dashboard()
+        .into_iter()
+        .filter(|(title, _)| !ABSENT.contains(&title.as_str()));
     for (title, expression) in shown {
-        let shows = || !prometheus(&host, &format!("query?query={}", encoded(&expression)))["result"][0].is_null();
-        until_found(&format!("{title}: {expression}"), DEADLINE, || Ok(shows().then_some(())))?;
+        let shows = || {
+            !prometheus(&host, &format!("query?query={}", encoded(&expression)))["result"][0]
+                .is_null()
+        };
+        until_found(&format!("{title}: {expression}"), DEADLINE, || {
+            Ok(shows().then_some(()))
+        })?;
     }
     lab.detach(&member)?;
     lab.kill9()?;
     scraped("leasehold_up", "0")?;
-    scraped(&encoded("ALERTS{alertname=\"LeaseholdDown\",alertstate=\"pending\"}"), "1")?;
+    scraped(
+        &encoded("ALERTS{alertname=\"LeaseholdDown\",alertstate=\"pending\"}"),
+        "1",
+    )?;
     Ok(())
 }
 
 /// Panels that show nothing when all is well.
-const ABSENT: [&str; 4] = ["The first lease to end", "Refused packets", "Local ranges", "Calls that failed"];
+const ABSENT: [&str; 4] = [
+    "The first lease to end",
+    "Refused packets",
+    "Local ranges",
+    "Calls that failed",
+];
 
 /// Returns the expressions of the shipped dashboard, each with its panel's title.
 fn dashboard() -> Vec<(String, String)> {
@@ -193,10 +300,20 @@ fn dashboard() -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| {
         let title = panel["title"].as_str().expect("a title");
-        panel["targets"].as_array().expect("targets").iter().map(move |target| (title, &target["expr"]))
+        panel["targets"]
+            .as_array()
+            .expect("targets")
+            .iter()
+            .map(move |target| (title, &target["expr"]))
     });
-    let filled = |expression: &str| expression.replace("$__rate_interval", "30s").replace("$instance", ".*");
-    targets.map(|(title, expression)| (title.to_owned(), filled(expression.as_str().expect("text")))).collect()
+    let filled = |expression: &str| {
+        expression
+            .replace("$__rate_interval", "30s")
+            .replace("$instance", ".*")
+    };
+    targets
+        .map(|(title, expression)| (title.to_owned(), filled(expression.as_str().expect("text"))))
+        .collect()
 }
 
 /// Returns a text encoded for a query.
@@ -209,31 +326,55 @@ fn listens_on_tcp(host: &Netns) -> bool {
     // The fourth field is the state, of which 0A is LISTEN.
     let listens = |file: &str| {
         let text = fs::read_to_string(file).expect("procfs has it");
-        text.lines().any(|line| line.split_whitespace().nth(3) == Some("0A"))
+        text.lines()
+            .any(|line| line.split_whitespace().nth(3) == Some("0A"))
     };
-    host.run(|| ["tcp", "tcp6"].iter().any(|of| listens(&format!("/proc/thread-self/net/{of}"))))
+    host.run(|| {
+        ["tcp", "tcp6"]
+            .iter()
+            .any(|of| listens(&format!("/proc/thread-self/net/{of}")))
+    })
 }
 
 #[test]
 fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
-    let _server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
+    let _server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: 12,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     assert!(!listens_on_tcp(&lab.lan.host));
     let first = lab.attach("c1")?;
     let callers: Vec<_> = (0..CALLERS).map(|n| call(&lab, n)).collect();
-    assert!(callers.iter().flatten().count() > CALLERS / 2, "few callers got so far");
+    assert!(
+        callers.iter().flatten().count() > CALLERS / 2,
+        "few callers got so far"
+    );
     // It comes in by the other socket, and at once.
     let second = lab.attach("c2")?;
     let renewals = || {
         let events = lab.daemon().events()?;
         let is_of = |line: &&String, id: &str| line.contains("renewed") && line.contains(id);
-        Ok(["c1", "c2"].iter().all(|id| events.iter().any(|line| is_of(&line, id))).then_some(()))
+        Ok(["c1", "c2"]
+            .iter()
+            .all(|id| events.iter().any(|line| is_of(&line, id)))
+            .then_some(()))
     };
     until_found("a renewal of each lease", DEADLINE, renewals)?;
-    assert!(!lab.daemon().events()?.iter().any(|line| line.contains("rebound") || line.contains("expired")));
+    assert!(
+        !lab.daemon()
+            .events()?
+            .iter()
+            .any(|line| line.contains("rebound") || line.contains("expired"))
+    );
     drop(callers);
     lab.check(&first)?;
     lab.detach(&first)?;
@@ -243,10 +384,18 @@ fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> 
 
 /// Connects to the read-only socket, sends half a request or a whole one, and reads nothing.
 fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
-    const ASKED: [&str; 6] =
-        ["/v1/bindings", "/v1/ranges", "/v1/events?after=0&wait=60", "/metrics", "/healthz", "/readyz"];
+    const ASKED: [&str; 6] = [
+        "/v1/bindings",
+        "/v1/ranges",
+        "/v1/events?after=0&wait=60",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+    ];
     let mut stream = UnixStream::connect(lab.home().read_socket()).ok()?;
-    stream.set_write_timeout(Some(Duration::from_secs(1))).ok()?;
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .ok()?;
     let said = match ASKED.get(n % (ASKED.len() + 1)) {
         Some(path) => format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"),
         None => "GET /metrics HT".to_owned(),
@@ -257,7 +406,9 @@ fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
 
 #[test]
 fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
@@ -268,8 +419,12 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
     kill(daemon, Signal::SIGSTOP).expect("it runs");
     let callers: Vec<_> = (0..50)
         .map(|_| {
-            let mut stream = host.run(|| TcpStream::connect(ADDRESS)).expect("the exporter listens");
-            stream.write_all(b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+            let mut stream = host
+                .run(|| TcpStream::connect(ADDRESS))
+                .expect("the exporter listens");
+            stream
+                .write_all(b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .expect("it reads");
             stream
         })
         .collect();
@@ -282,13 +437,19 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
 
 #[test]
 fn callers_that_say_half_a_request_are_cut_off_by_the_exporter() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = Lab::without_daemon(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
     // As many as it serves at once, and some more in the queue.
     let callers: Vec<_> = (0..200)
         .map(|_| {
-            let mut stream = lab.lan.host.run(|| TcpStream::connect(ADDRESS)).expect("the exporter listens");
+            let mut stream = lab
+                .lan
+                .host
+                .run(|| TcpStream::connect(ADDRESS))
+                .expect("the exporter listens");
             stream.write_all(b"GET /metrics HT").expect("it reads");
             stream
         })

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::thread;
 
-use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, PlayedContainer, RunPlan};
+use netns_fixtures::engine::played::{
+    Driver, EngineVersion, NetworkPlan, PlayedContainer, RunPlan,
+};
 use netns_fixtures::engine::wired::WiredContainer;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{CallError, Daemon, Error, Lab, Lan, Member, Need, sandbox};
@@ -18,7 +20,8 @@ const CROWD: usize = 100;
 
 /// Returns ranges outside every server's pool.
 fn fallback(after: u32) -> Value {
-    let range = json!({"subnet": Lan::SUBNET, "rangeStart": "10.7.200.1", "rangeEnd": "10.7.203.254"});
+    let range =
+        json!({"subnet": Lan::SUBNET, "rangeStart": "10.7.200.1", "rangeEnd": "10.7.203.254"});
     json!({"ranges": [[range]], "after": after})
 }
 
@@ -44,7 +47,10 @@ impl Runs for PlayedContainer {
 }
 
 fn local(running: &[impl Runs]) -> usize {
-    running.iter().filter(|container| is_local(container.address())).count()
+    running
+        .iter()
+        .filter(|container| is_local(container.address()))
+        .count()
 }
 
 /// Starts a crowd: the first quarter finds no server, the second one does, and the server leaves while the others start.
@@ -67,19 +73,29 @@ fn comes_and_goes<T: Runs>(
     })?;
     running.extend(served.into_iter().chain(going).chain(last));
     let addresses: BTreeSet<_> = running.iter().map(Runs::address).collect();
-    assert_eq!((running.len(), addresses.len()), (CROWD, CROWD), "no two have one address");
+    assert_eq!(
+        (running.len(), addresses.len()),
+        (CROWD, CROWD),
+        "no two have one address"
+    );
     assert!(local(&running) >= CROWD / 2);
     Ok(running)
 }
 
 /// Returns how many leases of the list come from ranges.
 fn of_ranges(daemon: &Daemon) -> Result<usize, Error> {
-    Ok(daemon.list()?.iter().filter(|binding| binding["source"] == "range").count())
+    Ok(daemon
+        .list()?
+        .iter()
+        .filter(|binding| binding["source"] == "range")
+        .count())
 }
 
 #[test]
 fn a_hundred_containers_start_although_their_server_comes_and_goes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["fallback"] = fallback(3);
     lab.config["ipam"]["timeout"] = 60.into();
@@ -93,24 +109,38 @@ fn a_hundred_containers_start_although_their_server_comes_and_goes() -> Result<(
     lab.daemon().wait_for_event("server_back")?;
     let next = lab.attach("next")?;
     assert!(!is_local(next.address), "{}", next.address);
-    assert_eq!(of_ranges(lab.daemon())?, local(&members), "those that have one keep it");
+    assert_eq!(
+        of_ranges(lab.daemon())?,
+        local(&members),
+        "those that have one keep it"
+    );
     each(&members, |member| lab.check(member))?;
     each(members.iter().chain([&next]), |member| lab.detach(member))?;
     Ok(lab.daemon().wait_until_empty()?)
 }
 
 #[test]
-fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
-    let options = json!({ "parent": Lan::IFNAME, "grace": "0", "fallback": "10.7.200.1-10.7.203.254" });
+    let options =
+        json!({ "parent": Lan::IFNAME, "grace": "0", "fallback": "10.7.200.1-10.7.203.254" });
     let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
-    let network = host.docker.network_create(&NetworkPlan { options: options.clone(), ..plan })?;
+    let network = host.docker.network_create(&NetworkPlan {
+        options: options.clone(),
+        ..plan
+    })?;
     // Our own driver's container has the subnet that the server named.
-    let own = host.docker.wire(json!({ "parent": Lan::IFNAME }), Some(options))?;
+    let own = host
+        .docker
+        .wire(json!({ "parent": Lan::IFNAME }), Some(options))?;
     let docker = &host.docker;
-    let running =
-        comes_and_goes(&mut host.server, |i| Ok(docker.run(&network, &format!("c{i}"), RunPlan::default())?))?;
+    let running = comes_and_goes(&mut host.server, |i| {
+        Ok(docker.run(&network, &format!("c{i}"), RunPlan::default())?)
+    })?;
     let wired = docker.run_wired(&own, "wired", None)?;
     is_on_lan_by_fallback(&wired)?;
 
@@ -120,9 +150,15 @@ fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes() 
     host.lab.daemon().wait_for_event("server_back")?;
     let next = docker.run(&network, "next", RunPlan::default())?;
     assert!(!is_local(next.address()), "{}", next.address);
-    assert_eq!(of_ranges(host.lab.daemon())?, local(&running) + 1, "those that have one keep it");
+    assert_eq!(
+        of_ranges(host.lab.daemon())?,
+        local(&running) + 1,
+        "those that have one keep it"
+    );
     docker.stop_wired(&wired)?;
-    each(running.into_iter().chain([next]), |container| Ok(docker.stop(container)?))?;
+    each(running.into_iter().chain([next]), |container| {
+        Ok(docker.stop(container)?)
+    })?;
     Ok(host.is_as_before()?)
 }
 
@@ -131,14 +167,19 @@ fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
     let address = wired.address.expect("an address");
     assert!(is_local(address.addr()), "{address}");
     assert_eq!(wired.container.addresses()?, [address]);
-    let routes = wired.container.netns.run_command("busybox", &["ip", "route"], "")?;
+    let routes = wired
+        .container
+        .netns
+        .run_command("busybox", &["ip", "route"], "")?;
     assert!(routes.contains("default via 10.7.0.1 dev eth0"), "{routes}");
     Ok(())
 }
 
 #[test]
 fn a_port_that_forwards_late_is_waited_for() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.lan.add_host_bridge()?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
@@ -146,7 +187,17 @@ fn a_port_that_forwards_late_is_waited_for() -> Result<(), CallError> {
     lab.config["ipam"]["timeout"] = 60.into();
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     // Twice 7.5 s, listening and learning.
-    let late = ["link", "set", Lan::BRIDGE, "type", "bridge", "forward_delay", "750", "stp_state", "1"];
+    let late = [
+        "link",
+        "set",
+        Lan::BRIDGE,
+        "type",
+        "bridge",
+        "forward_delay",
+        "750",
+        "stp_state",
+        "1",
+    ];
     lab.lan.host.run_command("ip", &late, "")?;
     let member = lab.add(lab.lan.bridged_container("c1")?)?;
     assert!(!is_local(member.address), "{}", member.address);

@@ -19,7 +19,9 @@ fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
     let container = lan.container("c1")?;
     udhcpc(&container)?;
 
-    let lease = server.lease_of(&mac_text(container.mac))?.expect("dnsmasq has a lease");
+    let lease = server
+        .lease_of(&mac_text(container.mac))?
+        .expect("dnsmasq has a lease");
     let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == container.mac)?;
     assert_eq!(ack.yiaddr, lease.address);
     assert_eq!(ack.address_option(54), Some(Lan::SERVER));
@@ -34,12 +36,17 @@ fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
         return Ok(());
     };
     let lan = Lan::new(&sandbox)?;
-    let config = KeaConfig { lease_time: Duration::from_secs(10), ..KeaConfig::default() };
+    let config = KeaConfig {
+        lease_time: Duration::from_secs(10),
+        ..KeaConfig::default()
+    };
     let mut server = Kea::start(&lan, config)?;
     let container = lan.container("c1")?;
     udhcpc(&container)?;
 
-    let [lease] = &server.leases()?[..] else { panic!("one lease: {:?}", server.leases()) };
+    let [lease] = &server.leases()?[..] else {
+        panic!("one lease: {:?}", server.leases())
+    };
     assert_eq!(lease.mac, mac_text(container.mac));
     assert_eq!(lease.began, Some(lease.expires - 10));
     server.stop()?;
@@ -51,7 +58,9 @@ fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
 
 #[test]
 fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[BUSYBOX]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[BUSYBOX]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
@@ -83,11 +92,28 @@ fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
     }))?;
     assert!(container.netns.is_up("eth0")?);
     assert_eq!(container.addresses()?, [Lan::on_lan([10, 7, 1, 5].into())]);
-    let routes = container.netns.run_command("cat", &["/proc/self/net/route"], "")?;
-    let hexadecimal_routes = routes.lines().skip(1).map(|line| line.split('\t').take(3).collect::<Vec<_>>());
-    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "00000000", "0100070A"]), "{routes}");
-    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "000200C0", "0900070A"]), "{routes}");
-    let error = container.add_cluster_network().expect_err("the default route is taken");
+    let routes = container
+        .netns
+        .run_command("cat", &["/proc/self/net/route"], "")?;
+    let hexadecimal_routes = routes
+        .lines()
+        .skip(1)
+        .map(|line| line.split('\t').take(3).collect::<Vec<_>>());
+    assert!(
+        hexadecimal_routes
+            .clone()
+            .any(|r| r == ["eth0", "00000000", "0100070A"]),
+        "{routes}"
+    );
+    assert!(
+        hexadecimal_routes
+            .clone()
+            .any(|r| r == ["eth0", "000200C0", "0900070A"]),
+        "{routes}"
+    );
+    let error = container
+        .add_cluster_network()
+        .expect_err("the default route is taken");
     assert!(error.to_string().contains("File exists"), "{error}");
     Ok(())
 }
@@ -98,7 +124,11 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
         return Ok(());
     };
     let lan = Lan::new(&sandbox)?;
-    let orphan = lan.host.run_command("sh", &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], "")?;
+    let orphan = lan.host.run_command(
+        "sh",
+        &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"],
+        "",
+    )?;
     assert_ne!(orphan, "");
     let keeper = sandbox.keeper();
     drop((lan, sandbox));
@@ -108,7 +138,16 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
 
 fn udhcpc(container: &Container) -> Result<(), Error> {
     container.netns.set_up(&container.ifname)?;
-    let args = ["udhcpc", "-n", "-q", "-f", "-i", &container.ifname, "-s", "/bin/true"];
+    let args = [
+        "udhcpc",
+        "-n",
+        "-q",
+        "-f",
+        "-i",
+        &container.ifname,
+        "-s",
+        "/bin/true",
+    ];
     container.netns.run_command("busybox", &args, "").map(drop)
 }
 
@@ -117,5 +156,8 @@ fn a_need_that_is_not_met_is_named() {
     assert!(Need::Program("sh").is_met());
     assert!(!Need::StaticProgram("unshare").is_met());
     assert!(!Need::Program("no-such-program").is_met());
-    assert_eq!(Need::Program("no-such-program").to_string(), "the program no-such-program");
+    assert_eq!(
+        Need::Program("no-such-program").to_string(),
+        "the program no-such-program"
+    );
 }

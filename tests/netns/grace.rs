@@ -30,7 +30,10 @@ fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
     lab.daemon().wait_until_empty()?;
     come_as(lab, "web-1", 1);
     let other = lab.attach("c3")?;
-    assert_ne!(other.address, address, "what a client gets that asks for nothing");
+    assert_ne!(
+        other.address, address,
+        "what a client gets that asks for nothing"
+    );
     come_as(lab, "web-0", 0);
     let late = lab.attach("c4")?;
     assert_eq!(late.address, address, "after its grace");
@@ -40,7 +43,9 @@ fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn dnsmasq_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, Grants::default())?;
     keeps_its_address(&mut lab)
@@ -48,7 +53,9 @@ fn dnsmasq_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), C
 
 #[test]
 fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     keeps_its_address(&mut lab)
@@ -56,7 +63,9 @@ fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallE
 
 #[test]
 fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     // Under an identifier that Kea accepts, and under one that would be too long for it.
@@ -74,12 +83,20 @@ fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Resu
 }
 
 #[test]
-fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that_it_insists_on() -> Result<(), CallError>
-{
-    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else { return Ok(()) };
+fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that_it_insists_on()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let offer_time = Duration::from_secs(60);
-    let _server = Server::<UdhcpdProgram>::start(&lab.lan, Grants { offer_time, ..Grants::default() })?;
+    let _server = Server::<UdhcpdProgram>::start(
+        &lab.lan,
+        Grants {
+            offer_time,
+            ..Grants::default()
+        },
+    )?;
     for (before, after) in [("web-0", "web-0"), ("web-1", "web-2")] {
         lab.config["runtimeConfig"] = json!({});
         come_as(&mut lab, before, 600);
@@ -98,10 +115,18 @@ fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that
 
 #[test]
 fn a_pool_that_is_all_kept_has_an_address_for_the_next_client() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let only = Ipv4Addr::new(10, 7, 1, 9);
-    let _server = Dnsmasq::start(&lab.lan, Grants { pool: only..=only, ..Grants::default() })?;
+    let _server = Dnsmasq::start(
+        &lab.lan,
+        Grants {
+            pool: only..=only,
+            ..Grants::default()
+        },
+    )?;
     come_as(&mut lab, "web-0", 600);
     let first = lab.attach("c1")?;
     lab.detach(&first)?;
@@ -114,7 +139,9 @@ fn a_pool_that_is_all_kept_has_an_address_for_the_next_client() -> Result<(), Ca
 
 #[test]
 fn a_late_del_does_not_free_what_the_client_has_on_another_host() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     for (client, same_mac) in [("web-0", false), ("web-1", true)] {
@@ -128,17 +155,28 @@ fn a_late_del_does_not_free_what_the_client_has_on_another_host() -> Result<(), 
         if same_mac {
             other_host.run_command("ip", &["link", "set", Lan::IFNAME, "address", &mac], "")?;
         }
-        lab.daemon().wait_for_event(&format!("{client}-old/eth0 conflict"))?;
+        lab.daemon()
+            .wait_for_event(&format!("{client}-old/eth0 conflict"))?;
         lab.daemon().wait_until_empty()?;
-        let releases = seen.dhcp()?.into_iter().filter(|message| message.kind == Kind::Release).count();
-        assert_eq!((releases, server.lease_of(&mac)?.map(|lease| lease.address)), (0, Some(address)), "{seen}");
+        let releases = seen
+            .dhcp()?
+            .into_iter()
+            .filter(|message| message.kind == Kind::Release)
+            .count();
+        assert_eq!(
+            (releases, server.lease_of(&mac)?.map(|lease| lease.address)),
+            (0, Some(address)),
+            "{seen}"
+        );
     }
     Ok(())
 }
 
 #[test]
 fn a_lease_goes_back_when_nobody_returned() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     come_as(&mut lab, "web-0", 1);

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 #[test]
 fn a_shim_killed_before_the_request_leaves_no_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let container = lab.lan.container("c1")?;
@@ -18,22 +20,37 @@ fn a_shim_killed_before_the_request_leaves_no_lease() -> Result<(), CallError> {
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     // Another container's ADD takes long enough for the first one to show if it goes on.
     let other = lab.attach("c2")?;
-    assert_eq!(server.leases()?.iter().map(|lease| lease.address).collect::<Vec<_>>(), [other.address]);
+    assert_eq!(
+        server
+            .leases()?
+            .iter()
+            .map(|lease| lease.address)
+            .collect::<Vec<_>>(),
+        [other.address]
+    );
     let rows = lab.daemon().list()?;
-    assert_eq!(rows.iter().map(|row| &row["attachment"]["container"]).collect::<Vec<_>>(), ["c2"]);
+    assert_eq!(
+        rows.iter()
+            .map(|row| &row["attachment"]["container"])
+            .collect::<Vec<_>>(),
+        ["c2"]
+    );
     Ok(())
 }
 
 #[test]
 fn a_shim_killed_after_the_request_gives_the_lease_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     server.lose_acks()?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
-    let given = |leases: &[netns_fixtures::server::Lease]| leases.first().map(|lease| lease.address);
+    let given =
+        |leases: &[netns_fixtures::server::Lease]| leases.first().map(|lease| lease.address);
     let address = server.wait_for("a lease that the client does not hear of", DEADLINE, given)?;
     call.kill()?;
 

@@ -8,7 +8,9 @@ use crate::crash::each;
 
 #[test]
 fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(KeaProgram::NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(KeaProgram::NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let mut server = Kea::start(&lab.lan, KeaConfig::default())?;
     let members = each(0..6, |n| lab.attach(&format!("c{n}")))?;
@@ -18,37 +20,61 @@ fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(
 
     // Without its leases the server starts with the address of the first holder.
     let newcomer = lab.attach("newcomer")?;
-    assert!(members.iter().all(|member| member.address != newcomer.address), "{}", newcomer.address);
-    lab.daemon().wait_for_event("lan/newcomer/eth0 address_held")?;
+    assert!(
+        members
+            .iter()
+            .all(|member| member.address != newcomer.address),
+        "{}",
+        newcomer.address
+    );
+    lab.daemon()
+        .wait_for_event("lan/newcomer/eth0 address_held")?;
     each(&members, |member| lab.check(member))?;
     for member in &members {
         assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
     }
-    let lost =
-        lab.daemon().events()?.into_iter().find(|event| event.contains(" lost ") || event.contains(" declined "));
+    let lost = lab
+        .daemon()
+        .events()?
+        .into_iter()
+        .find(|event| event.contains(" lost ") || event.contains(" declined "));
     assert_eq!(lost, None);
-    each(members.iter().chain([&newcomer]), |member| lab.detach(member))?;
+    each(members.iter().chain([&newcomer]), |member| {
+        lab.detach(member)
+    })?;
     server.wait_until_free()?;
     Ok(())
 }
 
 #[test]
-fn a_server_that_goes_by_the_ethernet_address_does_not_give_two_containers_one_address() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else { return Ok(()) };
+fn a_server_that_goes_by_the_ethernet_address_does_not_give_two_containers_one_address()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Server::<UdhcpdProgram>::start(&lab.lan, Grants::default())?;
     let named = "02:00:00:00:be:ef";
     lab.config["runtimeConfig"] = json!({ "mac": named });
     let first = lab.attach("c1")?;
     let held = |first: &Member| {
-        server.wait_for_lease(named, "the lease", DEADLINE, |lease| (lease.address == first.address).then_some(()))
+        server.wait_for_lease(named, "the lease", DEADLINE, |lease| {
+            (lease.address == first.address).then_some(())
+        })
     };
     held(&first)?;
 
     let second = lab.lan.container("c2")?;
-    let Err(CallError::Cni { error, .. }) = lab.shim.add(&second, &lab.config) else { panic!("c2 has an address") };
+    let Err(CallError::Cni { error, .. }) = lab.shim.add(&second, &lab.config) else {
+        panic!("c2 has an address")
+    };
     let said = error.to_string();
-    for what in ["lan/c1/eth0", named, &first.address.to_string(), "macvlan instead of ipvlan"] {
+    for what in [
+        "lan/c1/eth0",
+        named,
+        &first.address.to_string(),
+        "macvlan instead of ipvlan",
+    ] {
         assert!(said.contains(what), "{said}");
     }
     lab.shim.del(&second, &lab.config)?;

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use leasehold_api::cni::Version;
-use netns_fixtures::{CallError, DEADLINE, Daemon, Home, Need, Netns, Sandbox, Shim, sandbox, until_found};
+use netns_fixtures::{
+    CallError, DEADLINE, Daemon, Home, Need, Netns, Sandbox, Shim, sandbox, until_found,
+};
 use serde_json::{Value, json};
 
 mod generated;
@@ -59,8 +61,13 @@ const TEXTS: [(&str, Why); 18] = [
 ];
 
 /// The wording of each plugin.
-const THEIR_TEXTS: [(&str, Why); 2] =
-    [("does not support more than 1 address per family", Why::Version), ("Failed to find address", Why::NotHeld)];
+const THEIR_TEXTS: [(&str, Why); 2] = [
+    (
+        "does not support more than 1 address per family",
+        Why::Version,
+    ),
+    ("Failed to find address", Why::NotHeld),
+];
 const OUR_TEXTS: [(&str, Why); 12] = [
     ("more than one set of a family", Why::Version),
     ("holds no lease", Why::NotHeld),
@@ -88,7 +95,13 @@ struct Call {
 
 impl Call {
     fn new(verb: &'static str, config: &Value, container: &str) -> Self {
-        Self { verb, config: config.clone(), args: String::new(), container: container.to_owned(), ifname: "eth0" }
+        Self {
+            verb,
+            config: config.clone(),
+            args: String::new(),
+            container: container.to_owned(),
+            ifname: "eth0",
+        }
     }
 
     fn add(config: &Value, container: &str) -> Self {
@@ -116,7 +129,12 @@ impl Ground {
             let home = Home::new(&host)?;
             let daemon = Daemon::start(&host, &home)?;
             let plugins = [Shim::at(&host, HOST_LOCAL.into()), Shim::new(&host)?];
-            Ok(Self { host, daemon, plugins, networks: Cell::new(0) })
+            Ok(Self {
+                host,
+                daemon,
+                plugins,
+                networks: Cell::new(0),
+            })
         };
         Some(ready(&sandbox).unwrap_or_else(|error: netns_fixtures::Error| panic!("{error}")))
     }
@@ -127,7 +145,11 @@ impl Ground {
         self.networks.set(number + 1);
         let network = format!("lan{number}");
         let dir = self.host.sandbox().dir("data").expect("a directory");
-        Both { ground: self, network, data_dirs: ["theirs", "ours"].map(|name| dir.join(name)) }
+        Both {
+            ground: self,
+            network,
+            data_dirs: ["theirs", "ours"].map(|name| dir.join(name)),
+        }
     }
 }
 
@@ -146,7 +168,14 @@ impl Both<'_> {
     fn call(&self, call: &Call) -> Outcome {
         let (theirs, ours) = (self.theirs(call), self.ours(call));
         assert_eq!(ours, theirs, "{call:?}");
-        self.compare_files(call, if ours.is_ok() { row(&ours).split_whitespace().count() } else { 0 });
+        self.compare_files(
+            call,
+            if ours.is_ok() {
+                row(&ours).split_whitespace().count()
+            } else {
+                0
+            },
+        );
         ours
     }
 
@@ -173,11 +202,15 @@ impl Both<'_> {
             ("CNI_IFNAME", call.ifname),
             ("CNI_ARGS", &call.args),
         ];
-        let called = self.ground.plugins[which].start_with(call.verb, &env, config.to_string().as_bytes());
+        let called =
+            self.ground.plugins[which].start_with(call.verb, &env, config.to_string().as_bytes());
         match called.expect("the plugin starts").wait() {
             Ok(result) => Ok(plain(result)),
             Err(CallError::Cni { error, .. }) => {
-                let why = TEXTS.iter().chain(texts).find(|(part, _)| error.msg.contains(part));
+                let why = TEXTS
+                    .iter()
+                    .chain(texts)
+                    .find(|(part, _)| error.msg.contains(part));
                 Err(why.unwrap_or_else(|| panic!("{call:?}: {error}")).1)
             }
             Err(error) => panic!("{call:?}: {error}"),
@@ -194,15 +227,32 @@ impl Both<'_> {
             files.retain(|name, _| set(name).is_none_or(|set: usize| set < given));
             files
         };
-        let same = until_found("the same files", DEADLINE, || Ok((of(OURS) == of(THEIRS)).then_some(())));
-        assert!(same.is_ok(), "after {call:?}: {:?}, not {:?}", of(OURS), of(THEIRS));
+        let same = until_found("the same files", DEADLINE, || {
+            Ok((of(OURS) == of(THEIRS)).then_some(()))
+        });
+        assert!(
+            same.is_ok(),
+            "after {call:?}: {:?}, not {:?}",
+            of(OURS),
+            of(THEIRS)
+        );
     }
 
     fn files(&self, which: usize) -> BTreeMap<String, Vec<u8>> {
-        let Ok(files) = fs::read_dir(self.data_dirs[which].join(&self.network)) else { return BTreeMap::new() };
-        let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name of ASCII"));
+        let Ok(files) = fs::read_dir(self.data_dirs[which].join(&self.network)) else {
+            return BTreeMap::new();
+        };
+        let names = files.map(|file| {
+            file.expect("a file")
+                .file_name()
+                .into_string()
+                .expect("a name of ASCII")
+        });
         let read = |name: String| Some((name.clone(), fs::read(self.path(which, &name)).ok()?));
-        names.filter(|name| name != "lock").filter_map(read).collect()
+        names
+            .filter(|name| name != "lock")
+            .filter_map(read)
+            .collect()
     }
 
     fn path(&self, which: usize, name: &str) -> PathBuf {
@@ -237,16 +287,29 @@ fn config(ipam: Value) -> Value {
 
 /// Joins the addresses of a result, for use in tables.
 fn row(outcome: &Outcome) -> String {
-    let Ok(result) = outcome else { return format!("{:?}", outcome.as_ref().expect_err("it failed")) };
-    let of_list = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
+    let Ok(result) = outcome else {
+        return format!("{:?}", outcome.as_ref().expect_err("it failed"));
+    };
+    let of_list = result["ips"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|ip| &ip["address"]);
     let of_pair = ["ip4", "ip6"].map(|family| &result[family]["ip"]);
-    of_list.chain(of_pair).filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+    of_list
+        .chain(of_pair)
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Makes an ADD with each configuration, on its own, with `CNI_ARGS`.
 fn each(ground: &Ground, table: &[(Value, &str, &str)]) {
     for (config, args, expected) in table {
-        let call = Call { args: (*args).to_owned(), ..Call::add(config, "c1") };
+        let call = Call {
+            args: (*args).to_owned(),
+            ..Call::add(config, "c1")
+        };
         assert_eq!(row(&ground.both().call(&call)), *expected, "{call:?}");
     }
 }
@@ -258,21 +321,60 @@ fn configurations_are_completed_and_refused_as_host_local_does() {
     let table = [
         (of(json!({"subnet": "10.0.0.0/24"})), "10.0.0.2/24"),
         (of(json!({"subnet": "10.0.0.0/30"})), "10.0.0.2/30"),
-        (of(json!({"subnet": "10.0.0.0/8", "rangeStart": "10.250.0.0"})), "10.250.0.0/8"),
-        (of(json!({"subnet": "10.0.0.0/8", "rangeEnd": "10.0.0.2"})), "10.0.0.2/8"),
-        (of(json!({"subnet": "10.0.0.0/24", "gateway": "10.0.0.254"})), "10.0.0.1/24"),
-        (of(json!({"subnet": "10.0.0.0/24", "gateway": "10.9.9.9"})), "10.0.0.1/24"),
-        (of(json!({"subnet": "10.0.0.0/24", "gateway": "", "rangeStart": null})), "10.0.0.2/24"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "::ffff:10.0.0.9"})), "10.0.0.9/24"),
-        (of(json!({"SUBNET": "10.0.0.0/24", "RangeStart": "10.0.0.9"})), "10.0.0.9/24"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.1", "rangeEnd": "10.0.0.1"})), "Full"),
+        (
+            of(json!({"subnet": "10.0.0.0/8", "rangeStart": "10.250.0.0"})),
+            "10.250.0.0/8",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/8", "rangeEnd": "10.0.0.2"})),
+            "10.0.0.2/8",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "gateway": "10.0.0.254"})),
+            "10.0.0.1/24",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "gateway": "10.9.9.9"})),
+            "10.0.0.1/24",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "gateway": "", "rangeStart": null})),
+            "10.0.0.2/24",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "::ffff:10.0.0.9"})),
+            "10.0.0.9/24",
+        ),
+        (
+            of(json!({"SUBNET": "10.0.0.0/24", "RangeStart": "10.0.0.9"})),
+            "10.0.0.9/24",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.1", "rangeEnd": "10.0.0.1"})),
+            "Full",
+        ),
         (of(json!({"subnet": "fd00::/64"})), "fd00::2/64"),
         (of(json!({"subnet": "fd00::/126"})), "fd00::2/126"),
-        (of(json!({"subnet": "fd00:0:0:1::/64", "rangeStart": "fd00:0:0:1:0:1::"})), "fd00::1:0:1:0:0/64"),
-        (of(json!({"subnet": "fd00::/64", "rangeStart": "fd00::1:0:0:1"})), "fd00::1:0:0:1/64"),
-        (of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]})), "10.0.0.2/24 fd00::2/64"),
-        (of(json!({"subnet": "10.0.0.0/24", "ranges": [[{"subnet": "10.1.0.0/24"}]]})), "10.0.0.2/24 10.1.0.2/24"),
-        (of(json!({"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}]]})), "10.0.0.2/24"),
+        (
+            of(json!({"subnet": "fd00:0:0:1::/64", "rangeStart": "fd00:0:0:1:0:1::"})),
+            "fd00::1:0:1:0:0/64",
+        ),
+        (
+            of(json!({"subnet": "fd00::/64", "rangeStart": "fd00::1:0:0:1"})),
+            "fd00::1:0:0:1/64",
+        ),
+        (
+            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]})),
+            "10.0.0.2/24 fd00::2/64",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "ranges": [[{"subnet": "10.1.0.0/24"}]]})),
+            "10.0.0.2/24 10.1.0.2/24",
+        ),
+        (
+            of(json!({"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}]]})),
+            "10.0.0.2/24",
+        ),
         (
             of(json!({
                 "subnet": "10.0.0.0/24",
@@ -280,35 +382,74 @@ fn configurations_are_completed_and_refused_as_host_local_does() {
             })),
             "10.0.0.2/24",
         ),
-        (of(json!({"subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0", "gw": "fd00::1"}]})), "10.0.0.2/24"),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0", "gw": "fd00::1"}]})),
+            "10.0.0.2/24",
+        ),
         (of(json!({})), "NoSets"),
         (of(json!({"ranges": []})), "NoSets"),
         (of(json!({"ranges": null})), "NoSets"),
         (of(json!({"ranges": [[]]})), "EmptySet"),
         (of(json!({"ranges": [null]})), "EmptySet"),
         (of(json!({"ranges": [[{}]]})), "Unreadable"),
-        (of(json!({"ranges": [{"subnet": "10.0.0.0/24"}]})), "Unreadable"),
+        (
+            of(json!({"ranges": [{"subnet": "10.0.0.0/24"}]})),
+            "Unreadable",
+        ),
         (of(json!({"subnet": "10.0.0.0"})), "Unreadable"),
         (of(json!({"subnet": ""})), "Unreadable"),
         (of(json!({"subnet": 10})), "Unreadable"),
         (of(json!({"subnet": "::ffff:10.0.0.0/120"})), "Unreadable"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0"})), "Unreadable"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.010"})), "Unreadable"),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0"})),
+            "Unreadable",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.010"})),
+            "Unreadable",
+        ),
         (of(json!({"subnet": "10.0.0.0/31"})), "TooSmall"),
         (of(json!({"subnet": "10.0.0.5/32"})), "TooSmall"),
         (of(json!({"subnet": "fd00::/127"})), "TooSmall"),
         (of(json!({"subnet": "10.0.0.5/24"})), "HostBits"),
         (of(json!({"subnet": "fd00::5/64"})), "HostBits"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.9"})), "OutOfSubnet"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.1.9"})), "OutOfSubnet"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "fd00::9"})), "OutOfSubnet"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.0.0"})), "OutOfSubnet"),
-        (of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.8"})), "OutOfSubnet"),
-        (of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}]]})), "MixedFamilies"),
-        (of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]]})), "Overlap"),
-        (of(json!({"ranges": [[{"subnet": "10.0.0.0/25"}], [{"subnet": "10.0.0.0/24"}]]})), "Overlap"),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.9"})),
+            "OutOfSubnet",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.1.9"})),
+            "OutOfSubnet",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "fd00::9"})),
+            "OutOfSubnet",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.0.0"})),
+            "OutOfSubnet",
+        ),
+        (
+            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.8"})),
+            "OutOfSubnet",
+        ),
+        (
+            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}]]})),
+            "MixedFamilies",
+        ),
+        (
+            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]]})),
+            "Overlap",
+        ),
+        (
+            of(json!({"ranges": [[{"subnet": "10.0.0.0/25"}], [{"subnet": "10.0.0.0/24"}]]})),
+            "Overlap",
+        ),
     ];
-    each(&ground, &table.map(|((config, args), expected)| (config, args, expected)));
+    each(
+        &ground,
+        &table.map(|((config, args), expected)| (config, args, expected)),
+    );
 }
 
 #[test]
@@ -316,15 +457,29 @@ fn versions_have_as_many_addresses_as_they_can_express() {
     let Some(ground) = Ground::new() else { return };
     for version in &Version::ALL[..Version::ALL.len() - 1] {
         let of = |subnets: &[&str]| {
-            let sets: Vec<_> = subnets.iter().map(|subnet| json!([{"subnet": subnet}])).collect();
+            let sets: Vec<_> = subnets
+                .iter()
+                .map(|subnet| json!([{"subnet": subnet}]))
+                .collect();
             let mut config = config(json!({"ranges": sets}));
             config["cniVersion"] = json!(version.as_str());
             row(&ground.both().call(&Call::add(&config, "c1")))
         };
         let is_old = *version < Version::V0_3_0;
-        assert_eq!(of(&["fd00::/64", "10.0.0.0/24"]).len(), "10.0.0.2/24 fd00::2/64".len());
+        assert_eq!(
+            of(&["fd00::/64", "10.0.0.0/24"]).len(),
+            "10.0.0.2/24 fd00::2/64".len()
+        );
         let two = of(&["10.0.0.0/24", "10.0.1.0/24"]);
-        assert_eq!(two, if is_old { "Version" } else { "10.0.0.2/24 10.0.1.2/24" }, "{version}");
+        assert_eq!(
+            two,
+            if is_old {
+                "Version"
+            } else {
+                "10.0.0.2/24 10.0.1.2/24"
+            },
+            "{version}"
+        );
     }
 }
 
@@ -332,7 +487,8 @@ fn versions_have_as_many_addresses_as_they_can_express() {
 fn addresses_are_asked_for_in_three_ways() {
     let Some(ground) = Ground::new() else { return };
     let of = |args, runtime| {
-        let mut config = config(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}));
+        let mut config =
+            config(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}));
         config["args"] = args;
         config["runtimeConfig"] = runtime;
         config
@@ -343,7 +499,11 @@ fn addresses_are_asked_for_in_three_ways() {
         &[
             (none(), "IP=10.0.0.7", "10.0.0.7/24 fd00::2/64"),
             (none(), "IP=10.0.0.7/8", "10.0.0.7/24 fd00::2/64"),
-            (none(), "IgnoreUnknown=1;IP=fd00:0::7;K8S_POD_NAME=web", "10.0.0.2/24 fd00::7/64"),
+            (
+                none(),
+                "IgnoreUnknown=1;IP=fd00:0::7;K8S_POD_NAME=web",
+                "10.0.0.2/24 fd00::7/64",
+            ),
             (none(), "IP=", "10.0.0.2/24 fd00::2/64"),
             (none(), "IP=::ffff:10.0.0.7", "10.0.0.7/24 fd00::2/64"),
             (none(), "IP=seven", "Unreadable"),
@@ -352,15 +512,45 @@ fn addresses_are_asked_for_in_three_ways() {
             (none(), "IP=10.0.0.0", "NotInSets"),
             (none(), "IP=10.0.0.255", "NotInSets"),
             (none(), "IP=10.0.1.7", "NotInSets"),
-            (of(json!({"cni": {"ips": ["fd00::9", "10.0.0.9"]}}), json!(null)), "", "10.0.0.9/24 fd00::9/64"),
-            (of(json!({"cni": {"ips": ["10.0.0.9/16"]}}), json!(null)), "IP=fd00::7", "10.0.0.9/24 fd00::7/64"),
-            (of(json!({"cni": {"ips": [""]}}), json!(null)), "", "Unreadable"),
-            (of(json!({"cni": {"ips": "10.0.0.9"}}), json!(null)), "", "Unreadable"),
-            (of(json!(null), json!({"ips": ["10.0.0.9/16", "fd00::9"]})), "", "10.0.0.9/24 fd00::9/64"),
-            (of(json!(null), json!({"ips": ["10.0.0.9"]})), "IP=10.0.0.9", "10.0.0.9/24 fd00::2/64"),
+            (
+                of(
+                    json!({"cni": {"ips": ["fd00::9", "10.0.0.9"]}}),
+                    json!(null),
+                ),
+                "",
+                "10.0.0.9/24 fd00::9/64",
+            ),
+            (
+                of(json!({"cni": {"ips": ["10.0.0.9/16"]}}), json!(null)),
+                "IP=fd00::7",
+                "10.0.0.9/24 fd00::7/64",
+            ),
+            (
+                of(json!({"cni": {"ips": [""]}}), json!(null)),
+                "",
+                "Unreadable",
+            ),
+            (
+                of(json!({"cni": {"ips": "10.0.0.9"}}), json!(null)),
+                "",
+                "Unreadable",
+            ),
+            (
+                of(json!(null), json!({"ips": ["10.0.0.9/16", "fd00::9"]})),
+                "",
+                "10.0.0.9/24 fd00::9/64",
+            ),
+            (
+                of(json!(null), json!({"ips": ["10.0.0.9"]})),
+                "IP=10.0.0.9",
+                "10.0.0.9/24 fd00::2/64",
+            ),
             (of(json!(null), json!({"ips": [""]})), "", "Unreadable"),
             (
-                of(json!(null), json!({"ipRanges": [[{"subnet": "10.7.0.0/24"}]], "ips": ["10.7.0.9"]})),
+                of(
+                    json!(null),
+                    json!({"ipRanges": [[{"subnet": "10.7.0.0/24"}]], "ips": ["10.7.0.9"]}),
+                ),
                 "",
                 "10.7.0.9/24 10.0.0.2/24 fd00::2/64",
             ),
@@ -368,16 +558,23 @@ fn addresses_are_asked_for_in_three_ways() {
     );
     // host-local goes through what is asked for in any order: either of the two may be the last one that it gave.
     let two_of_a_set = of(json!(null), json!({"ips": ["10.0.0.9"]}));
-    let call = Call { args: "IP=10.0.0.8".into(), ..Call::add(&two_of_a_set, "c1") };
+    let call = Call {
+        args: "IP=10.0.0.8".into(),
+        ..Call::add(&two_of_a_set, "c1")
+    };
     let both = ground.both();
-    assert_eq!([row(&both.theirs(&call)), row(&both.ours(&call))], ["NotInSets"; 2]);
+    assert_eq!(
+        [row(&both.theirs(&call)), row(&both.ours(&call))],
+        ["NotInSets"; 2]
+    );
 }
 
 /// Where host-local does one thing and leasehold another: a reason, a configuration, `CNI_ARGS`, and what each says.
 #[test]
 fn these_differences_are_meant() {
     let Some(ground) = Ground::new() else { return };
-    let other_gateway = json!([{"subnet": "10.0.0.0/24", "gateway": "10.1.0.2"}, {"subnet": "10.1.0.0/24"}]);
+    let other_gateway =
+        json!([{"subnet": "10.0.0.0/24", "gateway": "10.1.0.2"}, {"subnet": "10.1.0.0/24"}]);
     let table = [
         (
             "the network's address is none for a container",
@@ -409,8 +606,18 @@ fn these_differences_are_meant() {
             "",
             ["10.0.0.1/24", "ForeignGateway"],
         ),
-        ("host-local loses the first half of ::1", json!({"subnet": "::/0"}), "", ["Full", "::2/0"]),
-        ("and of 0.0.0.1", json!({"subnet": "0.0.0.0/0"}), "", ["Full", "0.0.0.2/0"]),
+        (
+            "host-local loses the first half of ::1",
+            json!({"subnet": "::/0"}),
+            "",
+            ["Full", "::2/0"],
+        ),
+        (
+            "and of 0.0.0.1",
+            json!({"subnet": "0.0.0.0/0"}),
+            "",
+            ["Full", "0.0.0.2/0"],
+        ),
         (
             "null is absent for every key",
             json!({"subnet": null, "ranges": [[{"subnet": "10.0.0.0/24"}]]}),
@@ -438,8 +645,15 @@ fn these_differences_are_meant() {
     ];
     for (reason, ipam, args, expected) in table {
         let both = ground.both();
-        let call = Call { args: args.to_owned(), ..Call::add(&config(ipam), "c1") };
-        assert_eq!([row(&both.theirs(&call)), row(&both.ours(&call))], expected, "{reason}: {call:?}");
+        let call = Call {
+            args: args.to_owned(),
+            ..Call::add(&config(ipam), "c1")
+        };
+        assert_eq!(
+            [row(&both.theirs(&call)), row(&both.ours(&call))],
+            expected,
+            "{reason}: {call:?}"
+        );
     }
 }
 
@@ -447,22 +661,36 @@ fn these_differences_are_meant() {
 #[test]
 fn an_add_that_fails_gives_back_what_it_took_and_no_more() {
     let Some(ground) = Ground::new() else { return };
-    let config = config(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}));
+    let config =
+        config(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}));
     let both = ground.both();
-    assert_eq!(row(&both.call(&Call::add(&config, "c1"))), "10.0.0.2/24 fd00::2/64");
+    assert_eq!(
+        row(&both.call(&Call::add(&config, "c1"))),
+        "10.0.0.2/24 fd00::2/64"
+    );
     let mut again = Call::add(&config, "c1");
     again.config["runtimeConfig"] = json!({"ips": ["10.0.0.9", "fd00::1"]});
-    assert_eq!([both.theirs(&again), both.ours(&again)], [Err(Why::Gateway), Err(Why::Gateway)]);
-    assert_eq!(both.files(THEIRS).keys().collect::<Vec<_>>(), ["last_reserved_ip.0", "last_reserved_ip.1"]);
+    assert_eq!(
+        [both.theirs(&again), both.ours(&again)],
+        [Err(Why::Gateway), Err(Why::Gateway)]
+    );
+    assert_eq!(
+        both.files(THEIRS).keys().collect::<Vec<_>>(),
+        ["last_reserved_ip.0", "last_reserved_ip.1"]
+    );
     let ours = both.files(OURS);
     let [address, name] = ["10.0.0.2", "fd00::2"];
-    assert_eq!(ours.keys().collect::<Vec<_>>(), [address, name, "last_reserved_ip.0", "last_reserved_ip.1"]);
+    assert_eq!(
+        ours.keys().collect::<Vec<_>>(),
+        [address, name, "last_reserved_ip.0", "last_reserved_ip.1"]
+    );
 }
 
 #[test]
 fn files_of_host_local_are_taken_up() {
     let Some(ground) = Ground::new() else { return };
-    let config = config(json!({"ranges": [[{"subnet": "10.0.0.0/29"}], [{"subnet": "fd00::/125"}]]}));
+    let config =
+        config(json!({"ranges": [[{"subnet": "10.0.0.0/29"}], [{"subnet": "fd00::/125"}]]}));
     let both = ground.both();
     both.put(&[
         ("10.0.0.3", "c1\r\neth0"),
@@ -474,7 +702,10 @@ fn files_of_host_local_are_taken_up() {
         ("last_reserved_ip.1", "fd01::9"),
     ]);
     let add = |container: &str| row(&both.call(&Call::add(&config, container)));
-    assert_eq!(["c4", "c5", "c6"].map(add), ["10.0.0.2/29 fd00::3/125", "10.0.0.4/29 fd00::4/125", "Full"]);
+    assert_eq!(
+        ["c4", "c5", "c6"].map(add),
+        ["10.0.0.2/29 fd00::3/125", "10.0.0.4/29 fd00::4/125", "Full"]
+    );
     assert_eq!(add("c1"), "Duplicate");
     for (verb, container, expected) in [
         ("CHECK", "c3", ""),
@@ -483,6 +714,10 @@ fn files_of_host_local_are_taken_up() {
         ("DEL", "c2", ""),
         ("ADD", "c2", "10.0.0.5/29 fd00::5/125"),
     ] {
-        assert_eq!(row(&both.call(&Call::new(verb, &config, container))), expected, "{verb} of {container}");
+        assert_eq!(
+            row(&both.call(&Call::new(verb, &config, container))),
+            expected,
+            "{verb} of {container}"
+        );
     }
 }

@@ -23,46 +23,75 @@ struct Network {
 impl Network {
     fn create(driver: &str, options: &Value) -> Result<Self, Error> {
         let plugin = Plugin::new(&Path::new("/run/docker/plugins").join(format!("{driver}.sock")));
-        let request =
-            json!({"AddressSpace": "leasehold", "Pool": Lan::SUBNET, "SubPool": "", "Options": options, "V6": false});
+        let request = json!({"AddressSpace": "leasehold", "Pool": Lan::SUBNET, "SubPool": "", "Options": options, "V6": false});
         let pool = plugin.call("IpamDriver.RequestPool", &request)?;
-        Ok(Self { plugin, id: pool["PoolID"].clone(), gateway: pool["Data"]["com.docker.network.gateway"].clone() })
+        Ok(Self {
+            plugin,
+            id: pool["PoolID"].clone(),
+            gateway: pool["Data"]["com.docker.network.gateway"].clone(),
+        })
     }
 
     fn request(&self, address: &str, options: &Value) -> Result<Ipv4Addr, Error> {
         let request = json!({"PoolID": self.id, "Address": address, "Options": options});
         let given = self.plugin.call("IpamDriver.RequestAddress", &request)?;
-        let address = given["Address"].as_str().and_then(|text| text.strip_suffix("/16"));
-        Ok(address.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{given}")))
+        let address = given["Address"]
+            .as_str()
+            .and_then(|text| text.strip_suffix("/16"));
+        Ok(address
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| panic!("{given}")))
     }
 
     fn release(&self, address: Ipv4Addr) -> Result<(), Error> {
         let request = json!({"PoolID": self.id, "Address": address});
-        self.plugin.call("IpamDriver.ReleaseAddress", &request).map(drop)
+        self.plugin
+            .call("IpamDriver.ReleaseAddress", &request)
+            .map(drop)
     }
 }
 
 #[test]
-fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_docker()?;
     lab.start_daemon()?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(Grants { timers, ..Grants::default() }))?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig::from(Grants {
+            timers,
+            ..Grants::default()
+        }),
+    )?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let network = Network::create("leasehold-ipvlan", &json!({"parent": Lan::IFNAME, "grace": "5"}))?;
+    let network = Network::create(
+        "leasehold-ipvlan",
+        &json!({"parent": Lan::IFNAME, "grace": "5"}),
+    )?;
     assert_eq!(network.gateway, "10.7.0.1/16");
 
     // Up to 28 nothing distinguishes endpoints.
-    let (one, two) = (network.request("", &Value::Null)?, network.request("", &Value::Null)?);
+    let (one, two) = (
+        network.request("", &Value::Null)?,
+        network.request("", &Value::Null)?,
+    );
     assert_ne!(one, two);
-    let acks = [one, two].map(|address| seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address));
+    let acks =
+        [one, two].map(|address| seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address));
     let [first, second] = acks;
     let chaddr = first?.chaddr;
     assert_eq!(second?.chaddr, chaddr, "that of the parent");
     let reserved: Ipv4Addr = network.request("10.7.9.9", &Value::Null)?;
-    assert!(lab.daemon().operator(&["list"])?.contains(&format!("{reserved}\n")));
+    assert!(
+        lab.daemon()
+            .operator(&["list"])?
+            .contains(&format!("{reserved}\n"))
+    );
 
     // From 29 on a name does, each time the container is recreated.
     let name = json!({"com.docker.network.endpoint.name": "web"});
@@ -72,7 +101,9 @@ fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -
 
     let renewed = |address| move |m: &netns_fixtures::Dhcp| m.yiaddr == address;
     seen.wait_for_dhcp(Kind::Ack, DEADLINE, renewed(one))?;
-    [one, two, web, reserved].into_iter().try_for_each(|address| network.release(address))?;
+    [one, two, web, reserved]
+        .into_iter()
+        .try_for_each(|address| network.release(address))?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
     Ok(())

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, Packet, sandbox};
+use netns_fixtures::{
+    CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, Packet, sandbox,
+};
 
 use crate::witness;
 
@@ -15,7 +17,11 @@ const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("ip")];
 
 fn ip(member: &Member, arguments: &str) -> Result<(), Error> {
     let arguments: Vec<_> = arguments.split(' ').collect();
-    member.container.netns.run_command("ip", &arguments, "").map(drop)
+    member
+        .container
+        .netns
+        .run_command("ip", &arguments, "")
+        .map(drop)
 }
 
 /// Waits until the server has confirmed a member's lease in INIT-REBOOT.
@@ -28,10 +34,18 @@ fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
 
 #[test]
 fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(16)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let member = lab.attach("c1")?;
 
     // As KubeVirt does. Not every kernel can rename a link that is up.
@@ -42,7 +56,10 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
     witness::renewal(&mut seen, &member, DEADLINE)?;
     seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == member.container.mac)?;
     lab.check(&member)?;
-    assert_eq!(member.container.netns.addresses("net1")?, [Lan::on_lan(member.address)]);
+    assert_eq!(
+        member.container.netns.addresses("net1")?,
+        [Lan::on_lan(member.address)]
+    );
     lab.detach(&member)?;
     witness::release(&mut seen, &member, DEADLINE)?;
     Ok(server.wait_until_free()?)
@@ -50,58 +67,103 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
 
 #[test]
 fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
     lab.lan.host.set_up(Lan::BRIDGE)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(60)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let member = lab.add(lab.lan.bridged_container("c1")?)?;
     member.container.configure(&member.result)?;
 
     // As KubeVirt does for its virtual machine, which has both addresses from here on.
-    ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
-    member.container.netns.set_mac("eth0", [2, 0, 0, 0, 0x99, 0x99])?;
+    ip(
+        &member,
+        &format!("addr del {} dev eth0", Lan::on_lan(member.address)),
+    )?;
+    member
+        .container
+        .netns
+        .set_mac("eth0", [2, 0, 0, 0, 0x99, 0x99])?;
     lab.wait_for_line("lease extended")?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }
 
 #[test]
-fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_reboot() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_reboot()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let member = lab.attach("c1")?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
 
-    ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
+    ip(
+        &member,
+        &format!("addr del {} dev eth0", Lan::on_lan(member.address)),
+    )?;
     lab.wait_for_line("somebody took the leased address off the interface")?;
     // At T1, and not by a RENEW, whose answer would reach nobody.
     is_confirmed(&mut seen, &member)?;
-    let error = lab.check(&member).expect_err("the address is not there").cni();
+    let error = lab
+        .check(&member)
+        .expect_err("the address is not there")
+        .cni();
     assert!(error.msg.contains("is not on interface"), "{error}");
     assert_eq!(member.container.addresses()?, []);
-    assert_eq!(server.lease_of(&member.mac())?.map(|lease| lease.address), Some(member.address));
+    assert_eq!(
+        server.lease_of(&member.mac())?.map(|lease| lease.address),
+        Some(member.address)
+    );
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }
 
 #[test]
-fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.add(lab.lan.container("c1")?)?;
     lab.check(&member)?;
     seen.clear()?;
     (0..2).try_for_each(|_| is_confirmed(&mut seen, &member))?;
-    let named = |packet: &Packet| matches!(packet, Packet::Arp(arp) if arp.sender == member.address);
-    assert!(!seen.packets()?.iter().any(named), "a router would send here what is for its machine");
+    let named =
+        |packet: &Packet| matches!(packet, Packet::Arp(arp) if arp.sender == member.address);
+    assert!(
+        !seen.packets()?.iter().any(named),
+        "a router would send here what is for its machine"
+    );
     lab.check(&member)?;
     assert_eq!(member.container.addresses()?, []);
     lab.detach(&member)?;
@@ -110,7 +172,9 @@ fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked() ->
 
 #[test]
 fn a_lease_is_confirmed_when_carrier_is_back_after_a_while() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -128,17 +192,38 @@ fn a_lease_is_confirmed_when_carrier_is_back_after_a_while() -> Result<(), CallE
 fn three_hundred_namespaces_that_die_at_once_give_back_every_lease() -> Result<(), CallError> {
     const CONTAINERS: usize = 300;
     const CALLERS: usize = 20;
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
-    let mut server = Dnsmasq::start(&lab.lan, DnsmasqConfig { verbose: false, ..DnsmasqConfig::default() })?;
-    let attach = |caller| (caller..CONTAINERS).step_by(CALLERS).map(|i| lab.attach(&format!("c{i}"))).collect();
+    let mut server = Dnsmasq::start(
+        &lab.lan,
+        DnsmasqConfig {
+            verbose: false,
+            ..DnsmasqConfig::default()
+        },
+    )?;
+    let attach = |caller| {
+        (caller..CONTAINERS)
+            .step_by(CALLERS)
+            .map(|i| lab.attach(&format!("c{i}")))
+            .collect()
+    };
     let members: Result<Vec<Vec<Member>>, CallError> = thread::scope(|scope| {
-        let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || attach(caller))).collect();
-        callers.into_iter().map(|caller| caller.join().expect("no thread panics")).collect()
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| scope.spawn(move || attach(caller)))
+            .collect();
+        callers
+            .into_iter()
+            .map(|caller| caller.join().expect("no thread panics"))
+            .collect()
     });
     let members: Vec<Member> = members?.into_iter().flatten().collect();
     let addresses: BTreeSet<Ipv4Addr> = members.iter().map(|member| member.address).collect();
-    assert_eq!((addresses.len(), server.leases()?.len()), (CONTAINERS, CONTAINERS));
+    assert_eq!(
+        (addresses.len(), server.leases()?.len()),
+        (CONTAINERS, CONTAINERS)
+    );
 
     drop(members);
     server.wait_until_free()?;

@@ -7,12 +7,18 @@ use std::time::Duration;
 use netns_fixtures::engine::played::{EngineVersion, Played};
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Lease};
-use netns_fixtures::{DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link};
+use netns_fixtures::{
+    DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link,
+};
 use serde_json::json;
 
 use crate::witness;
 
-pub(crate) const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox"), Need::Program("ip")];
+pub(crate) const NEEDS: &[Need] = &[
+    Need::Program("dnsmasq"),
+    Need::Program("busybox"),
+    Need::Program("ip"),
+];
 /// How long Docker may stay silent about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
@@ -32,26 +38,45 @@ impl Host {
         lab.start_daemon()?;
         let routes = vec![
             ("0.0.0.0/0".parse().expect("a subnet"), Lan::SERVER),
-            ("192.0.2.0/24".parse().expect("a subnet"), [10, 7, 0, 9].into()),
+            (
+                "192.0.2.0/24".parse().expect("a subnet"),
+                [10, 7, 0, 9].into(),
+            ),
         ];
-        let grants = Grants { routes, mtu: Some(1400), ..Grants::default() };
+        let grants = Grants {
+            routes,
+            mtu: Some(1400),
+            ..Grants::default()
+        };
         let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(grants))?;
         let docker = Played::start(&lab.lan.host, version, "leasehold")?;
-        let mut host = Self { lab, server, docker, links: BTreeSet::new() };
+        let mut host = Self {
+            lab,
+            server,
+            docker,
+            links: BTreeSet::new(),
+        };
         host.links = host.now()?;
         Ok(host)
     }
 
     /// Returns the names of its links, except for those that disappear by themselves.
     fn now(&self) -> Result<BTreeSet<String>, Error> {
-        let shown = self.lab.lan.host.run_command("ip", &["-brief", "link"], "")?;
-        let names = shown.lines().filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
+        let shown = self
+            .lab
+            .lan
+            .host
+            .run_command("ip", &["-brief", "link"], "")?;
+        let names = shown
+            .lines()
+            .filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
         Ok(names.filter(|name| !name.starts_with("lh-")).collect())
     }
 
     /// Makes the network of macvlans on the LAN, whose addresses are given back at once.
     fn network(&self) -> Result<WiredNetwork, Error> {
-        self.docker.wire(json!({ "parent": Lan::IFNAME, "grace": "0" }), None)
+        self.docker
+            .wire(json!({ "parent": Lan::IFNAME, "grace": "0" }), None)
     }
 
     /// Waits until nothing is left: no link, no lease.
@@ -61,24 +86,42 @@ impl Host {
 
     pub(crate) fn is_as_before_within(&self, limit: Duration) -> Result<(), Error> {
         let as_before = || Ok((self.now()? == self.links).then_some(()));
-        until_link(&self.lab.lan.host, "the links as they were", limit, as_before)
-            .inspect_err(|_| eprintln!("the links are {:?}", self.now()))?;
+        until_link(
+            &self.lab.lan.host,
+            "the links as they were",
+            limit,
+            as_before,
+        )
+        .inspect_err(|_| eprintln!("the links are {:?}", self.now()))?;
         let none = |leases: &[Lease]| leases.iter().all(|lease| !lease.held).then_some(());
-        self.server.wait_for("the release of every lease", limit, none)?;
+        self.server
+            .wait_for("the release of every lease", limit, none)?;
         self.lab.daemon().wait_until_empty()
     }
 
     /// Returns whether a container is on the LAN with everything that its lease gives it.
     pub(crate) fn is_on_lan(&self, web: &WiredContainer) -> Result<(), Error> {
         let container = &web.container;
-        let lease = self.server.lease_of(&mac_text(container.mac))?.expect("a lease");
+        let lease = self
+            .server
+            .lease_of(&mac_text(container.mac))?
+            .expect("a lease");
         assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
         assert_eq!(container.addresses()?, [Lan::on_lan(lease.address)]);
-        let inside = container.netns.run_command("busybox", &["sh", "-c", "ip route; ip link show eth0"], "")?;
+        let inside = container.netns.run_command(
+            "busybox",
+            &["sh", "-c", "ip route; ip link show eth0"],
+            "",
+        )?;
         for expected in ["default via 10.7.0.1 dev eth0", "mtu 1400"] {
             assert!(inside.contains(expected), "{inside}");
         }
-        witness::routes(container, &["192.0.2.0/24 via 10.7.0.9 dev eth0"], &[], DEADLINE)?;
+        witness::routes(
+            container,
+            &["192.0.2.0/24 via 10.7.0.9 dev eth0"],
+            &[],
+            DEADLINE,
+        )?;
         let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
         container.netns.run_command("busybox", &ping, "").map(drop)
     }
@@ -92,9 +135,12 @@ impl Host {
 }
 
 #[test]
-fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives() -> Result<(), Error> {
+fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives()
+-> Result<(), Error> {
     for version in EngineVersion::ALL {
-        let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+        let Some(sandbox) = sandbox(NEEDS) else {
+            return Ok(());
+        };
         let host = Host::new(&sandbox, version)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
         // The names of those who have the LAN's leases.
@@ -110,18 +156,24 @@ fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_le
 
 #[test]
 fn a_container_on_a_bridge_has_a_port_of_it_that_goes_with_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     host.lab.lan.add_host_bridge()?;
     host.links = host.now()?;
-    let network = host.docker.wire(json!({ "bridge": Lan::BRIDGE, "grace": "0" }), None)?;
+    let network = host
+        .docker
+        .wire(json!({ "bridge": Lan::BRIDGE, "grace": "0" }), None)?;
     host.lives(&network)?;
     host.docker.unwire(&network)
 }
 
 #[test]
 fn every_call_may_come_twice() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
@@ -132,12 +184,23 @@ fn every_call_may_come_twice() -> Result<(), Error> {
     web.container.mac = Default::default();
     web.address = None;
     docker.create_endpoint(&mut web)?;
-    assert_eq!((web.container.mac, web.address), (mac, address), "it is the same endpoint");
+    assert_eq!(
+        (web.container.mac, web.address),
+        (mac, address),
+        "it is the same endpoint"
+    );
     assert_eq!(docker.ask_join(&web)?, docker.ask_join(&web)?);
     docker.join_wired(&web)?;
     host.is_on_lan(&web)?;
-    for method in ["ProgramExternalConnectivity", "EndpointOperInfo", "RevokeExternalConnectivity", "Leave"] {
-        docker.plugin.call(&format!("NetworkDriver.{method}"), &web.named())?;
+    for method in [
+        "ProgramExternalConnectivity",
+        "EndpointOperInfo",
+        "RevokeExternalConnectivity",
+        "Leave",
+    ] {
+        docker
+            .plugin
+            .call(&format!("NetworkDriver.{method}"), &web.named())?;
     }
     docker.leave_wired(&web)?;
     docker.delete_endpoint(&web)?;
@@ -149,7 +212,9 @@ fn every_call_may_come_twice() -> Result<(), Error> {
 
 #[test]
 fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
@@ -177,31 +242,63 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
 
 #[test]
 fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
     let mut web = docker.prepare_wired(&network, "web", None)?;
-    let unknown = docker.ask_join(&web).expect_err("there is no endpoint").to_string();
+    let unknown = docker
+        .ask_join(&web)
+        .expect_err("there is no endpoint")
+        .to_string();
     assert!(unknown.contains("is not known to leasehold"), "{unknown}");
     docker.unwire(&network)?;
-    let unknown = docker.create_endpoint(&mut web).expect_err("there is no network").to_string();
-    assert!(unknown.contains("docker network rm, docker network create"), "{unknown}");
+    let unknown = docker
+        .create_endpoint(&mut web)
+        .expect_err("there is no network")
+        .to_string();
+    assert!(
+        unknown.contains("docker network rm, docker network create"),
+        "{unknown}"
+    );
     docker.delete_endpoint(&web)?;
-    for method in
-        ["Leave", "EndpointOperInfo", "RevokeExternalConnectivity", "DiscoverNew", "DiscoverDelete", "FreeNetwork"]
-    {
+    for method in [
+        "Leave",
+        "EndpointOperInfo",
+        "RevokeExternalConnectivity",
+        "DiscoverNew",
+        "DiscoverDelete",
+        "FreeNetwork",
+    ] {
         for body in [json!({}), web.named()] {
-            docker.plugin.call(&format!("NetworkDriver.{method}"), &body)?;
+            docker
+                .plugin
+                .call(&format!("NetworkDriver.{method}"), &body)?;
         }
     }
     // Calls that say nothing, and broken calls that come again without their body.
-    for method in ["CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "Join"] {
+    for method in [
+        "CreateNetwork",
+        "DeleteNetwork",
+        "CreateEndpoint",
+        "DeleteEndpoint",
+        "Join",
+    ] {
         let method = format!("NetworkDriver.{method}");
-        let error = docker.plugin.call(&method, &json!({})).expect_err("it names nothing").to_string();
+        let error = docker
+            .plugin
+            .call(&method, &json!({}))
+            .expect_err("it names nothing")
+            .to_string();
         assert!(error.contains("not a Docker id"), "{error}");
         for body in ["", "{", "null", "7"] {
-            assert_eq!(docker.plugin.send(&method, body)?.answer()?.status, 400, "{method} {body}");
+            assert_eq!(
+                docker.plugin.send(&method, body)?.answer()?.status,
+                400,
+                "{method} {body}"
+            );
         }
     }
     host.is_as_before()
@@ -231,7 +328,9 @@ impl Host {
 
 #[test]
 fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     for killed in STEPS {
@@ -253,7 +352,9 @@ fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> 
 
 /// Runs a dockerd that is killed after this call, and forgets.
 fn forgets_after(last: Step) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
@@ -268,33 +369,50 @@ fn forgets_after(last: Step) -> Result<(), Error> {
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_that_it_made_leaves_no_link_and_no_lease() -> Result<(), Error> {
+fn a_docker_that_forgets_an_endpoint_that_it_made_leaves_no_link_and_no_lease() -> Result<(), Error>
+{
     forgets_after(Step::Create)
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_in_a_container_leaves_no_link_and_no_lease() -> Result<(), Error> {
+fn a_docker_that_forgets_an_endpoint_in_a_container_leaves_no_link_and_no_lease()
+-> Result<(), Error> {
     forgets_after(Step::Join)
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_that_has_left_leaves_no_link_and_no_lease() -> Result<(), Error> {
+fn a_docker_that_forgets_an_endpoint_that_has_left_leaves_no_link_and_no_lease() -> Result<(), Error>
+{
     forgets_after(Step::Leave)
 }
 
 #[test]
 fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
     host.docker.create_endpoint(&mut web)?;
     let link = web.link_name();
-    let alias = host.lab.lan.host.run_command("cat", &[&format!("/sys/class/net/{link}/ifalias")], "");
-    let shown = host.lab.lan.host.run_command("ip", &["link", "show", &link], "")?;
+    let alias =
+        host.lab
+            .lan
+            .host
+            .run_command("cat", &[&format!("/sys/class/net/{link}/ifalias")], "");
+    let shown = host
+        .lab
+        .lan
+        .host
+        .run_command("ip", &["link", "show", &link], "")?;
     let alias = alias.ok().filter(|text| !text.is_empty()).unwrap_or(shown);
     let (_, alias) = alias.split_once("leasehold ").expect("it bears an alias");
-    let store = alias.split(' ').next().expect("the store's name").to_owned();
+    let store = alias
+        .split(' ')
+        .next()
+        .expect("the store's name")
+        .to_owned();
     host.docker.delete_endpoint(&web)?;
     host.is_as_before()?;
 
@@ -309,14 +427,19 @@ fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() ->
     host.lab.start_daemon()?;
     let mut expected = host.links.clone();
     expected.insert("lh111111111111".to_owned());
-    until_link(&host.lab.lan.host, "the end of a link without an endpoint", DEADLINE, || {
-        Ok((host.now()? == expected).then_some(()))
-    })
+    until_link(
+        &host.lab.lan.host,
+        "the end of a link without an endpoint",
+        DEADLINE,
+        || Ok((host.now()? == expected).then_some(())),
+    )
 }
 
 #[test]
 fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let options = || json!({ "parent": Lan::IFNAME });
     let network = host.docker.wire(options(), Some(options()))?;
@@ -330,26 +453,43 @@ fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Err
     let again = host.docker.run_wired(&network, "web", None)?;
     assert_eq!(again.address, first.address);
     assert_ne!(other.address, first.address);
-    assert_ne!(again.container.mac, first.container.mac, "it is not by its Ethernet address");
+    assert_ne!(
+        again.container.mac, first.container.mac,
+        "it is not by its Ethernet address"
+    );
     assert_eq!(host.server.leases()?.len(), 2);
     Ok(())
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_the_containers_serves_those_of_our_own_driver() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_server_in_a_macvlan_beside_the_containers_serves_those_of_our_own_driver() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V28)?;
     host.server.stop()?;
     let machine = host.lab.lan.sibling("server-c", [10, 7, 0, 3].into())?;
-    let grants = Grants { router: [10, 7, 0, 3].into(), ..Grants::default() };
+    let grants = Grants {
+        router: [10, 7, 0, 3].into(),
+        ..Grants::default()
+    };
     let beside = Dnsmasq::start_in(&machine, DnsmasqConfig::from(grants))?;
     host.links = host.now()?;
     let network = host.network()?;
     let web = host.docker.run_wired(&network, "web", None)?;
-    let lease = beside.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+    let lease = beside
+        .lease_of(&mac_text(web.container.mac))?
+        .expect("a lease");
     assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
-    assert_eq!(host.now()?, host.links, "what asked on beside it is gone, and the link is inside");
-    web.container.netns.run_command("busybox", &["ping", "-c", "1", "-W", "10", "10.7.0.3"], "")?;
+    assert_eq!(
+        host.now()?,
+        host.links,
+        "what asked on beside it is gone, and the link is inside"
+    );
+    web.container
+        .netns
+        .run_command("busybox", &["ping", "-c", "1", "-W", "10", "10.7.0.3"], "")?;
     host.docker.stop_wired(&web)?;
     beside.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;

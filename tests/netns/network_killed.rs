@@ -61,7 +61,13 @@ impl Host {
     }
 
     /// Makes a call if the daemon is to be killed in it. Returns whether Docker goes on without its answer.
-    fn gives_up(&mut self, call: Call, body: &Value, killed: Call, then: Then) -> Result<bool, Error> {
+    fn gives_up(
+        &mut self,
+        call: Call,
+        body: &Value,
+        killed: Call,
+        then: Then,
+    ) -> Result<bool, Error> {
         if call != killed {
             return Ok(false);
         }
@@ -80,16 +86,26 @@ impl Host {
     fn plan(&self, with_ours: bool) -> Result<WiredNetwork, Error> {
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
         match with_ours {
-            true => self.docker.wire(json!({ "parent": Lan::IFNAME }), Some(options)),
+            true => self
+                .docker
+                .wire(json!({ "parent": Lan::IFNAME }), Some(options)),
             false => self.docker.wire(options, None),
         }
     }
 
     /// Lets a network and a container in it live as libnetwork makes them live when a call fails.
-    fn lives_with_death_in(&mut self, killed: Call, then: Then, with_ours: bool) -> Result<(), Error> {
+    fn lives_with_death_in(
+        &mut self,
+        killed: Call,
+        then: Then,
+        with_ours: bool,
+    ) -> Result<(), Error> {
         let mut network = self.plan(with_ours)?;
         if killed == Call::CreateNetwork {
-            self.docker.plugin.call(&Call::DeleteNetwork.method(), &json!({ "NetworkID": network.id }))?;
+            self.docker.plugin.call(
+                &Call::DeleteNetwork.method(),
+                &json!({ "NetworkID": network.id }),
+            )?;
             let body = network.body.clone();
             match self.gives_up(Call::CreateNetwork, &body, killed, then)? {
                 false => self.docker.create_wired(&network)?,
@@ -99,19 +115,37 @@ impl Host {
         }
         let mut web = self.docker.prepare_wired(&network, "web", None)?;
         self.container_lives(&mut web, killed, then)?;
-        assert_eq!(web.container.netns.run_command("ip", &["-brief", "link"], "")?.lines().count(), 1, "the loopback");
+        assert_eq!(
+            web.container
+                .netns
+                .run_command("ip", &["-brief", "link"], "")?
+                .lines()
+                .count(),
+            1,
+            "the loopback"
+        );
         self.docker.release_wired(&web)?;
         if killed == Call::DeleteNetwork {
             // What was said before is over.
             self.server.wait_until_free()?;
         }
-        if !self.gives_up(Call::DeleteNetwork, &json!({ "NetworkID": network.id }), killed, then)? {
+        if !self.gives_up(
+            Call::DeleteNetwork,
+            &json!({ "NetworkID": network.id }),
+            killed,
+            then,
+        )? {
             self.docker.unwire(&network)?;
         }
         Ok(())
     }
 
-    fn container_lives(&mut self, web: &mut WiredContainer, killed: Call, then: Then) -> Result<(), Error> {
+    fn container_lives(
+        &mut self,
+        web: &mut WiredContainer,
+        killed: Call,
+        then: Then,
+    ) -> Result<(), Error> {
         self.docker.request_wired(web)?;
         let body = web.making();
         if self.gives_up(Call::CreateEndpoint, &body, killed, then)? {
@@ -136,12 +170,20 @@ impl Host {
     }
 }
 
-const CALLS: [Call; 6] =
-    [Call::CreateNetwork, Call::CreateEndpoint, Call::Join, Call::Leave, Call::DeleteEndpoint, Call::DeleteNetwork];
+const CALLS: [Call; 6] = [
+    Call::CreateNetwork,
+    Call::CreateEndpoint,
+    Call::Join,
+    Call::Leave,
+    Call::DeleteEndpoint,
+    Call::DeleteNetwork,
+];
 
 #[test]
 fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     for with_ours in [false, true] {
         for killed in CALLS {
@@ -153,8 +195,11 @@ fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> R
 }
 
 #[test]
-fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     // If it may have an endpoint that nobody names again, it learns that only from silence.
     let in_silence = |call: &Call| matches!(call, Call::CreateEndpoint | Call::DeleteEndpoint);
@@ -174,8 +219,11 @@ fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_le
 }
 
 #[test]
-fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lease()
+-> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.plan(false)?;
     let mut seen = Capture::start(&host.lab.lan.server, Lan::IFNAME)?;
@@ -184,18 +232,23 @@ fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lea
     host.server.stop()?;
     let unanswered = prepare(&host, "unanswered")?;
     host.dies_in(Call::CreateEndpoint, &unanswered.making(), |_| {
-        seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true).map(drop)
+        seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)
+            .map(drop)
     })?;
     host.server.restart(None)?;
 
     // From here on the lease is durable; nobody knows about one that a server has just given and that is not.
     let leased = prepare(&host, "leased")?;
-    host.dies_in(Call::CreateEndpoint, &leased.making(), |host| host.lab.daemon().wait_for_event(" acquired "))?;
+    host.dies_in(Call::CreateEndpoint, &leased.making(), |host| {
+        host.lab.daemon().wait_for_event(" acquired ")
+    })?;
 
     let linked = prepare(&host, "linked")?;
     host.dies_in(Call::CreateEndpoint, &linked.making(), |host| {
         let netns = &host.lab.lan.host;
-        until_link(netns, "the endpoint's link", DEADLINE, || Ok(netns.index(&linked.link_name()).ok().map(drop)))
+        until_link(netns, "the endpoint's link", DEADLINE, || {
+            Ok(netns.index(&linked.link_name()).ok().map(drop))
+        })
     })?;
 
     // Meanwhile others can be served.

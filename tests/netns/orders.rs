@@ -15,12 +15,17 @@ fn run(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String), Error> {
     command.args(args).arg("--socket").arg(lab.home().socket());
     let output = lab.lan.host.output(command, b"")?;
     let text = [output.stdout, output.stderr].concat();
-    Ok((output.status.code(), String::from_utf8_lossy(&text).into_owned()))
+    Ok((
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    ))
 }
 
 #[test]
 fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let [one, two, other] = ["web1", "web2", "db"].map(|id| lab.attach(id));
@@ -33,33 +38,75 @@ fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<
         Ok(text.contains("  extended, ").then_some(text))
     };
     let text = until_found("an extended lease", DEADLINE, || extended("lan/web1/eth0"))?;
-    assert!(text.starts_with(&format!("lan/web1/eth0  {}/16  extended, ", one.address)), "{text}");
-    until_found("an extended lease", DEADLINE, || extended(&two.address.to_string()))?;
+    assert!(
+        text.starts_with(&format!("lan/web1/eth0  {}/16  extended, ", one.address)),
+        "{text}"
+    );
+    until_found("an extended lease", DEADLINE, || {
+        extended(&two.address.to_string())
+    })?;
 
     let (code, text) = run(&lab, &["release", "web", "--force"])?;
     assert!(
-        code == Some(4) && text.starts_with("Nothing was done: 2 leases match the name.\n  lan/web1/eth0"),
+        code == Some(4)
+            && text.starts_with("Nothing was done: 2 leases match the name.\n  lan/web1/eth0"),
         "{text}"
     );
     let (code, text) = run(&lab, &["renew", "nobody"])?;
-    assert!(code == Some(4) && text == "There is no such lease called nobody: `leasehold list` shows all.\n", "{text}");
+    assert!(
+        code == Some(4)
+            && text == "There is no such lease called nobody: `leasehold list` shows all.\n",
+        "{text}"
+    );
     let (code, text) = run(&lab, &["renew"])?;
-    assert!(code == Some(1) && text.starts_with("leasehold: say which leases you mean"), "{text}");
+    assert!(
+        code == Some(1) && text.starts_with("leasehold: say which leases you mean"),
+        "{text}"
+    );
     let (code, text) = run(&lab, &["release", "--all", "--force"])?;
-    assert!(code == Some(1) && text.contains("nothing was done: confirm --all with y, or give --yes"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("nothing was done: confirm --all with y, or give --yes"),
+        "{text}"
+    );
 
     let (code, text) = run(&lab, &["release", "web1"])?;
-    assert!(code == Some(3) && text.contains("  lives\n  its container lives: with force"), "{text}");
+    assert!(
+        code == Some(3) && text.contains("  lives\n  its container lives: with force"),
+        "{text}"
+    );
     assert_eq!(one.container.netns.addresses("eth0")?.len(), 1);
     let (code, text) = run(&lab, &["release", "web1", "--force"])?;
     assert!(code == Some(0) && text.contains("  returned\n"), "{text}");
-    assert_eq!(one.container.netns.addresses("eth0")?, [], "it is off before the lease goes back");
+    assert_eq!(
+        one.container.netns.addresses("eth0")?,
+        [],
+        "it is off before the lease goes back"
+    );
     lab.detach(&one)?;
 
-    let (code, text) = run(&lab, &["release", "--address", "10.7.0.0/16", "--state", "bound", "--force", "--json"])?;
+    let (code, text) = run(
+        &lab,
+        &[
+            "release",
+            "--address",
+            "10.7.0.0/16",
+            "--state",
+            "bound",
+            "--force",
+            "--json",
+        ],
+    )?;
     let answer: Value = serde_json::from_str(&text).expect("JSON");
-    let outcomes: Vec<_> = answer["leases"].as_array().into_iter().flatten().map(|lease| &lease["outcome"]).collect();
-    assert!(code == Some(0) && outcomes == ["returned", "returned"], "{text}");
+    let outcomes: Vec<_> = answer["leases"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|lease| &lease["outcome"])
+        .collect();
+    assert!(
+        code == Some(0) && outcomes == ["returned", "returned"],
+        "{text}"
+    );
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
     lab.detach(&two)?;
@@ -67,13 +114,18 @@ fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<
 
     lab.terminate()?;
     let (code, text) = run(&lab, &["release", "--all", "--yes"])?;
-    assert!(code == Some(1) && text.starts_with("leasehold: no leasehold daemon at "), "{text}");
+    assert!(
+        code == Some(1) && text.starts_with("leasehold: no leasehold daemon at "),
+        "{text}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -83,15 +135,28 @@ fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
         Ok((code == Some(3)).then_some(text))
     };
     let text = until_found("a renewal without an answer", DEADLINE, unanswered)?;
-    assert!(text.contains("  unanswered\n  no server answered; it is held as before"), "{text}");
+    assert!(
+        text.contains("  unanswered\n  no server answered; it is held as before"),
+        "{text}"
+    );
     lab.check(&member)
 }
 
 #[test]
-fn renewals_go_on_beside_a_thousand_callers_who_read_nothing_or_say_half() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+fn renewals_go_on_beside_a_thousand_callers_who_read_nothing_or_say_half() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
-    let server = ModelServer::start(&lab.lan, Config { lease: 20, t1: Some(3), ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: 20,
+            t1: Some(3),
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let member = lab.attach("c1")?;
     let asks = [
         "/v1/bindings",
@@ -129,7 +194,9 @@ fn renewals_go_on_beside_a_thousand_callers_who_read_nothing_or_say_half() -> Re
 
 #[test]
 fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
@@ -153,21 +220,40 @@ fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
     }
     let (code, text) = run(&lab, &["show", "web1", "--json"])?;
     let story: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((code, &story["lease"]["binding"]["name"]), (Some(0), &"web1".into()), "{text}");
+    assert_eq!(
+        (code, &story["lease"]["binding"]["name"]),
+        (Some(0), &"web1".into()),
+        "{text}"
+    );
     let (code, text) = run(&lab, &["show", "nobody"])?;
-    assert!(code == Some(4) && text.starts_with("There is no lease called nobody"), "{text}");
+    assert!(
+        code == Some(4) && text.starts_with("There is no lease called nobody"),
+        "{text}"
+    );
 
     let (code, text) = run(&lab, &["list", "--network", "lan", "--state", "bound"])?;
-    assert!(code == Some(0) && text.starts_with("NAME  ATTACHMENT     ADDRESS"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        code == Some(0) && text.starts_with("NAME  ATTACHMENT     ADDRESS"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
     let (_, text) = run(&lab, &["list", "--network", "other"])?;
     assert_eq!(text, "NAME  ATTACHMENT  ADDRESS  STATE  LEFT\n");
     let (_, text) = run(&lab, &["list", "-o", "wide"])?;
     assert!(text.contains(" 00:web1/lan/eth0 "), "{text}");
 
     let (code, text) = run(&lab, &["status"])?;
-    assert!(code == Some(0) && text.contains("leases by state  1 BOUND\n"), "{text}");
-    assert!(text.contains("\n10.7.0.1  ") && text.ends_with("Nothing needs attention.\n"), "{text}");
+    assert!(
+        code == Some(0) && text.contains("leases by state  1 BOUND\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n10.7.0.1  ") && text.ends_with("Nothing needs attention.\n"),
+        "{text}"
+    );
     drop(server);
     // A lease that is lost, and for which no server has another.
     let (code, text) = run(&lab, &["release", "web1", "--force"])?;
@@ -175,7 +261,10 @@ fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
     lab.terminate()?;
     for verb in ["status", "list"] {
         let (code, text) = run(&lab, &[verb])?;
-        assert!(code == Some(1) && text.starts_with("leasehold: no leasehold daemon at "), "{text}");
+        assert!(
+            code == Some(1) && text.starts_with("leasehold: no leasehold daemon at "),
+            "{text}"
+        );
     }
     Ok(())
 }

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use crate::exporter::start_exporter;
 
 /// The accessibility checker, from npm: tests/run puts it there.
-const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/npm/node_modules/axe-core/axe.min.js");
+const AXE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../target/npm/node_modules/axe-core/axe.min.js"
+);
 
 /// Makes the page show this many made-up leases, in all states, one in ten from a local range.
 const MANY: &str = "(async count => {
@@ -30,7 +33,8 @@ const MANY: &str = "(async count => {
 })";
 
 /// What the page lists, from top to bottom.
-const ORDER: &str = "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
+const ORDER: &str =
+    "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
 
 /// Returns an expression that is true when the page lists this many leases.
 fn rows(count: usize) -> String {
@@ -54,23 +58,38 @@ struct Scene {
 impl Scene {
     /// Returns the scene once the page is connected to the daemon; `None` if something is missing.
     fn new() -> Result<Option<Self>, CallError> {
-        let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else { return Ok(None) };
+        let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else {
+            return Ok(None);
+        };
         let mut lab = Lab::without_daemon(&sandbox)?;
         lab.home().with_read_socket()?;
         lab.start_daemon()?;
-        let server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
+        let server = ModelServer::start(
+            &lab.lan,
+            Config {
+                lease: 12,
+                ..Config::new(Lan::SUBNET)
+            },
+        )?;
         let exporter = start_exporter(&lab)?;
         let mut browser = Browser::start(&lab.lan.host)?;
         browser.open("http://127.0.0.1:9467/")?;
         browser.wait_for(&daemon_is("The daemon answers"))?;
         browser.evaluate("window.loaded = 'once'")?;
-        Ok(Some(Self { lab, browser, _server: server, _exporter: exporter }))
+        Ok(Some(Self {
+            lab,
+            browser,
+            _server: server,
+            _exporter: exporter,
+        }))
     }
 }
 
 #[test]
 fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallError> {
-    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+    let Some(mut scene) = Scene::new()? else {
+        return Ok(());
+    };
     let Scene { lab, browser, .. } = &mut scene;
     let first = lab.attach("c1")?;
     browser.wait_for(&rows(1))?;
@@ -89,15 +108,35 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
     browser.wait_for(&rows(2))?;
     let told = "[...document.getElementById('events').children].map(line => line.id)";
     let told = browser.evaluate(told)?;
-    let once: BTreeSet<_> = told.as_array().into_iter().flatten().map(Value::to_string).collect();
-    assert_eq!(told.as_array().map(Vec::len), Some(once.len()), "told twice: {told}");
+    let once: BTreeSet<_> = told
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::to_string)
+        .collect();
+    assert_eq!(
+        told.as_array().map(Vec::len),
+        Some(once.len()),
+        "told twice: {told}"
+    );
 
-    assert_eq!(browser.evaluate("window.loaded")?, json!("once"), "it was loaded again");
+    assert_eq!(
+        browser.evaluate("window.loaded")?,
+        json!("once"),
+        "it was loaded again"
+    );
     let loaded = "[...new Set(performance.getEntriesByType('resource').map(entry => new URL(entry.name)))]\
         .map(url => url.origin + url.pathname).filter((url, n, all) => all.indexOf(url) === n).sort()";
     let own = ["events", "leases"].map(|path| format!("http://127.0.0.1:9467/{path}"));
     let loaded = browser.evaluate(loaded)?;
-    assert!(loaded.as_array().expect("a list").iter().all(|url| own.iter().any(|own| url == own)), "{loaded}");
+    assert!(
+        loaded
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|url| own.iter().any(|own| url == own)),
+        "{loaded}"
+    );
     assert_eq!(browser.evaluate("document.cookie")?, json!(""));
     lab.detach(&first)?;
     lab.detach(&third)?;
@@ -106,7 +145,9 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
 
 #[test]
 fn the_page_sorts_and_searches_by_keyboard_too() -> Result<(), CallError> {
-    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+    let Some(mut scene) = Scene::new()? else {
+        return Ok(());
+    };
     let Scene { lab, browser, .. } = &mut scene;
     let members = [lab.attach("c1")?, lab.attach("c2")?];
     browser.wait_for(&rows(2))?;
@@ -115,10 +156,16 @@ fn the_page_sorts_and_searches_by_keyboard_too() -> Result<(), CallError> {
     let sorted = "document.querySelector('th').getAttribute('aria-sort')";
     assert_eq!(browser.evaluate(sorted)?, json!("descending"));
     browser.type_keys("/c1 bou")?;
-    assert_eq!(browser.evaluate("document.getElementById('search').value")?, json!("c1 bou"));
+    assert_eq!(
+        browser.evaluate("document.getElementById('search').value")?,
+        json!("c1 bou")
+    );
     browser.wait_for(&rows(1))?;
     assert_eq!(browser.evaluate(ORDER)?, json!(["c1"]));
-    assert_eq!(browser.evaluate("document.getElementById('shown').textContent")?, json!("1 of 2"));
+    assert_eq!(
+        browser.evaluate("document.getElementById('shown').textContent")?,
+        json!("1 of 2")
+    );
     browser.evaluate(
         "const field = document.getElementById('search'); field.value = ''; field.dispatchEvent(new Event('input'))",
     )?;
@@ -134,8 +181,11 @@ fn the_page_sorts_and_searches_by_keyboard_too() -> Result<(), CallError> {
 }
 
 #[test]
-fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little() -> Result<(), CallError> {
-    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little()
+-> Result<(), CallError> {
+    let Some(mut scene) = Scene::new()? else {
+        return Ok(());
+    };
     let Scene { lab, browser, .. } = &mut scene;
     let member = lab.attach("c1")?;
     browser.wait_for(&rows(1))?;
@@ -151,7 +201,10 @@ fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little
             browser.prefer_dark(dark)?;
             assert_eq!(broken(browser)?, json!([]), "{count} leases, dark: {dark}");
             if let Some(dir) = &pictures {
-                browser.picture(&dir.join(format!("{count}-{}.png", if dark { "dark" } else { "light" })))?;
+                browser.picture(&dir.join(format!(
+                    "{count}-{}.png",
+                    if dark { "dark" } else { "light" }
+                )))?;
             }
         }
     }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
-use netns_fixtures::{CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Need, Netns, Sandbox, sandbox};
+use netns_fixtures::{
+    CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Need, Netns, Sandbox, sandbox,
+};
 
 use crate::witness;
 
@@ -15,7 +17,9 @@ const MACVLAN: &str = "/usr/lib/cni/macvlan";
 
 #[test]
 fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -25,7 +29,9 @@ fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
 
 #[test]
 fn a_lease_on_a_bridge_is_given_back_after_its_link_is_gone() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
@@ -51,15 +57,20 @@ fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_beside_it_hears_of_a_dead_namespace() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let (lab, server) = beside_server(&sandbox)?;
     drop(lab.attach("c1")?);
     Ok(server.wait_until_free()?)
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let (lab, server) = beside_server(&sandbox)?;
     let member = lab.attach("c1")?;
     member.container.netns.delete_link("eth0")?;
@@ -71,8 +82,11 @@ fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone() ->
 const SOON: Duration = Duration::from_secs(4);
 
 #[test]
-fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -84,8 +98,11 @@ fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it() 
 }
 
 #[test]
-fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["release"] = false.into();
     lab.config["ipam"]["clientId"] = "text:same".into();
@@ -105,13 +122,19 @@ fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down(
 
 #[test]
 fn a_container_that_lets_nothing_out_does_not_keep_its_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
     let chain = "chain egress { type filter hook egress device \"eth0\" priority 0; policy drop; }";
-    member.container.netns.run_command("nft", &["-f", "-"], &format!("table netdev wall {{\n{chain}\n}}\n"))?;
+    member.container.netns.run_command(
+        "nft",
+        &["-f", "-"],
+        &format!("table netdev wall {{\n{chain}\n}}\n"),
+    )?;
 
     lab.detach(&member)?;
     witness::release(&mut seen, &member, DEADLINE)?;
@@ -119,8 +142,11 @@ fn a_container_that_lets_nothing_out_does_not_keep_its_lease() -> Result<(), Cal
 }
 
 #[test]
-fn a_successor_with_a_fixed_ethernet_address_comes_up_beside_what_is_left_of_the_one_before() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN)]) else { return Ok(()) };
+fn a_successor_with_a_fixed_ethernet_address_comes_up_beside_what_is_left_of_the_one_before()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::File(MACVLAN)]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     lab.config["mac"] = "02:0a:0b:0c:0d:0e".into();
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -128,7 +154,9 @@ fn a_successor_with_a_fixed_ethernet_address_comes_up_beside_what_is_left_of_the
     for round in 0..12 {
         let name = format!("c{round}");
         let container = Container::new(&name, Netns::new(&sandbox, &name)?, "eth0", [0; 6]);
-        plugin.add(&container, &lab.config).inspect_err(|error| eprintln!("round {round}: {error}"))?;
+        plugin
+            .add(&container, &lab.config)
+            .inspect_err(|error| eprintln!("round {round}: {error}"))?;
         // It goes without a DEL.
     }
     Ok(())

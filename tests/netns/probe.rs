@@ -16,36 +16,63 @@ fn probe(host: &Netns, args: &[&str]) -> Result<(i32, String), Error> {
     command.arg("probe").args(args);
     let output = host.output(command, b"")?;
     let text = [output.stdout, output.stderr].concat();
-    Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned()))
+    Ok((
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&text).into_owned(),
+    ))
 }
 
 /// Does the same, and returns what was printed as JSON.
 fn probe_json(host: &Netns, args: &[&str]) -> Result<(i32, Value), Error> {
     let (code, text) = probe(host, &[args, &["--json"]].concat())?;
-    Ok((code, serde_json::from_str(&text).map_err(|_| Error::Unreadable { what: "a probe's report", text })?))
+    Ok((
+        code,
+        serde_json::from_str(&text).map_err(|_| Error::Unreadable {
+            what: "a probe's report",
+            text,
+        })?,
+    ))
 }
 
 /// Returns a server at another address of the LAN, with a pool of its own.
 fn other() -> Config {
     let pool = (Ipv4Addr::new(10, 7, 9, 0), Ipv4Addr::new(10, 7, 9, 255));
-    Config { id: OTHER, pool, ..Config::new(Lan::SUBNET) }
+    Config {
+        id: OTHER,
+        pool,
+        ..Config::new(Lan::SUBNET)
+    }
 }
 
 /// Checks that a server was only asked: it has offered addresses, and nothing else has happened.
 fn was_only_asked(server: &ModelServer) {
     let events = server.events();
-    assert!(!events.is_empty() && events.iter().all(|event| matches!(event, Event::Offered(_))), "{events:?}");
+    assert!(
+        !events.is_empty()
+            && events
+                .iter()
+                .all(|event| matches!(event, Event::Offered(_))),
+        "{events:?}"
+    );
     assert_eq!(server.violations(), []);
 }
 
 #[test]
 fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "2"])?;
     assert_eq!(code, 3, "{text}");
-    assert!(text.contains("No server answered 2 DISCOVERs in 2 s.") && text.contains("\n- "), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.contains("No server answered 2 DISCOVERs in 2 s.") && text.contains("\n- "),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
     let links = lan.host.run_command("ip", &["-o", "link"], "")?;
     assert_eq!(links.lines().count(), 2, "no macvlan stays: {links}");
     Ok(())
@@ -53,34 +80,79 @@ fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
 
 #[test]
 fn each_of_two_servers_is_shown_once_and_judged_as_the_network_does() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let extra = vec![(224, vec![1, 2])];
-    let first = Config { domain: Some("lan.example".to_owned()), extra, ..Config::new(Lan::SUBNET) };
-    let (one, machine) = (ModelServer::start(&lan, first)?, lan.machine("second", OTHER)?);
+    let first = Config {
+        domain: Some("lan.example".to_owned()),
+        extra,
+        ..Config::new(Lan::SUBNET)
+    };
+    let (one, machine) = (
+        ModelServer::start(&lan, first)?,
+        lan.machine("second", OTHER)?,
+    );
     let two = ModelServer::start_in(&machine, other())?;
     let networks = sandbox.dir("net.d")?;
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
                      "ipam": {"type": "dhcp", "servers": {"deny": ["10.7.0.2"]}, "request": [{"option": "224"}]}}"#;
     std::fs::write(networks.join("10-lan.conf"), config).expect("a file in the sandbox");
-    let of_network = ["--network", "lan", "--cni-conf-dir", &networks.to_string_lossy()];
+    let of_network = [
+        "--network",
+        "lan",
+        "--cni-conf-dir",
+        &networks.to_string_lossy(),
+    ];
     let args = [&["eth0", "--wait", "3"], &of_network[..]].concat();
 
     let (code, report) = probe_json(&lan.host, &args)?;
     let answers = report["answers"].as_array().cloned().unwrap_or_default();
-    let find = |server: &str| answers.iter().find(|answer| answer["server"] == server).expect("its answer");
+    let find = |server: &str| {
+        answers
+            .iter()
+            .find(|answer| answer["server"] == server)
+            .expect("its answer")
+    };
     let (believed, denied) = (find("10.7.0.1"), find("10.7.0.2"));
-    assert_eq!((code, answers.len(), report["network"].as_str()), (0, 2, Some("lan")), "{report:#}");
-    assert_eq!((&believed["believed"], &denied["believed"]), (&Value::Bool(true), &Value::Bool(false)));
-    assert!(denied["because"].to_string().contains("`servers` of network lan"), "{denied}");
-    let option = |code: u64| believed["options"].as_array()?.iter().find(|option| option["code"] == code);
+    assert_eq!(
+        (code, answers.len(), report["network"].as_str()),
+        (0, 2, Some("lan")),
+        "{report:#}"
+    );
+    assert_eq!(
+        (&believed["believed"], &denied["believed"]),
+        (&Value::Bool(true), &Value::Bool(false))
+    );
+    assert!(
+        denied["because"]
+            .to_string()
+            .contains("`servers` of network lan"),
+        "{denied}"
+    );
+    let option = |code: u64| {
+        believed["options"]
+            .as_array()?
+            .iter()
+            .find(|option| option["code"] == code)
+    };
     assert_eq!(option(3).expect("routers")["name"], "routers");
     assert_eq!(option(15).expect("a domain")["value"], "lan.example");
-    assert_eq!(option(224).expect("an option without a name")["bytes"], "0102");
+    assert_eq!(
+        option(224).expect("an option without a name")["bytes"],
+        "0102"
+    );
 
     let (code, text) = probe(&lan.host, &args)?;
     assert_eq!(code, 0, "{text}");
-    for part in ["10.7.0.1 (", "10.7.0.2 (", "routers (3)", "not taken: `servers` of network lan", "2 answers to "] {
+    for part in [
+        "10.7.0.1 (",
+        "10.7.0.2 (",
+        "routers (3)",
+        "not taken: `servers` of network lan",
+        "2 answers to ",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     was_only_asked(&one);
@@ -90,23 +162,45 @@ fn each_of_two_servers_is_shown_once_and_judged_as_the_network_does() -> Result<
 
 #[test]
 fn an_offer_that_the_daemon_refuses_is_shown_with_the_reason() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
-    let server = ModelServer::start(&lan, Config { lease: 3, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lan,
+        Config {
+            lease: 3,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "1"])?;
     assert_eq!(code, 4, "{text}");
-    assert!(text.contains("not taken: a lease time of 3 s, too short to hold"), "{text}");
+    assert!(
+        text.contains("not taken: a lease time of 3 s, too short to hold"),
+        "{text}"
+    );
     was_only_asked(&server);
     Ok(())
 }
 
 #[test]
 fn a_server_that_ignores_this_client_is_asked_on_behalf_of_another() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let known = "02:00:00:00:77:01";
-    let more = vec![format!("--dhcp-host={known},10.7.1.77"), "--dhcp-ignore=tag:!known".to_owned()];
-    let _server = Dnsmasq::start(&lan, DnsmasqConfig { more, ..DnsmasqConfig::default() })?;
+    let more = vec![
+        format!("--dhcp-host={known},10.7.1.77"),
+        "--dhcp-ignore=tag:!known".to_owned(),
+    ];
+    let _server = Dnsmasq::start(
+        &lan,
+        DnsmasqConfig {
+            more,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "2"])?;
     assert_eq!(code, 3, "{text}");
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "2", "--mac", known])?;
@@ -117,7 +211,9 @@ fn a_server_that_ignores_this_client_is_asked_on_behalf_of_another() -> Result<(
 
 #[test]
 fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let sibling = lan.sibling("served", OTHER)?;
     let server = ModelServer::start_in(&sibling, other())?;
@@ -130,14 +226,18 @@ fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
 
 #[test]
 fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let untagged = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let in_vlan = ["eth0", "--wait", "1", "--vlan", "5"];
     let (code, text) = probe(&lan.host, &in_vlan)?;
     assert_eq!((code, untagged.events()), (3, Vec::new()), "{text}");
     drop(untagged);
-    let link = ["link", "add", "link", "eth0", "name", "eth0.5", "type", "vlan", "id", "5"];
+    let link = [
+        "link", "add", "link", "eth0", "name", "eth0.5", "type", "vlan", "id", "5",
+    ];
     if lan.server.run_command("ip", &link, "").is_err() {
         // A kernel without VLANs has no link for a server in one.
         return Ok(());
@@ -152,32 +252,58 @@ fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
 
 #[test]
 fn a_container_is_asked_for_from_inside_under_its_own_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let container = lan.container("c1")?;
     let netns = container.netns.path().to_string_lossy().into_owned();
     let inside = ["eth0", "--netns", &netns, "--wait", "1"];
     let (code, text) = probe(&lan.host, &inside)?;
-    assert_eq!((code, text.as_str()), (1, "leasehold: eth0 is down: ip link set eth0 up\n"));
+    assert_eq!(
+        (code, text.as_str()),
+        (1, "leasehold: eth0 is down: ip link set eth0 up\n")
+    );
     container.netns.set_up("eth0")?;
     let (code, report) = probe_json(&lan.host, &inside)?;
-    assert_eq!((code, report["mac"].as_str()), (0, Some(mac_text(container.mac).as_str())), "{report:#}");
+    assert_eq!(
+        (code, report["mac"].as_str()),
+        (0, Some(mac_text(container.mac).as_str())),
+        "{report:#}"
+    );
     was_only_asked(&server);
     Ok(())
 }
 
 #[test]
 fn what_cannot_be_asked_is_said_and_why() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let (code, text) = probe(&lan.host, &["eth9"])?;
     assert!(code == 1 && text.contains("eth9"), "{code}: {text}");
     let (code, text) = probe(&lan.host, &["eth0", "--netns", "/run/netns/none"])?;
-    assert!(code == 1 && text.contains("/run/netns/none"), "{code}: {text}");
+    assert!(
+        code == 1 && text.contains("/run/netns/none"),
+        "{code}: {text}"
+    );
     let empty = sandbox.dir("empty")?;
-    let (code, text) = probe(&lan.host, &["eth0", "--network", "lan", "--cni-conf-dir", &empty.to_string_lossy()])?;
-    assert!(code == 1 && text.contains("no network lan in"), "{code}: {text}");
+    let (code, text) = probe(
+        &lan.host,
+        &[
+            "eth0",
+            "--network",
+            "lan",
+            "--cni-conf-dir",
+            &empty.to_string_lossy(),
+        ],
+    )?;
+    assert!(
+        code == 1 && text.contains("no network lan in"),
+        "{code}: {text}"
+    );
     let (code, _) = probe(&lan.host, &["eth0", "--vlan", "4095"])?;
     assert_eq!(code, 2);
     Ok(())

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use netns_fixtures::{
-    CallError, Container, DEADLINE, Error, Lab, Member, Need, Netns, Sandbox, Shim, binary, sandbox, until_found,
+    CallError, Container, DEADLINE, Error, Lab, Member, Need, Netns, Sandbox, Shim, binary,
+    sandbox, until_found,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +29,8 @@ impl Host {
         let (plugins, data_dir) = (sandbox.dir("plugins")?, sandbox.dir("data")?);
         let program = plugins.join("host-local");
         symlink(binary("dhcp")?, &program).expect("a link");
-        let [ours, theirs] = [program, HOST_LOCAL.into()].map(|program| Shim::at(&lab.lan.host, program));
+        let [ours, theirs] =
+            [program, HOST_LOCAL.into()].map(|program| Shim::at(&lab.lan.host, program));
         lab.config = json!({
             "cniVersion": "1.0.0",
             "name": "pods",
@@ -38,11 +40,21 @@ impl Host {
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         });
-        Ok(Self { lab, ours, theirs, data_dir })
+        Ok(Self {
+            lab,
+            ours,
+            theirs,
+            data_dir,
+        })
     }
 
     fn container(&self, id: &str) -> Result<Container, Error> {
-        Ok(Container::new(id, Netns::new(self.lab.lan.host.sandbox(), id)?, "eth0", [0; 6]))
+        Ok(Container::new(
+            id,
+            Netns::new(self.lab.lan.host.sandbox(), id)?,
+            "eth0",
+            [0; 6],
+        ))
     }
 
     fn add(&self, plugin: &Shim, container: &Container) -> Result<Value, CallError> {
@@ -64,9 +76,15 @@ impl Host {
         let named = files.map(|file| file.file_name().into_string().expect("a name of ASCII"));
         let read = |name: String| {
             let holder = fs::read_to_string(self.file(&name)).ok()?;
-            Some((name, holder.split("\r\n").next().unwrap_or_default().to_owned()))
+            Some((
+                name,
+                holder.split("\r\n").next().unwrap_or_default().to_owned(),
+            ))
         };
-        named.filter(|name| name.starts_with("10.")).filter_map(read).collect()
+        named
+            .filter(|name| name.starts_with("10."))
+            .filter_map(read)
+            .collect()
     }
 
     fn wait_for_files(
@@ -74,12 +92,17 @@ impl Host {
         awaited: &str,
         as_expected: impl Fn(&BTreeMap<String, String>) -> bool,
     ) -> Result<(), Error> {
-        until_found(awaited, DEADLINE, || Ok(as_expected(&self.files()).then_some(())))
+        until_found(awaited, DEADLINE, || {
+            Ok(as_expected(&self.files()).then_some(()))
+        })
     }
 }
 
 fn address(result: &Value) -> String {
-    result["ips"][0]["address"].as_str().unwrap_or_default().to_owned()
+    result["ips"][0]["address"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn ready() -> Option<Sandbox> {
@@ -88,7 +111,9 @@ fn ready() -> Option<Sandbox> {
 
 #[test]
 fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let mains = [
         ("bridge", json!({"bridge": "cni1", "isGateway": true})),
@@ -97,7 +122,10 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
     ];
     for (index, (main, keys)) in mains.into_iter().enumerate() {
         let name = format!("{main}-net");
-        let (config, keys) = (&mut host.lab.config, keys.as_object().cloned().unwrap_or_default());
+        let (config, keys) = (
+            &mut host.lab.config,
+            keys.as_object().cloned().unwrap_or_default(),
+        );
         config["type"] = main.into();
         config["name"] = name.clone().into();
         config["ipam"]["subnet"] = format!("10.9.{index}.0/24").into();
@@ -108,13 +136,19 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
         let result = host.add(&plugin, &container)?;
         let expected = format!("10.9.{index}.2/24");
         assert_eq!(address(&result), expected, "{result}");
-        assert_eq!(container.addresses()?, [expected.parse().expect("an address")], "{main}");
+        assert_eq!(
+            container.addresses()?,
+            [expected.parse().expect("an address")],
+            "{main}"
+        );
         plugin.check(&container, &host.lab.config, &result)?;
         plugin.del(&container, &host.lab.config)?;
         plugin.del(&container, &host.lab.config)?;
         assert_eq!(container.netns.addresses("eth0").unwrap_or_default(), []);
         let file = host.data_dir.join(&name).join(format!("10.9.{index}.2"));
-        until_found("the file to go", DEADLINE, || Ok((!file.exists()).then_some(())))?;
+        until_found("the file to go", DEADLINE, || {
+            Ok((!file.exists()).then_some(()))
+        })?;
     }
     host.lab.daemon().wait_until_nothing_is_taken()?;
     Ok(())
@@ -123,30 +157,50 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
 /// An administrator puts our plugin in host-local's place under two hundred running containers, and then puts host-local back.
 #[test]
 fn two_hundred_containers_move_in_and_out_again() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/23")?;
     let mut members = Vec::new();
     for number in 0..200 {
         let container = host.container(&format!("c{number}"))?;
         let result = host.add(&host.theirs, &container)?;
-        let address = address(&result).split('/').next().unwrap_or_default().parse().expect("an address");
-        let member = Member { container, result, address };
+        let address = address(&result)
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .expect("an address");
+        let member = Member {
+            container,
+            result,
+            address,
+        };
         host.lab.cache(&member)?;
         members.push(member);
     }
     let before = host.files();
     assert_eq!(before.len(), 200);
     // Its runtime crashed, and nobody gave its address back.
-    let Member { container, address: leaked, .. } = members.remove(17);
+    let Member {
+        container,
+        address: leaked,
+        ..
+    } = members.remove(17);
     drop(container);
 
     let newcomer = host.container("new")?;
     assert_eq!(host.address(&newcomer)?, "10.9.0.202/23");
-    host.wait_for_files("the leaked address to be free", |files| !files.contains_key(&leaked.to_string()))?;
+    host.wait_for_files("the leaked address to be free", |files| {
+        !files.contains_key(&leaked.to_string())
+    })?;
     let (first, second) = (&members[0], &members[1]);
-    host.ours.check(&first.container, &host.lab.config, &first.result)?;
+    host.ours
+        .check(&first.container, &host.lab.config, &first.result)?;
     host.ours.del(&first.container, &host.lab.config)?;
-    host.wait_for_files("the address of a DEL to be free", |files| !files.contains_key(&first.address.to_string()))?;
+    host.wait_for_files("the address of a DEL to be free", |files| {
+        !files.contains_key(&first.address.to_string())
+    })?;
     // Killed and started again, it looks at the files anew.
     host.lab.kill9()?;
     host.lab.start_daemon()?;
@@ -156,7 +210,10 @@ fn two_hundred_containers_move_in_and_out_again() -> Result<(), CallError> {
 
     // Back again: host-local gives nothing twice, and knows our containers.
     host.lab.terminate()?;
-    assert_eq!(address(&host.add(&host.theirs, &host.container("newest")?)?), "10.9.0.204/23");
+    assert_eq!(
+        address(&host.add(&host.theirs, &host.container("newest")?)?),
+        "10.9.0.204/23"
+    );
     host.theirs.check(&newcomer, &host.lab.config, &json!({}))?;
     host.theirs.del(&newcomer, &host.lab.config)?;
     host.theirs.del(&second.container, &host.lab.config)?;
@@ -166,16 +223,31 @@ fn two_hundred_containers_move_in_and_out_again() -> Result<(), CallError> {
 
 #[test]
 fn a_stray_host_local_and_we_never_give_one_address_twice() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
-    let containers: Vec<_> = (0..40).map(|number| host.container(&format!("c{number}"))).collect::<Result<_, _>>()?;
+    let containers: Vec<_> = (0..40)
+        .map(|number| host.container(&format!("c{number}")))
+        .collect::<Result<_, _>>()?;
     let add = |(number, container): (usize, &Container)| {
-        let plugin = if number.is_multiple_of(2) { &host.ours } else { &host.theirs };
+        let plugin = if number.is_multiple_of(2) {
+            &host.ours
+        } else {
+            &host.theirs
+        };
         let call = plugin.start("ADD", container, &host.lab.config);
         call.map_err(CallError::from)
     };
-    let calls: Vec<_> = containers.iter().enumerate().map(add).collect::<Result<_, _>>()?;
-    let results: Vec<_> = calls.into_iter().map(|call| call.wait()).collect::<Result<_, _>>()?;
+    let calls: Vec<_> = containers
+        .iter()
+        .enumerate()
+        .map(add)
+        .collect::<Result<_, _>>()?;
+    let results: Vec<_> = calls
+        .into_iter()
+        .map(|call| call.wait())
+        .collect::<Result<_, _>>()?;
     let addresses: BTreeSet<_> = results.iter().map(address).collect();
     assert_eq!(addresses.len(), containers.len(), "{addresses:?}");
     host.wait_for_files("the file of each", |files| files.len() == containers.len())?;
@@ -184,17 +256,23 @@ fn a_stray_host_local_and_we_never_give_one_address_twice() -> Result<(), CallEr
 
 #[test]
 fn a_full_range_says_by_what_and_is_free_when_a_container_ends() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, "10.9.0.0/29")?;
-    let mut containers: Vec<_> =
-        (0..5).map(|number| host.container(&format!("c{number}"))).collect::<Result<_, _>>()?;
+    let mut containers: Vec<_> = (0..5)
+        .map(|number| host.container(&format!("c{number}")))
+        .collect::<Result<_, _>>()?;
     for container in &containers {
         host.address(container)?;
     }
     let late = host.container("late")?;
     let error = host.address(&late).expect_err("there are five").cni();
     assert_eq!(error.code, 11, "{error}");
-    assert!(error.msg.contains("no IP addresses available in range set") && error.msg.contains("c0"), "{error}");
+    assert!(
+        error.msg.contains("no IP addresses available in range set") && error.msg.contains("c0"),
+        "{error}"
+    );
     // No DEL comes for it.
     drop(containers.remove(3));
     host.wait_for_files("its address to be free", |files| files.len() == 4)?;
@@ -204,7 +282,9 @@ fn a_full_range_says_by_what_and_is_free_when_a_container_ends() -> Result<(), C
 
 #[test]
 fn a_reboot_leaves_nothing_taken() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/30")?;
     let old = host.container("old")?;
     assert_eq!(host.address(&old)?, "10.9.0.2/30");
@@ -214,23 +294,34 @@ fn a_reboot_leaves_nothing_taken() -> Result<(), CallError> {
     host.lab.start_daemon()?;
     let new = host.container("new")?;
     assert_eq!(host.address(&new)?, "10.9.0.2/30");
-    host.wait_for_files("its file", |files| files.get("10.9.0.2").is_some_and(|holder| holder == "new"))?;
+    host.wait_for_files("its file", |files| {
+        files.get("10.9.0.2").is_some_and(|holder| holder == "new")
+    })?;
     Ok(())
 }
 
 /// Files that cannot be written make no ADD fail, and are written later.
 #[test]
 fn a_directory_that_is_full_or_locked_fails_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let place = host.data_dir.to_string_lossy().into_owned();
-    host.lab.lan.host.run_command("mount", &["-t", "tmpfs", "-o", "size=16k", "none", &place], "")?;
+    host.lab.lan.host.run_command(
+        "mount",
+        &["-t", "tmpfs", "-o", "size=16k", "none", &place],
+        "",
+    )?;
     let fill = format!("mkdir {place}/pods && cat /dev/zero > {place}/zeros || true");
     host.lab.lan.host.run_command("sh", &["-c", &fill], "")?;
     let first = host.container("first")?;
     assert_eq!(host.address(&first)?, "10.9.0.2/24");
     host.lab.wait_for_line("files cannot be kept there now")?;
-    host.lab.lan.host.run_command("rm", &[&format!("{place}/zeros")], "")?;
+    host.lab
+        .lan
+        .host
+        .run_command("rm", &[&format!("{place}/zeros")], "")?;
     host.wait_for_files("the file", |files| files.contains_key("10.9.0.2"))?;
 
     fs::write(host.file("lock"), "").expect("a lock");
@@ -239,13 +330,17 @@ fn a_directory_that_is_full_or_locked_fails_nothing() -> Result<(), CallError> {
     let second = host.container("second")?;
     assert_eq!(host.address(&second)?, "10.9.0.3/24");
     host.ours.del(&first, &host.lab.config)?;
-    host.wait_for_files("what is done in spite of a lock", |files| files.keys().eq(["10.9.0.3"]))?;
+    host.wait_for_files("what is done in spite of a lock", |files| {
+        files.keys().eq(["10.9.0.3"])
+    })?;
     Ok(())
 }
 
 #[test]
 fn a_pod_that_is_recreated_gets_its_address_again() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     host.lab.config["ipam"]["clientId"] = "pod".into();
     let pod = |name: &str| format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}");
@@ -257,7 +352,9 @@ fn a_pod_that_is_recreated_gets_its_address_again() -> Result<(), CallError> {
             ("CNI_IFNAME", "eth0"),
             ("CNI_ARGS", args),
         ];
-        let call = host.ours.start_with("ADD", &env, host.lab.config.to_string().as_bytes())?;
+        let call = host
+            .ours
+            .start_with("ADD", &env, host.lab.config.to_string().as_bytes())?;
         call.wait().map(|result| address(&result))
     };
     let [first, other, again] = ["c1", "c2", "c3"].map(|id| host.container(id));
@@ -280,19 +377,29 @@ fn a_pod_that_is_recreated_gets_its_address_again() -> Result<(), CallError> {
 
 /// The shim keeps the DEL beside the socket.
 #[test]
-fn a_del_while_no_daemon_runs_gives_the_address_back_at_the_next_start_and_its_file() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+fn a_del_while_no_daemon_runs_gives_the_address_back_at_the_next_start_and_its_file()
+-> Result<(), CallError> {
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let [gone, stays] = ["gone", "stays"].map(|id| host.container(id));
     let (gone, stays) = (gone?, stays?);
-    assert_eq!((host.address(&gone)?, host.address(&stays)?), ("10.9.0.2/24".to_owned(), "10.9.0.3/24".to_owned()));
+    assert_eq!(
+        (host.address(&gone)?, host.address(&stays)?),
+        ("10.9.0.2/24".to_owned(), "10.9.0.3/24".to_owned())
+    );
     host.lab.kill9()?;
     host.ours.del(&gone, &host.lab.config)?;
     assert!(host.file("10.9.0.2").exists(), "nobody has done it yet");
     host.lab.start_daemon()?;
     host.wait_for_files("the file to go", |files| files.keys().eq(["10.9.0.3"]))?;
     let third = host.container("third")?;
-    assert_eq!(host.address(&third)?, "10.9.0.4/24", "the next after the last");
+    assert_eq!(
+        host.address(&third)?,
+        "10.9.0.4/24",
+        "the next after the last"
+    );
     Ok(())
 }
 
@@ -317,7 +424,9 @@ fn bridged(sandbox: &Sandbox, addresses: &[&str]) -> Result<(Host, Netns), Error
 
 #[test]
 fn an_address_that_a_station_on_the_bridge_uses_is_passed_over() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let (mut host, _neighbour) = bridged(&sandbox, &["10.9.0.2/24", "10.9.0.4/24"])?;
     let plugin = host.ours.under("/usr/lib/cni/bridge".into());
     for (detection, expected) in [("optimistic", "10.9.0.3/24"), ("strict", "10.9.0.5/24")] {
@@ -333,7 +442,9 @@ fn an_address_that_a_station_on_the_bridge_uses_is_passed_over() -> Result<(), C
 /// CNI 1.1.0 has GC and STATUS, which host-local lacks.
 #[test]
 fn gc_gives_back_what_no_runtime_knows() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let [stray, kept, gone] = ["stray", "kept", "gone"].map(|id| host.container(id));
     let (stray, kept, gone) = (stray?, kept?, gone?);
@@ -342,22 +453,38 @@ fn gc_gives_back_what_no_runtime_knows() -> Result<(), CallError> {
     for container in [&kept, &gone] {
         host.address(container)?;
     }
-    host.ours.start_with("STATUS", &[], host.lab.config.to_string().as_bytes())?.wait()?;
+    host.ours
+        .start_with("STATUS", &[], host.lab.config.to_string().as_bytes())?
+        .wait()?;
     let mut config = host.lab.config.clone();
     config["cni.dev/valid-attachments"] = json!([{"containerID": "kept", "ifname": "eth0"}]);
-    host.ours.start_with("GC", &[], config.to_string().as_bytes())?.wait()?;
-    host.wait_for_files("what was collected to go", |files| files.keys().eq(["10.9.0.3"]))?;
+    host.ours
+        .start_with("GC", &[], config.to_string().as_bytes())?
+        .wait()?;
+    host.wait_for_files("what was collected to go", |files| {
+        files.keys().eq(["10.9.0.3"])
+    })?;
     Ok(())
 }
 
 #[test]
 fn many_calls_at_once_get_an_address_each() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else { return Ok(()) };
+    let Some(sandbox) = ready() else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
-    let containers: Vec<_> = (0..64).map(|number| host.container(&format!("c{number}"))).collect::<Result<_, _>>()?;
+    let containers: Vec<_> = (0..64)
+        .map(|number| host.container(&format!("c{number}")))
+        .collect::<Result<_, _>>()?;
     let addresses: Result<BTreeSet<_>, CallError> = thread::scope(|scope| {
-        let calls: Vec<_> = containers.iter().map(|container| scope.spawn(|| host.address(container))).collect();
-        calls.into_iter().map(|call| call.join().expect("no caller panics")).collect()
+        let calls: Vec<_> = containers
+            .iter()
+            .map(|container| scope.spawn(|| host.address(container)))
+            .collect();
+        calls
+            .into_iter()
+            .map(|call| call.join().expect("no caller panics"))
+            .collect()
     });
     assert_eq!(addresses?.len(), containers.len());
     Ok(())

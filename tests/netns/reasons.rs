@@ -28,45 +28,82 @@ fn bridged(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn a_wire_without_a_server_is_told_by_the_frames_that_came_in() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let lab = lab(&sandbox)?;
     let container = lab.lan.container("c1")?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("nobody answers").cni();
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("nobody answers")
+        .cni();
     assert_eq!(error.code, 11);
-    assert!(error.msg.contains("no DHCP offer") && error.msg.contains("came in"), "{error}");
+    assert!(
+        error.msg.contains("no DHCP offer") && error.msg.contains("came in"),
+        "{error}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
     lab.wait_for_line("exchange opened")?;
     lab.lan.unplug(&lab.lan.host)?;
     let error = call.wait().expect_err("nobody answers").cni();
-    assert!(error.msg.contains("interface eth0 has lost its carrier"), "{error}");
+    assert!(
+        error.msg.contains("interface eth0 has lost its carrier"),
+        "{error}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallError> {
-    let needs = [Need::Program("dnsmasq"), Need::Program("iptables"), Need::File(BRIDGE_NF)];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let needs = [
+        Need::Program("dnsmasq"),
+        Need::Program("iptables"),
+        Need::File(BRIDGE_NF),
+    ];
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     // As dockerd leaves it.
-    lab.lan.host.run_command("sh", &["-c", &format!("echo 1 > {BRIDGE_NF}")], "")?;
-    lab.lan.host.run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
+    lab.lan
+        .host
+        .run_command("sh", &["-c", &format!("echo 1 > {BRIDGE_NF}")], "")?;
+    lab.lan
+        .host
+        .run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
     let container = lab.lan.bridged_container("c1")?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("its frames are dropped").cni();
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("its frames are dropped")
+        .cni();
     assert!(error.msg.contains("bridge-nf-call-iptables=1"), "{error}");
     assert!(error.msg.contains("FORWARD drops by policy"), "{error}");
 
     // The remedy that it names.
-    let allow = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
+    let allow = [
+        "-I",
+        "FORWARD",
+        "-i",
+        Lan::BRIDGE,
+        "-o",
+        Lan::BRIDGE,
+        "-j",
+        "ACCEPT",
+    ];
     lab.lan.host.run_command("iptables", &allow, "")?;
     lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;
@@ -76,31 +113,60 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
 
 #[test]
 fn a_server_on_the_host_is_named_where_its_containers_cannot_reach_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let lab = lab(&sandbox)?;
     lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(HOST))?;
     let _server = Dnsmasq::start_in(&lab.lan.host, DnsmasqConfig::default())?;
     let container = lab.lan.container("c1")?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("a macvlan does not reach its parent").cni();
-    assert!(error.msg.contains("use a bridge, or put the server elsewhere"), "{error}");
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("a macvlan does not reach its parent")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("use a bridge, or put the server elsewhere"),
+        "{error}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("iptables")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("iptables")]) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     lab.lan.host.add_address(Lan::BRIDGE, Lan::on_lan(HOST))?;
-    let config = DnsmasqConfig { ifname: Lan::BRIDGE.to_owned(), ..DnsmasqConfig::default() };
+    let config = DnsmasqConfig {
+        ifname: Lan::BRIDGE.to_owned(),
+        ..DnsmasqConfig::default()
+    };
     let server = Dnsmasq::start_in(&lab.lan.host, config)?;
     let wall = ["INPUT", "-p", "udp", "--dport", "67", "-j", "DROP"];
-    lab.lan.host.run_command("iptables", &[&["-I"], &wall[..]].concat(), "")?;
+    lab.lan
+        .host
+        .run_command("iptables", &[&["-I"], &wall[..]].concat(), "")?;
     let container = lab.lan.bridged_container("c1")?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("the host's firewall drops what it asks").cni();
-    assert!(error.msg.contains("does the host's firewall let UDP port 67 in?"), "{error}");
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("the host's firewall drops what it asks")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("does the host's firewall let UDP port 67 in?"),
+        "{error}"
+    );
 
-    lab.lan.host.run_command("iptables", &[&["-D"], &wall[..]].concat(), "")?;
+    lab.lan
+        .host
+        .run_command("iptables", &[&["-D"], &wall[..]].concat(), "")?;
     lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;
     lab.detach(&member)?;
@@ -109,31 +175,56 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
 
 #[test]
 fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
-    let extra = vec![(6, vec![10, 7, 0, 1, 9]), (15, b"lan\nnameserver 10.7.0.66".to_vec())];
-    let config = Config { lease: 8, t1: Some(2), dns: Vec::new(), extra, ..Config::new(Lan::SUBNET) };
+    let extra = vec![
+        (6, vec![10, 7, 0, 1, 9]),
+        (15, b"lan\nnameserver 10.7.0.66".to_vec()),
+    ];
+    let config = Config {
+        lease: 8,
+        t1: Some(2),
+        dns: Vec::new(),
+        extra,
+        ..Config::new(Lan::SUBNET)
+    };
     let _server = ModelServer::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
     for _ in 0..2 {
         lab.wait_for_line("lease extended")?;
     }
     let log = lab.daemon().log().lines();
-    for dropped in
-        ["option 6, impossible length: 5 bytes", r#"option 15, not a domain name: "lan\nnameserver 10.7.0.66""#]
-    {
+    for dropped in [
+        "option 6, impossible length: 5 bytes",
+        r#"option 15, not a domain name: "lan\nnameserver 10.7.0.66""#,
+    ] {
         let told: Vec<_> = log.iter().filter(|line| line.contains(dropped)).collect();
-        let [line] = told[..] else { panic!("{dropped}: {told:?}") };
-        assert!(line.contains("lan/c1/eth0") && line.contains("from=10.7.0.1 "), "{line}");
+        let [line] = told[..] else {
+            panic!("{dropped}: {told:?}")
+        };
+        assert!(
+            line.contains("lan/c1/eth0") && line.contains("from=10.7.0.1 "),
+            "{line}"
+        );
     }
     lab.detach(&member)
 }
 
 #[test]
-fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else { return Ok(()) };
+fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else {
+        return Ok(());
+    };
     let lab = lab(&sandbox)?;
-    let config = Config { lease: 6, t1: Some(2), t2: Some(4), ..Config::new(Lan::SUBNET) };
+    let config = Config {
+        lease: 6,
+        t1: Some(2),
+        t2: Some(4),
+        ..Config::new(Lan::SUBNET)
+    };
     let _server = ModelServer::start(&lab.lan, config)?;
     let shut = |container: &netns_fixtures::Container| {
         let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";
@@ -141,8 +232,17 @@ fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> R
     };
     let container = lab.lan.container("c1")?;
     shut(&container)?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("nothing goes out").cni();
-    assert!(error.msg.contains("could not be sent, the last because: send: No buffer space available"), "{error}");
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("nothing goes out")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("could not be sent, the last because: send: No buffer space available"),
+        "{error}"
+    );
     let held = lab.attach("c2")?;
     shut(&held.container)?;
     lab.daemon().wait_for_event("could not be sent")?;
@@ -152,15 +252,28 @@ fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> R
 #[test]
 fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_and_that_is_told()
 -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
-    let server = ModelServer::start(&lab.lan, Config { flag_only: true, ..Config::new(Lan::SUBNET) })?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            flag_only: true,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
     let member = lab.attach("c1")?;
     assert_eq!(server.violations(), []);
     lab.config["ipam"]["timeout"] = 1.into();
-    let error = lab.attach("c2").expect_err("its time is over before that").cni();
+    let error = lab
+        .attach("c2")
+        .expect_err("its time is over before that")
+        .cni();
     assert!(
-        error.msg.contains("got an answer only once it asked for answers by broadcast: set `broadcast` to true"),
+        error.msg.contains(
+            "got an answer only once it asked for answers by broadcast: set `broadcast` to true"
+        ),
         "{error}"
     );
     lab.config["ipam"]["broadcast"] = true.into();
@@ -170,19 +283,44 @@ fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_
 }
 
 #[test]
-fn spanning_tree_on_the_bridge_is_named_and_a_longer_time_out_is_the_remedy() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+fn spanning_tree_on_the_bridge_is_named_and_a_longer_time_out_is_the_remedy()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     // The uplink is a port too: it has to forward first.
-    let stp = ["link", "set", Lan::BRIDGE, "type", "bridge", "stp_state", "1", "forward_delay", "200"];
+    let stp = [
+        "link",
+        "set",
+        Lan::BRIDGE,
+        "type",
+        "bridge",
+        "stp_state",
+        "1",
+        "forward_delay",
+        "200",
+    ];
     lab.lan.host.run_command("ip", &stp, "")?;
     lab.config["ipam"]["timeout"] = 3.into();
     let container = lab.lan.bridged_container("c1")?;
-    let error = lab.shim.add(&container, &lab.config).expect_err("its port listens and learns for 4 s").cni();
-    assert!(error.msg.contains("runs the spanning tree protocol, which blocks eth0 for its first 4s"), "{error}");
-    assert!(error.msg.contains("set `timeout` well above that"), "{error}");
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("its port listens and learns for 4 s")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("runs the spanning tree protocol, which blocks eth0 for its first 4s"),
+        "{error}"
+    );
+    assert!(
+        error.msg.contains("set `timeout` well above that"),
+        "{error}"
+    );
 
     lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;

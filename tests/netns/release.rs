@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
-use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Member, Need, Sandbox, sandbox, until_link};
+use netns_fixtures::{
+    CallError, DEADLINE, Error, Lab, Lan, Member, Need, Sandbox, sandbox, until_link,
+};
 
 use crate::crash::each;
 
@@ -25,13 +27,22 @@ impl Scene {
         let mut lab = Lab::new(sandbox)?;
         lab.config = Lan::bridge_config(&lab.daemon().socket());
         lab.lan.add_host_bridge()?;
-        lab.lan.host.add_address(Lan::BRIDGE, Lan::on_lan(GATEWAY))?;
+        lab.lan
+            .host
+            .add_address(Lan::BRIDGE, Lan::on_lan(GATEWAY))?;
         lab.lan.host.set_up(Lan::BRIDGE)?;
-        let config = DnsmasqConfig { ifname: Lan::BRIDGE.to_owned(), ..DnsmasqConfig::default() };
+        let config = DnsmasqConfig {
+            ifname: Lan::BRIDGE.to_owned(),
+            ..DnsmasqConfig::default()
+        };
         let server = Dnsmasq::start_in(&lab.lan.host, config)?;
         let member = lab.add(lab.lan.bridged_container("c1")?)?;
         member.container.configure(&member.result)?;
-        Ok(Self { lab, server, member })
+        Ok(Self {
+            lab,
+            server,
+            member,
+        })
     }
 
     /// Deletes the link, as the bridge plugin does before it calls the IPAM plugin.
@@ -44,7 +55,9 @@ impl Scene {
     }
 
     fn port_goes(&self) -> Result<(), Error> {
-        until_link(&self.lab.lan.host, "end of the port", DEADLINE, || Ok((!self.has_port()).then_some(())))
+        until_link(&self.lab.lan.host, "end of the port", DEADLINE, || {
+            Ok((!self.has_port()).then_some(()))
+        })
     }
 
     fn was_released(&mut self) -> Result<(), Error> {
@@ -59,8 +72,11 @@ impl Scene {
 }
 
 #[test]
-fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut scene = Scene::new(&sandbox)?;
     scene.delete_link()?;
     scene.lab.detach(&scene.member)?;
@@ -69,12 +85,25 @@ fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> R
 }
 
 #[test]
-fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
     let mut scene = Scene::new(&sandbox)?;
     let host = scene.lab.lan.host.clone();
     let spanning_tree = |state: &str, delay: &str| {
-        let set = ["link", "set", Lan::BRIDGE, "type", "bridge", "forward_delay", delay, "stp_state", state];
+        let set = [
+            "link",
+            "set",
+            Lan::BRIDGE,
+            "type",
+            "bridge",
+            "forward_delay",
+            delay,
+            "stp_state",
+            state,
+        ];
         host.run_command("ip", &set, "").map(drop)
     };
     // The new port has to listen and learn for a minute.
@@ -96,8 +125,11 @@ fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back(
 const NODE: usize = 500;
 
 #[test]
-fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
     let mut members = Vec::new();
@@ -113,7 +145,12 @@ fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Re
     })?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
-    let released = lab.daemon().events()?.iter().filter(|line| line.contains("/eth0 released ")).count();
+    let released = lab
+        .daemon()
+        .events()?
+        .iter()
+        .filter(|line| line.contains("/eth0 released "))
+        .count();
     assert_eq!(released, NODE);
     Ok(())
 }

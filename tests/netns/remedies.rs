@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Lan, Need, Sandbox, Systemd, binary, installed_unit, sandbox, until_found,
+    CallError, DEADLINE, Error, Lan, Need, Sandbox, Systemd, binary, installed_unit, sandbox,
+    until_found,
 };
 
 use crate::unit::{OLD_DOCKER_UNIT, UNITS, capabilities, service_for_docker, wait_for_docker};
@@ -22,30 +23,45 @@ struct Host {
 impl Host {
     fn new(sandbox: &Sandbox, more: &[(&str, &str)]) -> Result<Self, Error> {
         let (lan, log) = (Lan::new(sandbox)?, sandbox.dir("log")?.join("log"));
-        let service =
-            service_for_docker()?.replace("[Service]", &format!("[Service]\nStandardError=append:{}", log.display()));
+        let service = service_for_docker()?.replace(
+            "[Service]",
+            &format!("[Service]\nStandardError=append:{}", log.display()),
+        );
         let ours = [(UNITS[0], service), (UNITS[1], installed_unit(UNITS[1])?)];
-        let units: Vec<_> =
-            ours.into_iter().chain(more.iter().map(|(name, text)| (*name, (*text).to_owned()))).collect();
-        Ok(Self { systemd: Systemd::start(&lan.host, &units)?, lan, log })
+        let units: Vec<_> = ours
+            .into_iter()
+            .chain(more.iter().map(|(name, text)| (*name, (*text).to_owned())))
+            .collect();
+        Ok(Self {
+            systemd: Systemd::start(&lan.host, &units)?,
+            lan,
+            log,
+        })
     }
 
     /// Waits until the log has a line that contains this, and returns the systemctl commands in it, each split into words.
     fn remedies(&self, line: &str) -> Result<Vec<Vec<String>>, Error> {
         let found = until_found(line, DEADLINE, || {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
-            Ok(log.lines().rfind(|said| said.contains(line)).map(str::to_owned))
+            Ok(log
+                .lines()
+                .rfind(|said| said.contains(line))
+                .map(str::to_owned))
         })?;
         Ok(commands(&found))
     }
 
     fn control(&self, command: &[String]) -> Result<(), Error> {
-        self.systemd.control(&command.iter().map(String::as_str).collect::<Vec<_>>()).map(drop)
+        self.systemd
+            .control(&command.iter().map(String::as_str).collect::<Vec<_>>())
+            .map(drop)
     }
 
     /// Runs `leasehold list`.
     fn list(&self) -> Result<String, Error> {
-        self.lan.host.run_command(&binary("leasehold")?.to_string_lossy(), &["list"], "")
+        self.lan
+            .host
+            .run_command(&binary("leasehold")?.to_string_lossy(), &["list"], "")
     }
 }
 
@@ -53,26 +69,41 @@ impl Host {
 fn commands(text: &str) -> Vec<Vec<String>> {
     let quoted = text.split('`').skip(1).step_by(2);
     let words = quoted.filter_map(|command| command.strip_prefix("systemctl "));
-    words.map(|words| words.split(' ').map(str::to_owned).collect()).collect()
+    words
+        .map(|words| words.split(' ').map(str::to_owned).collect())
+        .collect()
 }
 
-const NEEDS: [Need; 4] =
-    [Need::Program("systemd"), Need::Program("systemctl"), Need::Program("nsenter"), Need::RealRoot];
+const NEEDS: [Need; 4] = [
+    Need::Program("systemd"),
+    Need::Program("systemctl"),
+    Need::Program("nsenter"),
+    Need::RealRoot,
+];
 
 #[test]
-fn a_service_that_is_stopped_started_and_restarted_serves_again_and_leaves_no_socket() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
+fn a_service_that_is_stopped_started_and_restarted_serves_again_and_leaves_no_socket()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, &[])?;
     wait_for_docker()?;
     host.systemd.control(&["restart", UNITS[0]])?;
     capabilities("leasehold").expect("it is ready when the command ends");
     host.list()?;
     host.systemd.control(&["stop", UNITS[0], UNITS[1]])?;
-    for gone in ["/run/docker/plugins/leasehold.sock", "/run/docker/plugins/leasehold-ipvlan.sock", SOCKET] {
+    for gone in [
+        "/run/docker/plugins/leasehold.sock",
+        "/run/docker/plugins/leasehold-ipvlan.sock",
+        SOCKET,
+    ] {
         assert!(!Path::new(gone).exists(), "{gone}");
     }
     let said = host.list().expect_err("nobody is there").to_string();
-    let [start] = &commands(&said)[..] else { panic!("{said}") };
+    let [start] = &commands(&said)[..] else {
+        panic!("{said}")
+    };
     host.control(start)?;
     host.list()?;
     capabilities("leasehold").expect("it is ready when the command ends");
@@ -80,13 +111,18 @@ fn a_service_that_is_stopped_started_and_restarted_serves_again_and_leaves_no_so
 }
 
 #[test]
-fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
+fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
     let host = Host::new(&sandbox, &[])?;
     host.list()?;
     fs::remove_file(SOCKET).expect("it was there");
     let said = host.remedies("is not the socket that systemd passed")?;
-    let [remedy] = &said[..] else { panic!("{said:?}") };
+    let [remedy] = &said[..] else {
+        panic!("{said:?}")
+    };
     host.list().expect_err("nobody finds it");
     host.control(remedy)?;
     host.list()?;
@@ -95,15 +131,22 @@ fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Re
 }
 
 #[test]
-fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
+fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
     // The other one was never installed, on a host without ipvlan.
     let host = Host::new(&sandbox, &[OLD_DOCKER_UNIT])?;
     wait_for_docker()?;
     let said = host.remedies("systemd listens at /run/docker/plugins/leasehold.sock")?;
-    let [remedy] = &said[..] else { panic!("{said:?}") };
+    let [remedy] = &said[..] else {
+        panic!("{said:?}")
+    };
     host.control(remedy)?;
-    host.systemd.control(&["is-active", OLD_DOCKER_UNIT.0]).expect_err("it is disabled");
+    host.systemd
+        .control(&["is-active", OLD_DOCKER_UNIT.0])
+        .expect_err("it is disabled");
     wait_for_docker()?;
     fs::write(&host.log, "").expect("a log can be emptied");
     host.systemd.control(&["restart", UNITS[0]])?;
@@ -115,15 +158,24 @@ fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names() 
 
 /// Checks that a service that is killed and not started again leaves nothing in this directory.
 fn leaves_nothing_in(dir: &str) -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let service = service_for_docker()?.replace("/run/docker/plugins\n", &format!("{dir}\n"));
-    let units = [(UNITS[0], service.replace("Restart=always", "Restart=no")), (UNITS[1], installed_unit(UNITS[1])?)];
+    let units = [
+        (UNITS[0], service.replace("Restart=always", "Restart=no")),
+        (UNITS[1], installed_unit(UNITS[1])?),
+    ];
     let systemd = Systemd::start(&lan.host, &units)?;
     let sockets = ["leasehold.sock", "leasehold-ipvlan.sock"].map(|name| Path::new(dir).join(name));
-    until_found("Docker's sockets", DEADLINE, || Ok(sockets.iter().all(|path| path.exists()).then_some(())))?;
+    until_found("Docker's sockets", DEADLINE, || {
+        Ok(sockets.iter().all(|path| path.exists()).then_some(()))
+    })?;
     systemd.kill(UNITS[0])?;
-    until_found("their end", DEADLINE, || Ok(sockets.iter().all(|path| !path.exists()).then_some(())))?;
+    until_found("their end", DEADLINE, || {
+        Ok(sockets.iter().all(|path| !path.exists()).then_some(()))
+    })?;
     Ok(())
 }
 

@@ -23,15 +23,31 @@ fn extended(server: &ModelServer) -> Vec<Purpose> {
 
 #[test]
 fn a_renewal_is_heard_though_each_answer_comes_after_the_first_window() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     // RENEW leaves 4, 12 and 16 s after the ADD, REBIND would 20 s after it.
-    let times = Config { lease: 40, t1: Some(4), t2: Some(20), ..Config::new(Lan::SUBNET) };
-    let server = ModelServer::start(&lab.lan, Config { extend_delay: Duration::from_secs(5), ..times })?;
+    let times = Config {
+        lease: 40,
+        t1: Some(4),
+        t2: Some(20),
+        ..Config::new(Lan::SUBNET)
+    };
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            extend_delay: Duration::from_secs(5),
+            ..times
+        },
+    )?;
     let member = lab.attach("c1")?;
     lab.wait_for_line("lease extended")?;
     let extended = extended(&server);
-    assert!(extended.len() > 1 && !extended.contains(&Purpose::Rebind), "{extended:?}");
+    assert!(
+        extended.len() > 1 && !extended.contains(&Purpose::Rebind),
+        "{extended:?}"
+    );
     lab.check(&member)?;
     lab.detach(&member)?;
     assert_eq!(server.violations(), []);
@@ -40,25 +56,40 @@ fn a_renewal_is_heard_though_each_answer_comes_after_the_first_window() -> Resul
 
 #[test]
 fn a_renewal_is_heard_though_dnsmasq_pings_for_others_meanwhile() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
-    let config = DnsmasqConfig { timers, ping: true, ..DnsmasqConfig::default() };
+    let config = DnsmasqConfig {
+        timers,
+        ping: true,
+        ..DnsmasqConfig::default()
+    };
     let _server = Dnsmasq::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
     // The server pings for each of them for three seconds, and there always is one. T2 comes after everything that the test
     // waits for.
     let (shim, config, over) = (lab.shim.clone(), lab.config.clone(), AtomicBool::new(false));
-    let others = (2..22).map(|n| lab.lan.container(&format!("c{n}"))).collect::<Result<Vec<_>, _>>()?;
+    let others = (2..22)
+        .map(|n| lab.lan.container(&format!("c{n}")))
+        .collect::<Result<Vec<_>, _>>()?;
     let attached = |containers: &[Container]| {
-        let mut to_come = containers.iter().take_while(|_| !over.load(Ordering::Relaxed));
+        let mut to_come = containers
+            .iter()
+            .take_while(|_| !over.load(Ordering::Relaxed));
         to_come.try_for_each(|container| shim.add(container, &config).map(drop))
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = others.chunks(10).map(|chunk| scope.spawn(|| attached(chunk))).collect();
+        let threads: Vec<_> = others
+            .chunks(10)
+            .map(|chunk| scope.spawn(|| attached(chunk)))
+            .collect();
         let extended = lab.wait_for_line("lease extended attachment=lan/c1/eth0");
         over.store(true, Ordering::Relaxed);
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no caller panics"))?;
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no caller panics"))?;
         extended.map_err(CallError::from)
     })?;
     lab.check(&member)?;
@@ -67,9 +98,16 @@ fn a_renewal_is_heard_though_dnsmasq_pings_for_others_meanwhile() -> Result<(), 
 
 #[test]
 fn a_renewal_that_the_other_server_of_a_pair_answers_extends_the_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
-    let config = Config { lease: 20, t1: Some(3), t2: Some(15), ..Config::new(Lan::SUBNET) };
+    let config = Config {
+        lease: 20,
+        t1: Some(3),
+        t2: Some(15),
+        ..Config::new(Lan::SUBNET)
+    };
     let server = ModelServer::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
     lab.lan.server.add_address(Lan::IFNAME, Lan::on_lan(PEER))?;
@@ -82,7 +120,9 @@ fn a_renewal_that_the_other_server_of_a_pair_answers_extends_the_lease() -> Resu
         (renewals == 2).then_some(())
     })?;
     lab.detach(&member)?;
-    server.wait_for("RELEASE", 0, DEADLINE, |event| matches!(event, Event::Released(_)).then_some(()))?;
+    server.wait_for("RELEASE", 0, DEADLINE, |event| {
+        matches!(event, Event::Released(_)).then_some(())
+    })?;
     assert_eq!(server.violations(), []);
     Ok(())
 }

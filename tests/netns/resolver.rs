@@ -11,7 +11,12 @@ use netns_fixtures::{CallError, DEADLINE, Lab, Need, sandbox, until_file};
 fn with_dns(last: u8) -> Grants {
     let dns = vec![Ipv4Addr::new(10, 7, 0, last)];
     let timers = Some((Duration::from_secs(3), Duration::from_secs(12)));
-    Grants { dns, domain: Some("lan.example".to_owned()), timers, ..Grants::default() }
+    Grants {
+        dns,
+        domain: Some("lan.example".to_owned()),
+        timers,
+        ..Grants::default()
+    }
 }
 
 /// Where the file of container `c1` is.
@@ -20,8 +25,11 @@ fn file(lab: &Lab) -> PathBuf {
 }
 
 #[test]
-fn name_servers_follow_the_lease_over_a_renewal_and_a_restart_and_go_with_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+fn name_servers_follow_the_lease_over_a_renewal_and_a_restart_and_go_with_it()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let mut server = Kea::start(&lab.lan, with_dns(53))?;
     let member = lab.attach("c1")?;
@@ -29,9 +37,12 @@ fn name_servers_follow_the_lease_over_a_renewal_and_a_restart_and_go_with_it() -
     assert_eq!(fs::read_to_string(file(&lab)).expect("a file"), text(53));
 
     server.restart(Some(with_dns(54).into()))?;
-    until_file(file(&lab).parent().expect("a directory"), "the other name server", DEADLINE, || {
-        Ok((fs::read_to_string(file(&lab)).expect("a file") == text(54)).then_some(()))
-    })?;
+    until_file(
+        file(&lab).parent().expect("a directory"),
+        "the other name server",
+        DEADLINE,
+        || Ok((fs::read_to_string(file(&lab)).expect("a file") == text(54)).then_some(())),
+    )?;
 
     lab.kill9()?;
     fs::remove_file(file(&lab)).expect("a file");
@@ -40,9 +51,12 @@ fn name_servers_follow_the_lease_over_a_renewal_and_a_restart_and_go_with_it() -
     assert_eq!(fs::read_to_string(file(&lab)).expect("a file"), text(54));
 
     lab.detach(&member)?;
-    until_file(&lab.home().runtime_dir().join("resolv"), "no file of c1", DEADLINE, || {
-        Ok((!file(&lab).exists()).then_some(()))
-    })?;
+    until_file(
+        &lab.home().runtime_dir().join("resolv"),
+        "no file of c1",
+        DEADLINE,
+        || Ok((!file(&lab).exists()).then_some(())),
+    )?;
     Ok(())
 }
 

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use ipnet::Ipv4Net;
 use netns_fixtures::model::{Config, Event};
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{CallError, Container, DEADLINE, Lab, Lan, Need, Netns, result_addresses, sandbox};
+use netns_fixtures::{
+    CallError, Container, DEADLINE, Lab, Lan, Need, Netns, result_addresses, sandbox,
+};
 use serde_json::json;
 
 use crate::witness;
@@ -16,11 +18,17 @@ const MACVLAN: &str = "/usr/lib/cni/macvlan";
 const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 #[test]
-fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_misses_none() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else { return Ok(()) };
+fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_misses_none()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
+        return Ok(());
+    };
     let by = |to: &str, via| (to.parse::<Ipv4Net>().expect("a network"), via);
-    let cloud =
-        Config { subnet: Ipv4Net::new_assert(Lan::SERVER, 32), routers: vec![ROUTER], ..Config::new(Lan::SUBNET) };
+    let cloud = Config {
+        subnet: Ipv4Net::new_assert(Lan::SERVER, 32),
+        routers: vec![ROUTER],
+        ..Config::new(Lan::SUBNET)
+    };
     let on_link = Config {
         routes: vec![
             by("0.0.0.0/0", Lan::SERVER),
@@ -31,14 +39,26 @@ fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_miss
         ..Config::new(Lan::SUBNET)
     };
     let expected: [(Config, &[&str]); 2] = [
-        (cloud, &["default via 203.0.113.1 dev eth0", "203.0.113.1 dev eth0 scope link"]),
+        (
+            cloud,
+            &[
+                "default via 203.0.113.1 dev eth0",
+                "203.0.113.1 dev eth0 scope link",
+            ],
+        ),
         (
             on_link,
-            &["default via 10.7.0.1 dev eth0", "198.51.100.0/24 dev eth0 scope link", "192.0.2.0/24 via 10.7.0.1"],
+            &[
+                "default via 10.7.0.1 dev eth0",
+                "198.51.100.0/24 dev eth0 scope link",
+                "192.0.2.0/24 via 10.7.0.1",
+            ],
         ),
     ];
     let mut lab = Lab::new(&sandbox)?;
-    lab.lan.server.add_address(Lan::IFNAME, Ipv4Net::new_assert(ROUTER, 32))?;
+    lab.lan
+        .server
+        .add_address(Lan::IFNAME, Ipv4Net::new_assert(ROUTER, 32))?;
     let plugin = lab.shim.under(PathBuf::from(MACVLAN));
     for (config, routes) in expected {
         let server = ModelServer::start(&lab.lan, config)?;
@@ -63,9 +83,11 @@ fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_miss
 }
 
 #[test]
-fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_to_the_first() -> Result<(), CallError>
-{
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else { return Ok(()) };
+fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_to_the_first()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     lab.config["cniVersion"] = "1.0.0".into();
@@ -83,12 +105,20 @@ fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_
         "default via 10.7.0.1 dev net1 metric 500",
         "203.0.113.0/24 via 10.7.0.1 dev net1 metric 7 mtu 1300 advmss 1200",
     ];
-    witness::routes(&container, &whole, &["default via 10.7.0.1 dev net1 \n"], DEADLINE)?;
+    witness::routes(
+        &container,
+        &whole,
+        &["default via 10.7.0.1 dev net1 \n"],
+        DEADLINE,
+    )?;
     let ip = |arguments: &str| {
         let arguments: Vec<_> = arguments.split(' ').collect();
         container.netns.run_command("ip", &arguments, "")
     };
-    assert_eq!(ip("route show table 100")?.trim(), "198.51.100.0/24 via 10.7.0.1 dev net1 metric 500");
+    assert_eq!(
+        ip("route show table 100")?.trim(),
+        "198.51.100.0/24 via 10.7.0.1 dev net1 metric 500"
+    );
     plugin.check(&container, &lab.config, &result)?;
 
     // Multus takes the default route off if another network should have it.
@@ -96,14 +126,24 @@ fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_
     plugin.check(&container, &lab.config, &result)?;
     // Another form of it is not the one that the network asks for either.
     ip("route append default via 10.7.0.1 dev net1")?;
-    let error = plugin.check(&container, &lab.config, &result).expect_err("it has another metric").cni();
-    assert!(error.msg.contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"), "{error}");
+    let error = plugin
+        .check(&container, &lab.config, &result)
+        .expect_err("it has another metric")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"),
+        "{error}"
+    );
     plugin.del(&container, &lab.config)
 }
 
 #[test]
 fn what_the_kernel_takes_with_a_link_comes_back_with_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let member = lab.attach("c1")?;

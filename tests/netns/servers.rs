@@ -3,8 +3,12 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::server::{DnsmasqProgram, Grants, IscProgram, KeaProgram, POOL, Program, Server, UdhcpdProgram};
-use netns_fixtures::{CallError, Capture, Container, DEADLINE, Dhcp, Error, Lab, Lan, Member, Need, Sandbox, sandbox};
+use netns_fixtures::server::{
+    DnsmasqProgram, Grants, IscProgram, KeaProgram, POOL, Program, Server, UdhcpdProgram,
+};
+use netns_fixtures::{
+    CallError, Capture, Container, DEADLINE, Dhcp, Error, Lab, Lan, Member, Need, Sandbox, sandbox,
+};
 use serde_json::json;
 
 use crate::witness;
@@ -58,7 +62,11 @@ servers! {
 
 /// A lease of 20 seconds, or the shortest that the server grants.
 pub(crate) fn short<P: Program>() -> Grants {
-    Grants { lease_time: P::SHORTEST.max(Duration::from_secs(20)), timers: Some((T1, T2)), ..Grants::default() }
+    Grants {
+        lease_time: P::SHORTEST.max(Duration::from_secs(20)),
+        timers: Some((T1, T2)),
+        ..Grants::default()
+    }
 }
 
 fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
@@ -68,7 +76,10 @@ fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), C
         dns: vec![[10, 7, 0, 53].into(), [10, 7, 0, 54].into()],
         domain: Some("lan.example".to_owned()),
         mtu: Some(1400),
-        routes: vec![(net("0.0.0.0/0"), Lan::SERVER), (net("192.0.2.0/24"), [10, 7, 0, 9].into())],
+        routes: vec![
+            (net("0.0.0.0/0"), Lan::SERVER),
+            (net("192.0.2.0/24"), [10, 7, 0, 9].into()),
+        ],
         ..short::<P>()
     };
     let server = Server::<P>::start(&lab.lan, grants)?;
@@ -80,18 +91,30 @@ fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), C
         (lease.address == member.address).then_some(())
     })?;
     let request = seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
-    assert_eq!(request.option(code::CLIENT_ID).as_deref(), Some(&b"\0c1/lan/eth0"[..]));
+    assert_eq!(
+        request.option(code::CLIENT_ID).as_deref(),
+        Some(&b"\0c1/lan/eth0"[..])
+    );
     let expected = json!([{ "address": format!("{}/16", member.address), "gateway": "10.7.0.1" }]);
     assert_eq!(member.result["ips"], expected);
     let routes = json!([{ "dst": "0.0.0.0/0", "gw": "10.7.0.1" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }]);
     assert_eq!(member.result["routes"], routes);
-    assert_eq!(member.result["dns"], json!({ "nameservers": ["10.7.0.53", "10.7.0.54"], "domain": "lan.example" }));
-    let mtu = member.container.netns.run_command("cat", &["/proc/sys/net/ipv6/conf/eth0/mtu"], "")?;
+    assert_eq!(
+        member.result["dns"],
+        json!({ "nameservers": ["10.7.0.53", "10.7.0.54"], "domain": "lan.example" })
+    );
+    let mtu =
+        member
+            .container
+            .netns
+            .run_command("cat", &["/proc/sys/net/ipv6/conf/eth0/mtu"], "")?;
     assert_eq!(mtu.trim(), "1400");
     lab.check(&member)
 }
 
-fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let server = Server::<P>::start(&lab.lan, short::<P>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -103,10 +126,19 @@ fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(sandbox: &Sa
         let renewed = renewal_in_file(&server, &member, expires + 1)?;
         // A renewal goes to the server alone, so it was before T2. Servers count in whole seconds.
         let between = T1.as_secs() - 1..=T2.as_secs() + 1;
-        assert!(between.contains(&(renewed - expires)), "renewed {} s after the lease began", renewed - expires);
+        assert!(
+            between.contains(&(renewed - expires)),
+            "renewed {} s after the lease began",
+            renewed - expires
+        );
         expires = renewed;
     }
-    assert!(server.history()?.iter().all(|lease| lease.address == member.address));
+    assert!(
+        server
+            .history()?
+            .iter()
+            .all(|lease| lease.address == member.address)
+    );
     lab.check(&member)
 }
 
@@ -118,14 +150,19 @@ fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Progr
     let member = lab.attach("c1")?;
 
     // A macvlan then hears nothing that is sent to the previous address.
-    member.container.netns.set_mac("eth0", [2, 0x6c, 0, 0, 9, 78])?;
+    member
+        .container
+        .netns
+        .set_mac("eth0", [2, 0x6c, 0, 0, 9, 78])?;
     lab.wait_for_line("lease extended")?;
     lab.check(&member)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }
 
-fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let mut first = Server::<P>::start(&lab.lan, short::<P>())?;
     let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
@@ -147,7 +184,10 @@ fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: 
     // From now on it is the second server's client.
     let to_second = |message: &Dhcp| message.is_unicast() && message.destination == second_address;
     let renewal = seen.wait_for_dhcp(Kind::Request, DEADLINE, to_second)?;
-    assert_eq!((renewal.source, renewal.destination), (member.address, second_address));
+    assert_eq!(
+        (renewal.source, renewal.destination),
+        (member.address, second_address)
+    );
     lab.detach(&member)?;
     Ok(second.wait_until_free()?)
 }
@@ -158,7 +198,11 @@ fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), C
     let lab = Lab::new(sandbox)?;
     let ten = Duration::from_secs(10);
     let timers = (P::SHORTEST > ten).then_some((ten / 2, ten * 7 / 8));
-    let grants = Grants { lease_time: P::SHORTEST.max(ten), timers, ..Grants::default() };
+    let grants = Grants {
+        lease_time: P::SHORTEST.max(ten),
+        timers,
+        ..Grants::default()
+    };
     let server = Server::<P>::start(&lab.lan, grants)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
@@ -169,12 +213,24 @@ fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), C
     for _ in 1..=5 {
         expires = renewal_in_file(&server, &member, expires + 1)?;
     }
-    assert!(expires >= began + 20, "renewed more often than every five seconds, {} s in all", expires - began);
-    assert!(!seen.dhcp()?.iter().any(|m| matches!(m.kind, Kind::Discover | Kind::Nak)), "the lease ended:\n{seen}");
+    assert!(
+        expires >= began + 20,
+        "renewed more often than every five seconds, {} s in all",
+        expires - began
+    );
+    assert!(
+        !seen
+            .dhcp()?
+            .iter()
+            .any(|m| matches!(m.kind, Kind::Discover | Kind::Nak)),
+        "the lease ended:\n{seen}"
+    );
     lab.check(&member)
 }
 
-fn a_lease_is_renewed_beside_another_default_route<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn a_lease_is_renewed_beside_another_default_route<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     is_renewed_amid::<P, _>(sandbox, Container::add_cluster_network)
 }
 
@@ -194,7 +250,11 @@ fn is_renewed_amid<P: Program, T>(
     let _surroundings = surround(&container)?;
     let asked = Instant::now();
     let member = lab.add(container)?;
-    assert!(asked.elapsed() < Duration::from_secs(10), "ADD took {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "ADD took {:?}",
+        asked.elapsed()
+    );
     member.container.configure(&member.result)?;
     let expires = grant_in_file(&server, &member)?;
 
@@ -245,7 +305,9 @@ fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result
 }
 
 /// The client asks whether it is still in the right place (INIT-REBOOT), and it is not.
-fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let mut server = Server::<P>::start(&lab.lan, Grants::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -261,11 +323,17 @@ fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandb
 }
 
 /// If a server does not refuse a RENEW, the lease ends.
-fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+fn a_lease_that_another_has_now_is_given_up<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     // T1 leaves time to give it to another.
     let timers = Some((Duration::from_secs(12), Duration::from_secs(20)));
-    let grants = Grants { lease_time: P::SHORTEST.max(Duration::from_secs(28)), timers, ..Grants::default() };
+    let grants = Grants {
+        lease_time: P::SHORTEST.max(Duration::from_secs(28)),
+        timers,
+        ..Grants::default()
+    };
     let mut server = Server::<P>::start(&lab.lan, grants)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
@@ -279,37 +347,75 @@ fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Re
     } else {
         witness::rebinding(&mut seen, &member, DEADLINE)?;
         seen.wait_for_dhcp(Kind::Discover, DEADLINE, own)?;
-        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| own(m) && m.yiaddr != member.address)?;
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| {
+            own(m) && m.yiaddr != member.address
+        })?;
     }
     is_elsewhere_now(&lab, &server, &member)
 }
 
 /// Makes the server forget its leases and give a member's address to another machine.
-fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Member) -> Result<(), Error> {
+fn give_to_another<P: Program>(
+    lab: &Lab,
+    server: &mut Server<P>,
+    member: &Member,
+) -> Result<(), Error> {
     server.stop()?;
     server.forget_leases()?;
     server.restart(None)?;
     let other = lab.lan.machine("other", [10, 7, 0, 3].into())?;
     let wanted = member.address.to_string();
     let patience = ["-T", "1", "-t", "20"];
-    let args =
-        [&["udhcpc", "-n", "-q", "-f", "-i", Lan::IFNAME, "-s", "/bin/true", "-r", &wanted], &patience[..]].concat();
+    let args = [
+        &[
+            "udhcpc",
+            "-n",
+            "-q",
+            "-f",
+            "-i",
+            Lan::IFNAME,
+            "-s",
+            "/bin/true",
+            "-r",
+            &wanted,
+        ],
+        &patience[..],
+    ]
+    .concat();
     other.run_command("busybox", &args, "")?;
     server.wait_for("the lease of another", DEADLINE, |history| {
-        history.iter().any(|lease| lease.address == member.address && lease.mac != member.mac()).then_some(())
+        history
+            .iter()
+            .any(|lease| lease.address == member.address && lease.mac != member.mac())
+            .then_some(())
     })
 }
 
 /// Checks that a member has a new lease, and its interface the new address, that CHECK says that this is not the ADD's result,
 /// and that DEL gives the new lease back.
-fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
-    let next = server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |lease| Some(lease.address))?;
-    member.container.wait_for_addresses(&[Lan::on_lan(next)], DEADLINE)?;
-    let error = lab.check(member).expect_err("the runtime believes in the previous address").cni();
+fn is_elsewhere_now<P: Program>(
+    lab: &Lab,
+    server: &Server<P>,
+    member: &Member,
+) -> Result<(), CallError> {
+    let next = server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |lease| {
+        Some(lease.address)
+    })?;
+    member
+        .container
+        .wait_for_addresses(&[Lan::on_lan(next)], DEADLINE)?;
+    let error = lab
+        .check(member)
+        .expect_err("the runtime believes in the previous address")
+        .cni();
     assert!(error.msg.contains(&member.address.to_string()), "{error}");
     lab.detach(member)?;
     server.wait_for("the release", DEADLINE, |history| {
-        history.iter().rfind(|lease| lease.mac == member.mac()).is_none_or(|lease| !lease.held).then_some(())
+        history
+            .iter()
+            .rfind(|lease| lease.mac == member.mac())
+            .is_none_or(|lease| !lease.held)
+            .then_some(())
     })?;
     Ok(())
 }
@@ -332,7 +438,9 @@ fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallE
 /// An answer to that address would not reach the interface, so the client asks for it by broadcast.
 #[test]
 fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };
+    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Server::<DnsmasqProgram>::start(&lab.lan, short::<DnsmasqProgram>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -341,9 +449,13 @@ fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<
     let member = lab.attach("c1")?;
     assert_ne!(member.mac(), named);
 
-    let held = |lease: &netns_fixtures::server::Lease| (lease.address == member.address && lease.held).then_some(());
+    let held = |lease: &netns_fixtures::server::Lease| {
+        (lease.address == member.address && lease.held).then_some(())
+    };
     server.wait_for_lease(named, "the lease", DEADLINE, held)?;
-    seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.is_unicast() && m.ciaddr == member.address)?;
+    seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| {
+        m.is_unicast() && m.ciaddr == member.address
+    })?;
     lab.check(&member)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
@@ -352,14 +464,23 @@ fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<
 /// Waits until the server has the lease of a new member, and returns when it ends.
 fn grant_in_file<P: Program>(server: &Server<P>, member: &Member) -> Result<u64, Error> {
     // udhcpd also writes what it has merely offered, for a few seconds.
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is past 1970").as_secs();
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("it is past 1970")
+            .as_secs()
+    };
     server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| {
         (lease.address == member.address && lease.expires > now() + 4).then_some(lease.expires)
     })
 }
 
 /// Waits until the server's lease of a member ends at `least` or later, and returns when.
-fn renewal_in_file<P: Program>(server: &Server<P>, member: &Member, least: u64) -> Result<u64, Error> {
+fn renewal_in_file<P: Program>(
+    server: &Server<P>,
+    member: &Member,
+    least: u64,
+) -> Result<u64, Error> {
     server.wait_for_lease(&member.mac(), "renewal", DEADLINE, |lease| {
         (lease.address == member.address && lease.expires >= least).then_some(lease.expires)
     })

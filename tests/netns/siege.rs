@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use netns_fixtures::server::{Kea, KeaConfig, Lease};
-use netns_fixtures::{CallError, Container, DEADLINE, Error, Lab, Member, Need, Shim, result_addresses, sandbox};
+use netns_fixtures::{
+    CallError, Container, DEADLINE, Error, Lab, Member, Need, Shim, result_addresses, sandbox,
+};
 use serde_json::Value;
 
 use crate::crash::each;
@@ -35,20 +37,35 @@ const DISK: &str = "24m";
 
 #[test]
 fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().on_a_small_disk(&lab.lan.host, DISK)?;
     lab.home().with_stalled_log()?;
     lab.start_daemon()?;
-    let server = Kea::start(&lab.lan, KeaConfig { lease_time: Duration::from_secs(20), ..KeaConfig::default() })?;
+    let server = Kea::start(
+        &lab.lan,
+        KeaConfig {
+            lease_time: Duration::from_secs(20),
+            ..KeaConfig::default()
+        },
+    )?;
     let members = each(0..HELD, |i| lab.attach(&format!("c{i}")))?;
-    let passing = (0..PASSING).map(|i| lab.lan.container(&format!("p{i}"))).collect::<Result<Vec<_>, _>>()?;
+    let passing = (0..PASSING)
+        .map(|i| lab.lan.container(&format!("p{i}")))
+        .collect::<Result<Vec<_>, _>>()?;
 
     let macs = members.iter().map(Member::mac).collect();
-    let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| besiege(lab, &server, &macs))?;
+    let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| {
+        besiege(lab, &server, &macs)
+    })?;
     let unread = lab.home().unread_log()?;
     // Each of its sixteen pages may have lacked room for the next line.
-    assert!(unread > 40_000, "only {unread} bytes of log wait to be read");
+    assert!(
+        unread > 40_000,
+        "only {unread} bytes of log wait to be read"
+    );
     assert!(rounds > PASSING, "only {rounds} containers came and went");
 
     for container in &passing {
@@ -67,13 +84,23 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
 
 /// Does one thing after the other to the daemon, with pauses that the server's file measures.
 fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
-    let lasts = std::env::var("SIEGE").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let lasts = std::env::var("SIEGE")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok())
+        .map(Duration::from_secs);
     let until = Instant::now() + lasts.unwrap_or(LASTS);
     let mut rng = Rng::with_seed(10);
-    let renewals = |history: &[Lease]| history.iter().filter(|lease| members.contains(&lease.mac)).count();
+    let renewals = |history: &[Lease]| {
+        history
+            .iter()
+            .filter(|lease| members.contains(&lease.mac))
+            .count()
+    };
     let after = |more: usize, most: Duration| {
         let next = renewals(&server.history()?) + more;
-        match server.wait_for("further renewals", most, |history| (renewals(history) >= next).then_some(())) {
+        match server.wait_for("further renewals", most, |history| {
+            (renewals(history) >= next).then_some(())
+        }) {
             Err(Error::TimedOut { .. }) if most < DEADLINE => Ok(()),
             result => result,
         }
@@ -81,11 +108,16 @@ fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<()
     let mut callers = Vec::new();
     let ballast = lab.home().state_dir().join("ballast");
     for turn in 0.. {
-        after(rng.usize(1..30), if turn % 4 == 3 { MOST_FULL } else { DEADLINE })?;
+        after(
+            rng.usize(1..30),
+            if turn % 4 == 3 { MOST_FULL } else { DEADLINE },
+        )?;
         match turn % 4 {
             0 => callers = call(&lab.home().socket()),
             1 => match fs::remove_file(lab.home().socket()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => panic!("the socket's file stays: {error}"),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    panic!("the socket's file stays: {error}")
+                }
                 _ => {}
             },
             2 => fill(&ballast),
@@ -128,7 +160,12 @@ fn call(socket: &Path) -> Vec<UnixStream> {
 
 /// Attaches and detaches a container until it is `over`. Returns how often; a failed ADD does not count, and must fail with a CNI
 /// error.
-fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &AtomicBool) -> Result<usize, CallError> {
+fn come_and_go(
+    shim: &Shim,
+    container: &Container,
+    config: &Value,
+    over: &AtomicBool,
+) -> Result<usize, CallError> {
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {
         match shim.add(container, config) {

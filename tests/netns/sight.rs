@@ -10,8 +10,14 @@ use crate::servers::short;
 
 #[test]
 fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError> {
-    let needs = [Need::Program("dnsmasq"), Need::Program("mount"), Need::Program("unshare")];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let needs = [
+        Need::Program("dnsmasq"),
+        Need::Program("mount"),
+        Need::Program("unshare"),
+    ];
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let members = [lab.attach("c1")?, lab.attach("c2")?, lab.attach("c3")?];
@@ -19,8 +25,14 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
 
     let nowhere = lab.home().socket().with_file_name("nowhere");
     lab.kill9()?;
-    let refusal = lab.start_daemon_with(&Sight::Under(nowhere)).expect_err("no host's root is there").to_string();
-    assert!(refusal.contains("--host-prefix") && refusal.contains("is not a directory"), "{refusal}");
+    let refusal = lab
+        .start_daemon_with(&Sight::Under(nowhere))
+        .expect_err("no host's root is there")
+        .to_string();
+    assert!(
+        refusal.contains("--host-prefix") && refusal.contains("is not a directory"),
+        "{refusal}"
+    );
 
     // A directory that is not the host's root, and a mount namespace that has another /run/netns.
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
@@ -28,18 +40,34 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
         lab.wait_for_line("no network namespace with a lease here can be seen")?;
         // The kernel knows them all.
         for member in &members {
-            seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == member.address)?;
+            seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| {
+                message.yiaddr == member.address
+            })?;
             seen.rewind();
         }
-        assert!(lab.daemon().list()?.iter().filter(|row| row["pathless"] == true).count() == 3);
+        assert!(
+            lab.daemon()
+                .list()?
+                .iter()
+                .filter(|row| row["pathless"] == true)
+                .count()
+                == 3
+        );
         lab.kill9()?;
     }
-    assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");
+    assert!(
+        !seen
+            .dhcp()?
+            .iter()
+            .any(|message| message.kind == Kind::Release),
+        "{seen}"
+    );
     assert_eq!(server.leases()?.len(), 3);
 
     lab.start_daemon()?;
     for member in &members {
-        seen.rewind().wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == member.address)?;
+        seen.rewind()
+            .wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == member.address)?;
         lab.check(member)?;
         lab.detach(member)?;
     }
@@ -47,9 +75,12 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
 }
 
 #[test]
-fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() -> Result<(), CallError> {
+fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends()
+-> Result<(), CallError> {
     let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let (pathless, other) = (lab.attach("c1")?, lab.attach("c2")?);
@@ -59,7 +90,12 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
     let inside = Process::start(&pathless.container.netns, "a process inside", sleep)?;
     let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
 
-    let path = pathless.container.netns.path().to_string_lossy().into_owned();
+    let path = pathless
+        .container
+        .netns
+        .path()
+        .to_string_lossy()
+        .into_owned();
     lab.lan.host.run_command("umount", &["-l", &path], "")?;
     for is_new in [false, true] {
         if is_new {
@@ -78,10 +114,17 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
     }
     let said = lab.daemon().operator(&["list"])?;
     assert!(
-        said.contains("No path leads to these any more") && said.contains(&format!("c1/eth0: was at {path}")),
+        said.contains("No path leads to these any more")
+            && said.contains(&format!("c1/eth0: was at {path}")),
         "{said}"
     );
-    assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");
+    assert!(
+        !seen
+            .dhcp()?
+            .iter()
+            .any(|message| message.kind == Kind::Release),
+        "{seen}"
+    );
 
     inside.kill()?;
     seen.wait_for_release(address, DEADLINE)?;

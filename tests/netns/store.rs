@@ -7,18 +7,26 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
-use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox, until_found};
+use netns_fixtures::{
+    CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox, until_found,
+};
 
 use crate::exporter::{ask_daemon, status};
 use crate::witness;
 
 #[test]
 fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
     let timers = Some((Duration::from_secs(3), Duration::from_secs(8)));
-    let config = KeaConfig { lease_time: Duration::from_secs(12), timers, ..KeaConfig::default() };
+    let config = KeaConfig {
+        lease_time: Duration::from_secs(12),
+        timers,
+        ..KeaConfig::default()
+    };
     let server = Kea::start(&lab.lan, config)?;
     lab.start_daemon()?;
     let members = [lab.attach("c1")?, lab.attach("c2")?];
@@ -35,16 +43,24 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     for member in &members {
         let end = last_grant(&history, member).expires;
         server.wait_for("an extension on a full disk", DEADLINE, |history| {
-            last_grant(history, member).began.filter(|began| *began >= end)
+            last_grant(history, member)
+                .began
+                .filter(|began| *began >= end)
         })?;
         lab.check(member)?;
     }
 
     fs::remove_file(ballast).expect("the ballast is there");
-    until_found("a daemon that is ready", DEADLINE, || Ok((status(&asked("/readyz")) == "200").then_some(())))?;
+    until_found("a daemon that is ready", DEADLINE, || {
+        Ok((status(&asked("/readyz")) == "200").then_some(()))
+    })?;
     let mut follower = lab.daemon().follow()?;
     let late = lab.attach("late")?;
-    for id in members.iter().chain(&lucky).map(|member| &member.container.id) {
+    for id in members
+        .iter()
+        .chain(&lucky)
+        .map(|member| &member.container.id)
+    {
         // An event and the record that it is about are written together.
         follower.wait_for_line(&format!("lan/{id}/eth0 renewed "))?;
     }
@@ -59,7 +75,10 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
         })?;
         lab.check(member)?;
     }
-    assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "no lease was lost:\n{seen}");
+    assert!(
+        !seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover),
+        "no lease was lost:\n{seen}"
+    );
     lab.detach(&late)?;
     follower.wait_for_line("lan/late/eth0 released ")?;
     Ok(())
@@ -67,7 +86,9 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
 
 #[test]
 fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let members = [lab.attach("c1")?, lab.attach("c2")?];
@@ -83,13 +104,26 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
     lab.start_daemon()?;
     lab.wait_for_line("lease file damaged: set aside")?;
     let said = lab.daemon().log().lines();
-    let line = said.iter().find(|line| line.contains("lease file damaged")).expect("it was waited for");
-    let kept = line.split("kept=").nth(1).and_then(|rest| rest.split(' ').next()).expect("the error names the copy");
+    let line = said
+        .iter()
+        .find(|line| line.contains("lease file damaged"))
+        .expect("it was waited for");
+    let kept = line
+        .split("kept=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("the error names the copy");
     assert_eq!(fs::read(kept).expect("the copy is there"), bytes);
     for member in &members {
-        lab.daemon().wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
+        lab.daemon()
+            .wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
     }
-    let adopted = lab.daemon().events()?.iter().filter(|line| line.contains("/eth0 adopted ")).count();
+    let adopted = lab
+        .daemon()
+        .events()?
+        .iter()
+        .filter(|line| line.contains("/eth0 adopted "))
+        .count();
     assert_eq!(adopted, 2);
     witness::holds(&lab, &members)?;
     for member in &members {
@@ -104,7 +138,9 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
 
 #[test]
 fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
+        return Ok(());
+    };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
@@ -125,20 +161,35 @@ fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError>
     }
     lab.wait_for_line("this end is kept beside the socket")?;
     let is_held = |lab: &Lab, member: &Member| -> Result<bool, CallError> {
-        Ok(lab.daemon().list()?.iter().any(|row| row["attachment"]["container"] == *member.container.id))
+        Ok(lab
+            .daemon()
+            .list()?
+            .iter()
+            .any(|row| row["attachment"]["container"] == *member.container.id))
     };
     // The disk is still full: the next daemon reads the ends beside its socket.
     lab.kill9()?;
     lab.start_daemon()?;
-    assert!(!is_held(&lab, &members[0])? && !is_held(&lab, &members[1])? && is_held(&lab, &members[2])?);
+    assert!(
+        !is_held(&lab, &members[0])? && !is_held(&lab, &members[1])? && is_held(&lab, &members[2])?
+    );
     fs::remove_file(ballast).expect("the ballast is there");
     for member in members[2..].iter().chain(&lucky) {
         lab.detach(member)?;
     }
     let left = lab.attach("again")?;
-    let run = lab.home().socket().parent().expect("it has a directory").to_owned();
-    let names = fs::read_dir(run).expect("the directory is there").map(|entry| entry.expect("it is").file_name());
-    let ends: Vec<_> = names.filter(|name| name.to_string_lossy().contains(".end-")).collect();
+    let run = lab
+        .home()
+        .socket()
+        .parent()
+        .expect("it has a directory")
+        .to_owned();
+    let names = fs::read_dir(run)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("it is").file_name());
+    let ends: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains(".end-"))
+        .collect();
     assert!(ends.is_empty(), "the store has recorded them: {ends:?}");
     lab.detach(&left)?;
     Ok(())

@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, binary, installed_unit, sandbox, until_found,
+    CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, binary, installed_unit, sandbox,
+    until_found,
 };
 
 use crate::exporter::{ask_daemon, status, until_measured};
@@ -21,8 +22,12 @@ const MOST_EXPOSED: u32 = 43;
 /// The highest allowed exposure of the exporter.
 const EXPORTER_EXPOSED: u32 = 15;
 
-pub(crate) const UNITS: [&str; 4] =
-    ["leasehold.service", "leasehold.socket", "leasehold-read.socket", "leasehold-exporter@.service"];
+pub(crate) const UNITS: [&str; 4] = [
+    "leasehold.service",
+    "leasehold.socket",
+    "leasehold-read.socket",
+    "leasehold-exporter@.service",
+];
 
 /// A unit of earlier versions by which systemd listens for Docker.
 pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
@@ -33,7 +38,9 @@ pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
 
 /// Returns the text of a unit as it is installed.
 fn unit(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../daemon/dist").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../daemon/dist")
+        .join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -54,7 +61,11 @@ fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
 
 #[test]
 fn the_service_starts_before_docker() {
-    assert!(unit(UNITS[0]).lines().any(|line| line == "Before=docker.service"));
+    assert!(
+        unit(UNITS[0])
+            .lines()
+            .any(|line| line == "Before=docker.service")
+    );
 }
 
 /// What root can do but the daemon cannot. Each is a bash command.
@@ -73,11 +84,23 @@ const DENIED: [&str; 9] = [
 /// Returns a service that writes to `/run/denied/NAME` which of those commands succeed. It is confined as `confined` is.
 fn tries(name: &str, confined: &str) -> String {
     let is_one = |line: &&str| {
-        !["Type=", "Exec", "Restart", "Watchdog", "Requires=", "Conflicts="].iter().any(|key| line.starts_with(key))
+        ![
+            "Type=",
+            "Exec",
+            "Restart",
+            "Watchdog",
+            "Requires=",
+            "Conflicts=",
+        ]
+        .iter()
+        .any(|key| line.starts_with(key))
     };
     let unit: Vec<_> = confined.lines().filter(is_one).collect();
-    let run = format!("Type=oneshot\nExecStart=/bin/bash /run/denied/script\nStandardOutput=file:/run/denied/{name}\n");
-    unit.join("\n").replace("[Service]", &format!("[Service]\n{run}"))
+    let run = format!(
+        "Type=oneshot\nExecStart=/bin/bash /run/denied/script\nStandardOutput=file:/run/denied/{name}\n"
+    );
+    unit.join("\n")
+        .replace("[Service]", &format!("[Service]\n{run}"))
 }
 
 /// Prepares what those services need.
@@ -87,9 +110,16 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("others"), "")?;
     // Neither owned by root nor readable for root by its mode.
     std::os::unix::fs::chown(dir.join("others"), Some(1), Some(1))?;
-    fs::set_permissions(dir.join("others"), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    let tried = DENIED.map(|command| format!("if ( {command} ) >/dev/null 2>&1; then echo '{command}'; fi\n"));
-    fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
+    fs::set_permissions(
+        dir.join("others"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )?;
+    let tried = DENIED
+        .map(|command| format!("if ( {command} ) >/dev/null 2>&1; then echo '{command}'; fi\n"));
+    fs::write(
+        dir.join("script"),
+        tried.concat() + "unshare --net true && echo end\n",
+    )
 }
 
 /// Asks a Docker plugin what it is. Fails if there is no socket, or nobody behind it; panics if kept waiting, because that would
@@ -97,10 +127,14 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
 pub(crate) fn capabilities(plugin: &str) -> io::Result<String> {
     let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
     caller.set_read_timeout(Some(DEADLINE))?;
-    caller.write_all(b"POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n")?;
+    caller.write_all(
+        b"POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n",
+    )?;
     let mut answer = String::new();
     match caller.read_to_string(&mut answer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("dockerd would hang at {plugin}"),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            panic!("dockerd would hang at {plugin}")
+        }
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         read => read.map(|_| answer),
     }
@@ -108,11 +142,18 @@ pub(crate) fn capabilities(plugin: &str) -> io::Result<String> {
 
 /// Waits until the plugin answers.
 pub(crate) fn wait_for_docker() -> Result<(), Error> {
-    until_found("answer to Docker", DEADLINE, || Ok(capabilities("leasehold").ok())).map(drop)
+    until_found("answer to Docker", DEADLINE, || {
+        Ok(capabilities("leasehold").ok())
+    })
+    .map(drop)
 }
 
 fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
-    Command::new("systemd-analyze").args(args).args(units).output().expect("systemd-analyze was looked for")
+    Command::new("systemd-analyze")
+        .args(args)
+        .args(units)
+        .output()
+        .expect("systemd-analyze was looked for")
 }
 
 /// Returns what systemd finds wrong with our units in `dir`. It also reads the units that they name, first from `others`, and
@@ -120,29 +161,48 @@ fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
 fn faults(dir: &Path, others: &Path) -> Vec<String> {
     let paths = UNITS.map(|name| dir.join(name));
     let mut verify = Command::new("systemd-analyze");
-    verify.args(["verify", "--man=no", "--recursive-errors=no"]).args(&paths);
-    let found = verify.env("SYSTEMD_UNIT_PATH", format!("{}:", others.display())).output();
+    verify
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(&paths);
+    let found = verify
+        .env("SYSTEMD_UNIT_PATH", format!("{}:", others.display()))
+        .output();
     let found = found.expect("systemd-analyze was looked for");
     let is_ours = |line: &&str| {
-        let names = |name: &str| line.starts_with(name) || line.starts_with(&*dir.join(name).to_string_lossy());
+        let names = |name: &str| {
+            line.starts_with(name) || line.starts_with(&*dir.join(name).to_string_lossy())
+        };
         UNITS.into_iter().any(names)
     };
     // About an unknown key it only prints a warning.
     let said = String::from_utf8_lossy(&found.stderr);
     let failed = (!found.status.success()).then(|| format!("{}: {said}", found.status));
-    said.lines().filter(is_ours).map(str::to_owned).chain(failed).collect()
+    said.lines()
+        .filter(is_ours)
+        .map(str::to_owned)
+        .chain(failed)
+        .collect()
 }
 
 #[test]
 fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
+        return Ok(());
+    };
     let (dir, others) = (installed(&sandbox)?, sandbox.dir("others")?);
-    let write = |path: PathBuf, text: &str| fs::write(path, text).expect("a directory takes a file");
-    write(others.join("docker.service"), "[Service]\nType=simpel\nExecStart=/nowhere\n");
+    let write =
+        |path: PathBuf, text: &str| fs::write(path, text).expect("a directory takes a file");
+    write(
+        others.join("docker.service"),
+        "[Service]\nType=simpel\nExecStart=/nowhere\n",
+    );
     assert_eq!(faults(&dir, &others), Vec::<String>::new());
     let service = installed_unit(UNITS[0])?;
     for fault in ["ExecStart=/nowhere\n", "Unheard=of\n"] {
-        write(dir.join(UNITS[0]), &service.replace("[Service]\n", &format!("[Service]\n{fault}")));
+        write(
+            dir.join(UNITS[0]),
+            &service.replace("[Service]\n", &format!("[Service]\n{fault}")),
+        );
         assert!(!faults(&dir, &others).is_empty(), "{fault}");
     }
     Ok(())
@@ -150,41 +210,77 @@ fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
 
 #[test]
 fn the_service_is_exposed_no_more_than_it_has_to_be_and_says_why() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
+        return Ok(());
+    };
     let service = [installed(&sandbox)?.join("leasehold.service")];
     let threshold = format!("--threshold={MOST_EXPOSED}");
-    let found = analyze(&["security", "--offline=true", "--no-pager", &threshold], &service);
+    let found = analyze(
+        &["security", "--offline=true", "--no-pager", &threshold],
+        &service,
+    );
     let table = String::from_utf8_lossy(&found.stdout);
-    let exposed: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("✗ ")).collect();
-    assert!(found.status.success(), "exposed by more than {MOST_EXPOSED} tenths: {exposed:#?}");
+    let exposed: Vec<_> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("✗ "))
+        .collect();
+    assert!(
+        found.status.success(),
+        "exposed by more than {MOST_EXPOSED} tenths: {exposed:#?}"
+    );
     assert!(exposed.len() > 10, "a table that cannot be read: {table}");
     let text = unit("leasehold.service");
     let reasons: String = text.lines().filter(|line| line.starts_with('#')).collect();
     // `ProtectHome=`, `CapabilityBoundingSet=~CAP_(A|B)`: the last word is the one that counts.
     let name = |line: &&str| {
-        let point = line.split_whitespace().next().unwrap_or_default().to_owned();
-        let mut words = point.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-        words.next_back().unwrap_or_default().trim_start_matches("CAP_").to_owned()
+        let point = line
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let mut words = point
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter(|word| !word.is_empty());
+        words
+            .next_back()
+            .unwrap_or_default()
+            .trim_start_matches("CAP_")
+            .to_owned()
     };
-    let unsaid: Vec<_> = exposed.iter().map(name).filter(|name| !reasons.contains(name.as_str())).collect();
+    let unsaid: Vec<_> = exposed
+        .iter()
+        .map(name)
+        .filter(|name| !reasons.contains(name.as_str()))
+        .collect();
     assert!(unsaid.is_empty(), "no reason is given for {unsaid:?}");
     Ok(())
 }
 
 #[test]
 fn the_exporter_can_do_next_to_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
+        return Ok(());
+    };
     let service = [installed(&sandbox)?.join("leasehold-exporter@.service")];
     let threshold = format!("--threshold={EXPORTER_EXPOSED}");
-    let found = analyze(&["security", "--offline=true", "--no-pager", &threshold], &service);
-    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+    let found = analyze(
+        &["security", "--offline=true", "--no-pager", &threshold],
+        &service,
+    );
+    assert!(
+        found.status.success(),
+        "{}",
+        String::from_utf8_lossy(&found.stdout)
+    );
     Ok(())
 }
 
 #[test]
 fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(), CallError> {
     let needs = ["systemd", "bash", "dnsmasq"].map(Need::Program);
-    let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else {
+        return Ok(());
+    };
     let dir = PathBuf::from("/run/denied");
     prepare_tries(&dir).expect("an empty /run takes files");
     let lan = Lan::new(&sandbox)?;
@@ -197,17 +293,24 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
         (UNITS[1], installed_unit(UNITS[1])?),
     ];
     let systemd = Systemd::start(&lan.host, &units)?;
-    let [daemon] = systemd.processes(UNITS[0])[..] else { panic!("no daemon, or several") };
+    let [daemon] = systemd.processes(UNITS[0])[..] else {
+        panic!("no daemon, or several")
+    };
     for (plugin, requires_mac) in [("leasehold", true), ("leasehold-ipvlan", false)] {
         assert!(
-            capabilities(plugin).expect("it is ready").contains(&format!(r#""RequiresMACAddress":{requires_mac}"#)),
+            capabilities(plugin)
+                .expect("it is ready")
+                .contains(&format!(r#""RequiresMACAddress":{requires_mac}"#)),
             "{plugin}"
         );
     }
 
     // One of their namespaces, which are younger than the daemon, dies with its lease: that goes back from a namespace that the
     // daemon makes.
-    let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(Path::new("/run/cni/dhcp.sock")));
+    let (shim, config) = (
+        Shim::new(&lan.host)?,
+        Lan::cni_config(Path::new("/run/cni/dhcp.sock")),
+    );
     let (stays, dies) = (lan.container("stays")?, lan.container("dies")?);
     for container in [&stays, &dies] {
         let result = shim.add(container, &config)?;
@@ -217,7 +320,11 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
     drop(dies);
     shim.del(&stays, &config)?;
     server.wait_until_free()?;
-    assert_eq!(systemd.processes(UNITS[0]), [daemon], "it was killed for something");
+    assert_eq!(
+        systemd.processes(UNITS[0]),
+        [daemon],
+        "it was killed for something"
+    );
 
     let read = |name: &str| fs::read_to_string(dir.join(name)).expect("what a service wrote");
     assert_eq!(
@@ -231,12 +338,17 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
 
 #[test]
 fn docker_is_never_kept_waiting_by_a_daemon_that_is_killed_or_hangs() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let service = service_for_docker()?.replace("WatchdogSec=30s", "WatchdogSec=1s");
     // The one with an earlier version's unit finds systemd at its path.
     for old in [None, Some(OLD_DOCKER_UNIT)] {
-        let mut units = vec![(UNITS[0], service.clone()), (UNITS[1], installed_unit(UNITS[1])?)];
+        let mut units = vec![
+            (UNITS[0], service.clone()),
+            (UNITS[1], installed_unit(UNITS[1])?),
+        ];
         units.extend(old.map(|(name, text)| (name, text.to_owned())));
         let systemd = Systemd::start(&lan.host, &units)?;
         for end in [Systemd::kill, Systemd::freeze, Systemd::kill] {
@@ -255,24 +367,43 @@ fn docker_is_never_kept_waiting_by_a_daemon_that_is_killed_or_hangs() -> Result<
 
 #[test]
 fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
-    let (starts, file) = (sandbox.dir("starts")?.join("starts"), sandbox.dir("state")?.join("file"));
+    let (starts, file) = (
+        sandbox.dir("starts")?.join("starts"),
+        sandbox.dir("state")?.join("file"),
+    );
     fs::write(&file, "").expect("an empty directory takes a file");
-    let counted = format!("ExecStartPre=/bin/sh -c 'echo >> {}'\nExecStart=", starts.display());
+    let counted = format!(
+        "ExecStartPre=/bin/sh -c 'echo >> {}'\nExecStart=",
+        starts.display()
+    );
     let service = service_for_docker()?.replace("ExecStart=", &counted);
     let unreadable = format!("leasehold daemon --state-dir {}/no", file.display());
-    let blind = ("CapabilityBoundingSet=CAP_SYS_ADMIN CAP_NET_ADMIN CAP_NET_RAW", "CapabilityBoundingSet=CAP_NET_RAW");
-    for (from, to) in
-        [("leasehold daemon", "leasehold daemon --no-such-flag"), ("leasehold daemon", &unreadable), blind]
-    {
+    let blind = (
+        "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_NET_ADMIN CAP_NET_RAW",
+        "CapabilityBoundingSet=CAP_NET_RAW",
+    );
+    for (from, to) in [
+        ("leasehold daemon", "leasehold daemon --no-such-flag"),
+        ("leasehold daemon", &unreadable),
+        blind,
+    ] {
         for old in [None, Some(OLD_DOCKER_UNIT)] {
             let _ = fs::remove_file(&starts);
-            let mut units = vec![(UNITS[0], service.replace(from, to)), (UNITS[1], installed_unit(UNITS[1])?)];
+            let mut units = vec![
+                (UNITS[0], service.replace(from, to)),
+                (UNITS[1], installed_unit(UNITS[1])?),
+            ];
             units.extend(old.map(|(name, text)| (name, text.to_owned())));
             let _systemd = Systemd::start(&lan.host, &units)?;
             until_found("third start, or an answer", DEADLINE, || {
-                let tried = fs::read_to_string(&starts).unwrap_or_default().lines().count();
+                let tried = fs::read_to_string(&starts)
+                    .unwrap_or_default()
+                    .lines()
+                    .count();
                 Ok((tried > 2 || capabilities("leasehold").is_ok()).then_some(()))
             })?;
             // A daemon that lacks a right may still run, and then it answers.
@@ -284,41 +415,81 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
 }
 
 #[test]
-fn monitors_read_at_a_socket_that_is_a_group_s_and_one_of_them_without_any_privilege_exports() -> Result<(), CallError>
-{
+fn monitors_read_at_a_socket_that_is_a_group_s_and_one_of_them_without_any_privilege_exports()
+-> Result<(), CallError> {
     let needs = [Need::Program("systemd"), Need::RealRoot];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     const EXPORTER: &str = "leasehold-exporter@127.0.0.1:9467.service";
     // What is built may lie in /tmp, which is hidden from it; and not each machine lets a service have its own /dev.
-    let (built, program) = (binary("leasehold")?, sandbox.dir("program")?.join("leasehold"));
+    let (built, program) = (
+        binary("leasehold")?,
+        sandbox.dir("program")?.join("leasehold"),
+    );
     fs::copy(&built, &program).expect("an empty directory takes a file");
     let exporter = installed_unit(UNITS[3])?.replace("PrivateDevices=yes\n", "");
     let exporter = exporter.replace(&*built.to_string_lossy(), &program.to_string_lossy());
-    let daemon = [UNITS[0], UNITS[1], UNITS[2]].map(|name| installed_unit(name).map(|text| (name, text)));
-    let units = daemon.into_iter().chain([Ok((EXPORTER, exporter))]).collect::<Result<Vec<_>, Error>>()?;
+    let daemon =
+        [UNITS[0], UNITS[1], UNITS[2]].map(|name| installed_unit(name).map(|text| (name, text)));
+    let units = daemon
+        .into_iter()
+        .chain([Ok((EXPORTER, exporter))])
+        .collect::<Result<Vec<_>, Error>>()?;
     let systemd = Systemd::start(&lan.host, &units)?;
     let path = Path::new("/run/leasehold-read/leasehold.sock");
     let found = fs::metadata(path).expect("systemd listens there");
     let groups = fs::read_to_string("/etc/group").expect("there are groups");
-    let group =
-        groups.lines().find_map(|line| line.strip_prefix("systemd-journal:x:")?.split(':').next()?.parse().ok());
-    assert_eq!((found.permissions().mode() & 0o7777, Some(found.gid())), (0o660, group));
+    let group = groups.lines().find_map(|line| {
+        line.strip_prefix("systemd-journal:x:")?
+            .split(':')
+            .next()?
+            .parse()
+            .ok()
+    });
+    assert_eq!(
+        (found.permissions().mode() & 0o7777, Some(found.gid())),
+        (0o660, group)
+    );
     for line in ["GET /healthz", "GET /readyz", "GET /v1/bindings"] {
         assert_eq!(status(&ask_daemon(path, line)), "200", "{line}");
     }
     assert_eq!(status(&ask_daemon(path, "GET /v1/log")), "404");
-    assert_eq!(status(&ask_daemon(Path::new("/run/cni/dhcp.sock"), "GET /v1/log")), "200");
+    assert_eq!(
+        status(&ask_daemon(Path::new("/run/cni/dhcp.sock"), "GET /v1/log")),
+        "200"
+    );
 
-    let reached = || lan.host.run(|| TcpStream::connect("127.0.0.1:9467")).ok().map(drop);
+    let reached = || {
+        lan.host
+            .run(|| TcpStream::connect("127.0.0.1:9467"))
+            .ok()
+            .map(drop)
+    };
     until_found("the exporter", DEADLINE, || Ok(reached()))?;
-    let [exporter] = systemd.processes(&format!("system-leasehold\\x2dexporter.slice/{EXPORTER}"))[..] else {
+    let [exporter] =
+        systemd.processes(&format!("system-leasehold\\x2dexporter.slice/{EXPORTER}"))[..]
+    else {
         panic!("{:?}", systemd.control(&["status", EXPORTER]))
     };
     let proc = fs::read_to_string(format!("/proc/{exporter}/status")).expect("it runs");
-    let said = |key: &str| proc.lines().find_map(|line| line.strip_prefix(key)).expect("each process has it").trim();
-    assert!(!said("Uid:").split_whitespace().any(|uid| uid == "0"), "{proc}");
-    assert!(["CapInh:", "CapPrm:", "CapEff:", "CapBnd:"].iter().all(|set| said(set) == "0000000000000000"), "{proc}");
+    let said = |key: &str| {
+        proc.lines()
+            .find_map(|line| line.strip_prefix(key))
+            .expect("each process has it")
+            .trim()
+    };
+    assert!(
+        !said("Uid:").split_whitespace().any(|uid| uid == "0"),
+        "{proc}"
+    );
+    assert!(
+        ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:"]
+            .iter()
+            .all(|set| said(set) == "0000000000000000"),
+        "{proc}"
+    );
     until_measured(&lan.host, "leasehold_up 1")?;
     systemd.control(&["stop", UNITS[0], UNITS[1], UNITS[2]])?;
     assert!(!path.exists());

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Grants, Kea};
-use netns_fixtures::{CallError, Capture, DEADLINE, Dhcp, Dissection, Lab, Lan, Member, Need, sandbox};
+use netns_fixtures::{
+    CallError, Capture, DEADLINE, Dhcp, Dissection, Lab, Lan, Member, Need, sandbox,
+};
 
 use crate::witness;
 
@@ -68,17 +70,31 @@ struct Row<'a> {
 #[test]
 fn a_whole_life_is_as_table_5_has_it() -> Result<(), CallError> {
     let needs = [Need::Program("kea-dhcp4"), Need::Program("tshark")];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lab = Lab::new(&sandbox)?;
-    let grants = Grants { lease_time: Duration::from_secs(30), timers: Some((T1, T2)), ..Grants::default() };
+    let grants = Grants {
+        lease_time: Duration::from_secs(30),
+        timers: Some((T1, T2)),
+        ..Grants::default()
+    };
     let mut server = Kea::start(&lab.lan, grants)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = live(&lab, &mut server, &mut seen)?;
     let all = seen.dissect(&lab.lan.server, FIELDS)?;
 
-    let (ours, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|message| message["eth.src"] == member.mac());
-    ours.iter().for_each(|message| is_well_formed(message, &member));
-    let (own, server, all, none) = (member.address.to_string(), "10.7.0.1", "255.255.255.255", "0.0.0.0");
+    let (ours, theirs): (Vec<_>, Vec<_>) = all
+        .iter()
+        .partition(|message| message["eth.src"] == member.mac());
+    ours.iter()
+        .for_each(|message| is_well_formed(message, &member));
+    let (own, server, all, none) = (
+        member.address.to_string(),
+        "10.7.0.1",
+        "255.255.255.255",
+        "0.0.0.0",
+    );
     let own = own.as_str();
     let row = |kind, source, destination, ciaddr, requested, server| Row {
         kind,
@@ -105,11 +121,18 @@ fn a_whole_life_is_as_table_5_has_it() -> Result<(), CallError> {
     assert_eq!(rows, table_5);
 
     // One transaction is one xid, and the REQUEST of a choice has the DISCOVER's secs (RFC 2131 §4.4.1).
-    let choice = ours.iter().position(|message| message["dhcp.option.dhcp"] == REQUEST).expect("one of the rows");
+    let choice = ours
+        .iter()
+        .position(|message| message["dhcp.option.dhcp"] == REQUEST)
+        .expect("one of the rows");
     assert_eq!(ours[choice - 1]["dhcp.id"], ours[choice]["dhcp.id"]);
     assert_eq!(ours[choice - 1]["dhcp.secs"], ours[choice]["dhcp.secs"]);
     let xids: BTreeSet<_> = ours.iter().map(|message| &message["dhcp.id"]).collect();
-    assert!(theirs.iter().all(|answer| xids.contains(&answer["dhcp.id"])));
+    assert!(
+        theirs
+            .iter()
+            .all(|answer| xids.contains(&answer["dhcp.id"]))
+    );
     Ok(())
 }
 
@@ -161,16 +184,32 @@ fn is_well_formed(message: &Dissection, member: &Member) {
     ] {
         assert_eq!(message[field], expected, "{field} of {message:#?}");
     }
-    assert_eq!(message["eth.dst"] == "ff:ff:ff:ff:ff:ff", broadcast, "{message:#?}");
+    assert_eq!(
+        message["eth.dst"] == "ff:ff:ff:ff:ff:ff",
+        broadcast,
+        "{message:#?}"
+    );
     // BOOTP's size, which old relays require: 300 bytes and the header (RFC 1542 §2.1).
-    assert!(message["udp.length"].parse::<usize>().is_ok_and(|length| length >= 308), "{message:#?}");
+    assert!(
+        message["udp.length"]
+            .parse::<usize>()
+            .is_ok_and(|length| length >= 308),
+        "{message:#?}"
+    );
     if message["dhcp.option.dhcp"] == RELEASE {
         assert_eq!(message["dhcp.secs"], "0", "{message:#?}");
         // MUST NOT: all others. A message (56) it SHOULD have.
         assert_eq!(options(message), ["53", "61", "54", "56"], "{message:#?}");
     } else {
-        assert_eq!(message["dhcp.option.request_list_item"], "1,121,249,3,33,6,15,26,28,42,51,54,58,59,119,12");
-        assert!(message["dhcp.option.dhcp_max_message_size"].parse::<u16>().is_ok_and(|size| size >= 576));
+        assert_eq!(
+            message["dhcp.option.request_list_item"],
+            "1,121,249,3,33,6,15,26,28,42,51,54,58,59,119,12"
+        );
+        assert!(
+            message["dhcp.option.dhcp_max_message_size"]
+                .parse::<u16>()
+                .is_ok_and(|size| size >= 576)
+        );
         let of_others = |code: &&str| !["50", "53", "54", "55", "57", "61"].contains(code);
         assert!(!options(message).iter().any(of_others), "{message:#?}");
         assert_eq!(options(message)[0], "53", "{message:#?}");
@@ -179,7 +218,10 @@ fn is_well_formed(message: &Dissection, member: &Member) {
 
 /// Returns the codes of a message's options. To tshark, both padding and the end option are 0.
 fn options(message: &Dissection) -> Vec<&str> {
-    message["dhcp.option.type"].split(',').filter(|code| *code != "0").collect()
+    message["dhcp.option.type"]
+        .split(',')
+        .filter(|code| *code != "0")
+        .collect()
 }
 
 /// DISCOVER, REQUEST, RENEW, REBIND, INIT-REBOOT, RELEASE.

@@ -7,8 +7,8 @@ use std::thread;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, Capture, Container, Containerd, DEADLINE, Engine, Lan, Need, Netns, Podman, Shim, Systemd, sandbox,
-    until_found,
+    CallError, Capture, Container, Containerd, DEADLINE, Engine, Lan, Need, Netns, Podman, Shim,
+    Systemd, sandbox, until_found,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,13 @@ impl Debian {
         let (systemd, host, root) = Systemd::debian(&lan.host)?;
         let mut network = Lan::cni_config(Path::new(""));
         network["ipam"] = json!({ "type": "dhcp" });
-        Ok(Self { systemd, host, root, network, members: Vec::new() })
+        Ok(Self {
+            systemd,
+            host,
+            root,
+            network,
+            members: Vec::new(),
+        })
     }
 
     /// Runs a dpkg command on one thing, and returns what it printed.
@@ -61,13 +67,19 @@ impl Debian {
     }
 
     fn daemon(&self) -> u32 {
-        let [daemon] = self.systemd.processes(SERVICE)[..] else { panic!("no daemon, or several") };
+        let [daemon] = self.systemd.processes(SERVICE)[..] else {
+            panic!("no daemon, or several")
+        };
         daemon
     }
 
     /// Returns how many leases are held.
     fn held(&self) -> Result<usize, CallError> {
-        Ok(self.systemd.run("leasehold", &["list"])?.matches("BOUND").count())
+        Ok(self
+            .systemd
+            .run("leasehold", &["list"])?
+            .matches("BOUND")
+            .count())
     }
 
     /// Adds containers as a runtime does.
@@ -85,20 +97,35 @@ impl Debian {
     /// Has every container checked, those of the engines with what the engines remember of them, as a runtime would.
     fn check_all(&self) -> Result<(), CallError> {
         let shim = Shim::at(&self.host, PLUGIN.into());
-        self.members.iter().try_for_each(|Member(container, result)| shim.check(container, &self.network, result))?;
-        let cache = fs::read_dir(self.root.join("var/lib/cni/results")).expect("libcni has made it");
+        self.members
+            .iter()
+            .try_for_each(|Member(container, result)| {
+                shim.check(container, &self.network, result)
+            })?;
+        let cache =
+            fs::read_dir(self.root.join("var/lib/cni/results")).expect("libcni has made it");
         let mut checked = 0;
         for entry in cache {
-            let text = fs::read_to_string(entry.expect("it can be read").path()).expect("it is a text");
+            let text =
+                fs::read_to_string(entry.expect("it can be read").path()).expect("it is a text");
             let cached: Value = serde_json::from_str(&text).expect("it is JSON");
             let text = |value: &Value| value.as_str().expect("a text").to_owned();
             let mut network = self.network.clone();
             network["prevResult"] = cached["result"].clone();
-            let [id, ifname, netns] =
-                [&cached["containerId"], &cached["ifName"], &cached["result"]["interfaces"][0]["sandbox"]].map(text);
-            let env = [("CNI_CONTAINERID", &*id), ("CNI_IFNAME", &*ifname), ("CNI_NETNS", &*netns)];
+            let [id, ifname, netns] = [
+                &cached["containerId"],
+                &cached["ifName"],
+                &cached["result"]["interfaces"][0]["sandbox"],
+            ]
+            .map(text);
+            let env = [
+                ("CNI_CONTAINERID", &*id),
+                ("CNI_IFNAME", &*ifname),
+                ("CNI_NETNS", &*netns),
+            ];
             let main = Shim::at(&self.host, MAIN.into());
-            main.start_with("CHECK", &env, network.to_string().as_bytes())?.wait()?;
+            main.start_with("CHECK", &env, network.to_string().as_bytes())?
+                .wait()?;
             checked += 1;
         }
         assert_eq!(checked, OF_ENGINES);
@@ -134,16 +161,25 @@ impl Debian {
 /// Returns the commands that reference.md gives to go on without a later release's leases.
 fn way_out() -> String {
     let document = fs::read_to_string(format!("{DIST}/../docs/reference.md")).expect("it is there");
-    let (_, after) = document.split_once("wrote in a format that it does not").expect("the rule");
+    let (_, after) = document
+        .split_once("wrote in a format that it does not")
+        .expect("the rule");
     let (_, block) = after.split_once("```sh\n").expect("its commands");
     block.split_once("```").expect("their end").0.to_owned()
 }
 
 #[test]
-fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_containers() -> Result<(), CallError> {
-    let own = [Need::Program("systemd"), Need::Program("dnsmasq"), Need::File(PLUGIN)];
+fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_containers()
+-> Result<(), CallError> {
+    let own = [
+        Need::Program("systemd"),
+        Need::Program("dnsmasq"),
+        Need::File(PLUGIN),
+    ];
     let needs = [&PACKAGING[..], Containerd::NEEDS, Podman::NEEDS, &own].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
     let shipped = Shipped::new(&lan.host)?;
@@ -154,9 +190,16 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     debian.dpkg("--install", &first)?;
     debian.daemon();
     let incumbent = fs::read(PLUGIN).expect("it is there");
-    assert_eq!(debian.plugin(), incumbent, "the package itself puts nothing into CNI directories");
+    assert_eq!(
+        debian.plugin(),
+        incumbent,
+        "the package itself puts nothing into CNI directories"
+    );
     let said = debian.systemd.run("leasehold", &["install"])?;
-    assert!(said.contains("the file of the package containernetworking-plugins is diverted"), "{said}");
+    assert!(
+        said.contains("the file of the package containernetworking-plugins is diverted"),
+        "{said}"
+    );
     assert_ne!(debian.plugin(), incumbent);
 
     let containerd = Containerd::start_on(&debian.host, &debian.network)?;
@@ -166,11 +209,19 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     debian.add_members(&lan)?;
     let listed = debian.systemd.run("leasehold", &["list"])?;
     let shown = ["ip", "-4", "addr", "show", "dev", Lan::IFNAME];
-    let addresses = || Ok::<_, CallError>([containerd.exec("web", &shown)?, podman.exec("web", &shown)?]);
+    let addresses =
+        || Ok::<_, CallError>([containerd.exec("web", &shown)?, podman.exec("web", &shown)?]);
     let of_engines = addresses()?;
     for printed in &of_engines {
-        let address = printed.split_once("inet ").and_then(|(_, rest)| rest.split_once(' ')).unwrap_or_default().0;
-        assert!(listed.contains(&format!(" {address} ")), "{printed}: {listed}");
+        let address = printed
+            .split_once("inet ")
+            .and_then(|(_, rest)| rest.split_once(' '))
+            .unwrap_or_default()
+            .0;
+        assert!(
+            listed.contains(&format!(" {address} ")),
+            "{printed}: {listed}"
+        );
     }
 
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
@@ -180,8 +231,14 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     // As a later release would leave it, while its daemon runs.
     let later = LaterStore::put_into(&debian.root);
     let (daemon, plugin) = (debian.daemon(), debian.plugin());
-    let said = debian.dpkg("--install", &second).expect_err("it cannot take over").to_string();
-    assert!(said.contains(LaterStore::SAID) && said.contains("dpkg --configure leasehold"), "{said}");
+    let said = debian
+        .dpkg("--install", &second)
+        .expect_err("it cannot take over")
+        .to_string();
+    assert!(
+        said.contains(LaterStore::SAID) && said.contains("dpkg --configure leasehold"),
+        "{said}"
+    );
     assert_eq!((debian.daemon(), debian.plugin()), (daemon, plugin));
     debian.check_all()?;
     later.take_back();
@@ -192,17 +249,33 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     let truename = || debian.systemd.run("dpkg-divert", &["--truename", PLUGIN]);
     assert_eq!(truename()?.trim(), format!("{PLUGIN}.before-leasehold"));
     let said = debian.dpkg("--remove", "leasehold")?;
-    assert!(said.contains("running containers keep their addresses"), "{said}");
-    assert_eq!((debian.systemd.processes(SERVICE), debian.plugin()), (vec![], incumbent));
+    assert!(
+        said.contains("running containers keep their addresses"),
+        "{said}"
+    );
+    assert_eq!(
+        (debian.systemd.processes(SERVICE), debian.plugin()),
+        (vec![], incumbent)
+    );
     assert_eq!(truename()?.trim(), PLUGIN);
     for Member(container, result) in &debian.members {
         let addresses = netns_fixtures::result_addresses(result)?;
-        assert_eq!(container.addresses()?, addresses.into_iter().map(|(address, _)| address).collect::<Vec<_>>());
+        assert_eq!(
+            container.addresses()?,
+            addresses
+                .into_iter()
+                .map(|(address, _)| address)
+                .collect::<Vec<_>>()
+        );
     }
     assert_eq!(addresses()?, of_engines);
 
     debian.dpkg("--install", &second)?;
-    assert_eq!(debian.held()?, LEASES + OF_ENGINES, "only a purge forgets leases");
+    assert_eq!(
+        debian.held()?,
+        LEASES + OF_ENGINES,
+        "only a purge forgets leases"
+    );
     let sent = seen.dhcp()?;
     assert!(sent.is_empty(), "removal or return sent {sent:?}");
     debian.systemd.run("leasehold", &["install"])?;
@@ -211,21 +284,39 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
 
     // Without the later release's leases, as the document says.
     let _later = LaterStore::put_into(&debian.root);
-    debian.dpkg("--install", &first).expect_err("it cannot take over");
+    debian
+        .dpkg("--install", &first)
+        .expect_err("it cannot take over");
     debian.systemd.run("sh", &["-ec", &way_out()])?;
-    let web = of_engines[0].split_once("inet ").expect("it has an address").1;
+    let web = of_engines[0]
+        .split_once("inet ")
+        .expect("it has an address")
+        .1;
     let web = format!(" {} ", web.split(' ').next().unwrap_or_default());
     until_found("adoption of what runs", DEADLINE, || {
         let listed = debian.systemd.run("leasehold", &["list"])?;
-        Ok(listed.lines().any(|line| line.contains("BOUND") && line.contains(&web)).then_some(()))
+        Ok(listed
+            .lines()
+            .any(|line| line.contains("BOUND") && line.contains(&web))
+            .then_some(()))
     })?;
-    assert!(debian.root.join("var/lib/leasehold/leases.redb.kept").exists());
+    assert!(
+        debian
+            .root
+            .join("var/lib/leasehold/leases.redb.kept")
+            .exists()
+    );
 
     let said = debian.dpkg("--purge", "leasehold")?;
-    assert!(said.contains("forgetting all leases in /var/lib/leasehold"), "{said}");
-    for left in
-        ["var/lib/leasehold", "etc/default/leasehold", "etc/systemd/system/multi-user.target.wants/leasehold.service"]
-    {
+    assert!(
+        said.contains("forgetting all leases in /var/lib/leasehold"),
+        "{said}"
+    );
+    for left in [
+        "var/lib/leasehold",
+        "etc/default/leasehold",
+        "etc/systemd/system/multi-user.target.wants/leasehold.service",
+    ] {
         assert!(!debian.root.join(left).exists(), "{left}");
     }
     assert_eq!(server.leases()?.len(), LEASES + OF_ENGINES - 1);

@@ -5,13 +5,20 @@ use std::path::Path;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, binary, sandbox,
+    CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, binary,
+    sandbox,
 };
 use serde_json::json;
 
 fn finds_what_was_installed<E: Engine>() -> Result<(), CallError> {
-    let needs = [E::NEEDS, &[Need::Program("dnsmasq"), Need::File(Incumbent::PLUGIN)]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let needs = [
+        E::NEEDS,
+        &[Need::Program("dnsmasq"), Need::File(Incumbent::PLUGIN)],
+    ]
+    .concat();
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let mut lab = Lab::of_the_system(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -21,12 +28,18 @@ fn finds_what_was_installed<E: Engine>() -> Result<(), CallError> {
     // Where packages have it, beside the daemon.
     let program = binary("leasehold")?.to_string_lossy().into_owned();
     let said = lab.lan.host.run_command(&program, &["install"], "")?;
-    assert!(said.contains("/usr/lib/cni/dhcp: installed") && said.contains("diverted"), "{said}");
+    assert!(
+        said.contains("/usr/lib/cni/dhcp: installed") && said.contains("diverted"),
+        "{said}"
+    );
     lab.start_daemon()?;
 
     let printed = engine.run("c1", &["ip", "-4", "addr", "show", "dev", "eth0"])?;
     let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
-    assert!(printed.contains(&format!("inet {address}/16 ")), "{printed}");
+    assert!(
+        printed.contains(&format!("inet {address}/16 ")),
+        "{printed}"
+    );
     seen.wait_for_release(address, DEADLINE)?;
     lab.daemon().wait_until_empty()?;
     Ok(())

@@ -41,24 +41,52 @@ impl Node {
         let file = shipped.target.join("image.tar");
         shipped.make("image/build", &[&file.to_string_lossy(), "amd64"], &[])?;
         let image = cri.import(&file)?;
-        let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", "exporter"], "")?;
-        let spec: Value = serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a pod", text: said })?;
-        assert!(spec["hostNetwork"] == true && spec["hostPID"].is_null() && spec["hostIPC"].is_null());
-        Ok(Self { cri, host: host.clone(), image, spec })
+        let said =
+            host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", "exporter"], "")?;
+        let spec: Value = serde_json::from_str(&said).map_err(|_| Error::Unreadable {
+            what: "a pod",
+            text: said,
+        })?;
+        assert!(
+            spec["hostNetwork"] == true && spec["hostPID"].is_null() && spec["hostIPC"].is_null()
+        );
+        Ok(Self {
+            cri,
+            host: host.clone(),
+            image,
+            spec,
+        })
     }
 
     /// Starts a pod: runs the init containers to their ends, then starts the others and waits until all are ready. Returns it
     /// with what the init containers said.
     pub(crate) fn start(&self, name: &str) -> Result<(DaemonPod, String), Error> {
         let config = self.config(name);
-        let mut pod = DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&config)?, containers: vec![] };
-        let said = self.spec["initContainers"].as_array().expect("a list").iter();
-        let said = said.map(|container| self.run(&pod, container)).collect::<Result<Vec<_>, _>>()?.concat();
-        for (number, container) in self.spec["containers"].as_array().expect("a list").iter().enumerate() {
+        let mut pod = DaemonPod {
+            name: name.to_owned(),
+            sandbox: self.cri.run_pod(&config)?,
+            containers: vec![],
+        };
+        let said = self.spec["initContainers"]
+            .as_array()
+            .expect("a list")
+            .iter();
+        let said = said
+            .map(|container| self.run(&pod, container))
+            .collect::<Result<Vec<_>, _>>()?
+            .concat();
+        for (number, container) in self.spec["containers"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .enumerate()
+        {
             let id = self.create(&pod, container)?;
             pod.containers.push(Container { number, id });
         }
-        until_found("readiness", DEADLINE, || Ok(self.probe(&pod, "startupProbe").is_ok().then_some(())))?;
+        until_found("readiness", DEADLINE, || {
+            Ok(self.probe(&pod, "startupProbe").is_ok().then_some(()))
+        })?;
         self.probe(&pod, "readinessProbe")?;
         self.probe(&pod, "livenessProbe")?;
         Ok((pod, said))
@@ -78,8 +106,14 @@ impl Node {
 
     /// Asks the daemon in a pod for its leases: `leasehold list --json`.
     pub(crate) fn list(&self, pod: &DaemonPod) -> Result<Value, Error> {
-        let said = self.cri.exec(&pod.containers[0].id, &json!(["/usr/bin/leasehold", "list", "--json"]))?;
-        serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a list of leases", text: said })
+        let said = self.cri.exec(
+            &pod.containers[0].id,
+            &json!(["/usr/bin/leasehold", "list", "--json"]),
+        )?;
+        serde_json::from_str(&said).map_err(|_| Error::Unreadable {
+            what: "a list of leases",
+            text: said,
+        })
     }
 
     /// Returns what an exporter on the node tells Prometheus; nothing while there is none.
@@ -87,7 +121,10 @@ impl Node {
         let ask = || -> std::io::Result<String> {
             let (mut stream, mut said) = (TcpStream::connect(METRICS)?, String::new());
             stream.set_read_timeout(Some(DEADLINE))?;
-            write!(stream, "GET /metrics HTTP/1.1\r\nHost: {METRICS}\r\nConnection: close\r\n\r\n")?;
+            write!(
+                stream,
+                "GET /metrics HTTP/1.1\r\nHost: {METRICS}\r\nConnection: close\r\n\r\n"
+            )?;
             stream.read_to_string(&mut said).map(|_| said)
         };
         self.host.run(|| ask().unwrap_or_default())
@@ -97,16 +134,26 @@ impl Node {
     pub(crate) fn stop(&self, pod: &DaemonPod) -> Result<(), Error> {
         for Container { id, .. } in &pod.containers {
             let grace = &self.spec["terminationGracePeriodSeconds"];
-            self.cri.call("StopContainer", &json!({ "container_id": id, "timeout": grace }))?;
+            self.cri.call(
+                "StopContainer",
+                &json!({ "container_id": id, "timeout": grace }),
+            )?;
             assert_eq!(self.exit_code(id)?, Some(0));
         }
         self.cri.remove_pod(&pod.sandbox)
     }
 
     /// Runs the init container to its end in a pod of its own, with its arguments changed. Returns its exit code and its output.
-    pub(crate) fn install_with(&self, name: &str, change: impl Fn(&mut Vec<Value>)) -> Result<(i64, String), Error> {
-        let pod =
-            DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&self.config(name))?, containers: vec![] };
+    pub(crate) fn install_with(
+        &self,
+        name: &str,
+        change: impl Fn(&mut Vec<Value>),
+    ) -> Result<(i64, String), Error> {
+        let pod = DaemonPod {
+            name: name.to_owned(),
+            sandbox: self.cri.run_pod(&self.config(name))?,
+            containers: vec![],
+        };
         let mut container = self.spec["initContainers"][0].clone();
         change(container["args"].as_array_mut().expect("a list"));
         let ended = self.end_of(&pod, &container)?;
@@ -118,8 +165,7 @@ impl Node {
         let mut config = self.cri.pod(name, 0);
         // It has the host's.
         config["hostname"].take();
-        config["linux"] =
-            json!({ "security_context": { "namespace_options": namespaces(), "seccomp": self.seccomp() } });
+        config["linux"] = json!({ "security_context": { "namespace_options": namespaces(), "seccomp": self.seccomp() } });
         config
     }
 
@@ -139,7 +185,9 @@ impl Node {
 
     /// Returns the code with which a container has ended.
     fn exit_code(&self, id: &str) -> Result<Option<i64>, Error> {
-        let status = &self.cri.call("ContainerStatus", &json!({ "container_id": id }))?["status"];
+        let status = &self
+            .cri
+            .call("ContainerStatus", &json!({ "container_id": id }))?["status"];
         let is_over = status["state"] == "CONTAINER_EXITED";
         Ok(is_over.then(|| status["exit_code"].as_i64().unwrap_or(0)))
     }
@@ -150,8 +198,13 @@ impl Node {
         assert!(security["privileged"].is_null(), "it is not privileged");
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
         let mounts = list(&container["volumeMounts"]).map(|mount| self.mount(pod, mount));
-        let envs = list(&container["env"]).map(|env| json!({ "key": env["name"], "value": env["value"] }));
-        let number = |name: &str| security[name].as_i64().map(|value| json!({ "value": value }));
+        let envs =
+            list(&container["env"]).map(|env| json!({ "key": env["name"], "value": env["value"] }));
+        let number = |name: &str| {
+            security[name]
+                .as_i64()
+                .map(|value| json!({ "value": value }))
+        };
         let config = json!({
             "metadata": { "name": container["name"] },
             "image": { "image": self.image },
@@ -173,8 +226,7 @@ impl Node {
                 "seccomp": self.seccomp(),
             } },
         });
-        let request =
-            json!({ "pod_sandbox_id": pod.sandbox, "config": config, "sandbox_config": self.config(&pod.name) });
+        let request = json!({ "pod_sandbox_id": pod.sandbox, "config": config, "sandbox_config": self.config(&pod.name) });
         let made = self.cri.call("CreateContainer", &request)?;
         self.cri.call("StartContainer", &made)?;
         Ok(made["container_id"].as_str().unwrap_or_default().to_owned())
@@ -192,7 +244,11 @@ impl Node {
             Some(path) => path.to_owned(),
             // One for each pod.
             None if volume["emptyDir"].is_object() => {
-                format!("/run/pods/{}/{}", pod.name, volume["name"].as_str().unwrap_or_default())
+                format!(
+                    "/run/pods/{}/{}",
+                    pod.name,
+                    volume["name"].as_str().unwrap_or_default()
+                )
             }
             None => panic!("{volume}: not a kind that is expected here"),
         };
@@ -200,7 +256,8 @@ impl Node {
             self.host.run_command("mkdir", &["-p", &host_path], "")?;
         }
         if volume["emptyDir"].is_object() {
-            self.host.run_command("install", &["-d", "-m", "777", &host_path], "")?;
+            self.host
+                .run_command("install", &["-d", "-m", "777", &host_path], "")?;
         }
         let propagation = match mount["mountPropagation"].as_str() {
             None => "PROPAGATION_PRIVATE",
@@ -223,7 +280,11 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// Returns the name of the file for a container's output.
 fn log_of(pod: &DaemonPod, container: &Value) -> String {
-    format!("{}-{}.log", pod.name, container["name"].as_str().unwrap_or_default())
+    format!(
+        "{}-{}.log",
+        pod.name,
+        container["name"].as_str().unwrap_or_default()
+    )
 }
 
 /// Returns the namespaces of a container: the host's network, and otherwise its own.

@@ -10,7 +10,9 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{Capture, Cri, DEADLINE, Error, Incumbent, Lan, Need, are_met, sandbox, until_found};
+use netns_fixtures::{
+    Capture, Cri, DEADLINE, Error, Incumbent, Lan, Need, are_met, sandbox, until_found,
+};
 use serde_json::json;
 
 use super::DIST;
@@ -24,8 +26,14 @@ const TOOLS: Need = Need::Installed("daemon/dist/kubernetes/tools");
 const CAPABILITIES: u64 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 19 | 1 << 21;
 
 /// The base and the overlays, in the order in which they are checked.
-const WHAT_IS_APPLIED: [&str; 6] =
-    ["base", "overlays/k3s", "overlays/microk8s", "overlays/openshift", "overlays/rke2", "overlays/talos"];
+const WHAT_IS_APPLIED: [&str; 6] = [
+    "base",
+    "overlays/k3s",
+    "overlays/microk8s",
+    "overlays/openshift",
+    "overlays/rke2",
+    "overlays/talos",
+];
 
 /// Renders the base with the exporter and a patch. The argument is the folder of the manifests.
 const APPLY: &str = r#"
@@ -50,39 +58,76 @@ fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
     if !are_met(&[TOOLS]) {
         return;
     }
-    let check = std::process::Command::new(format!("{DIST}/kubernetes/check")).output().expect("it can be run");
+    let check = std::process::Command::new(format!("{DIST}/kubernetes/check"))
+        .output()
+        .expect("it can be run");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&check.stdout);
     assert!(check.status.success(), "{said}{}", text(&check.stderr));
-    let all = WHAT_IS_APPLIED.map(|name| [name.to_owned(), format!("{name} with exporter")]).concat();
-    assert_eq!(said.lines().filter_map(|line| line.split(": ").next()).collect::<Vec<_>>(), all);
+    let all = WHAT_IS_APPLIED
+        .map(|name| [name.to_owned(), format!("{name} with exporter")])
+        .concat();
+    assert_eq!(
+        said.lines()
+            .filter_map(|line| line.split(": ").next())
+            .collect::<Vec<_>>(),
+        all
+    );
     for line in said.lines() {
-        assert!(line.contains(" 1.28.0 ") && line.ends_with(" 1.37.0"), "{line}");
+        assert!(
+            line.contains(" 1.28.0 ") && line.ends_with(" 1.37.0"),
+            "{line}"
+        );
     }
 }
 
 #[test]
-fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone() -> Result<(), std::io::Error> {
+fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone()
+-> Result<(), std::io::Error> {
     if !are_met(&[TOOLS]) {
         return Ok(());
     }
     let document = fs::read_to_string(format!("{DIST}/../docs/kubernetes.md"))?;
-    let (_, after) = document.split_once("That last path counts as tracing").expect("where it is lifted");
-    let patch = after.split("```").nth(1).and_then(|block| block.strip_prefix("yaml\n")).expect("how");
+    let (_, after) = document
+        .split_once("That last path counts as tracing")
+        .expect("where it is lifted");
+    let patch = after
+        .split("```")
+        .nth(1)
+        .and_then(|block| block.strip_prefix("yaml\n"))
+        .expect("how");
     let script = APPLY.replace("PATCH", patch);
     let kubernetes = format!("{DIST}/kubernetes");
-    let output = std::process::Command::new("bash").args(["-euc", &script, &kubernetes]).output()?;
+    let output = std::process::Command::new("bash")
+        .args(["-euc", &script, &kubernetes])
+        .output()?;
     let manifests = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(manifests.to_lowercase().matches("apparmor").count(), 1, "{manifests}");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(
+        manifests.to_lowercase().matches("apparmor").count(),
+        1,
+        "{manifests}"
+    );
     // No other container adds capabilities.
     let of_the_daemon = "appArmorProfile:\n            type: Unconfined\n          capabilities:\n            add:\n";
-    assert!(manifests.contains(of_the_daemon) && manifests.contains("hostPID: true"), "{manifests}");
+    assert!(
+        manifests.contains(of_the_daemon) && manifests.contains("hostPID: true"),
+        "{manifests}"
+    );
     for what in WHAT_IS_APPLIED {
         let rendered = format!("{DIST}/kubernetes/rendered");
-        let output = std::process::Command::new(rendered).args([what, "exporter"]).output()?;
+        let output = std::process::Command::new(rendered)
+            .args([what, "exporter"])
+            .output()?;
         let manifests = String::from_utf8_lossy(&output.stdout).to_lowercase();
-        assert!(output.status.success() && manifests.contains("kind: daemonset"), "{what}: {manifests}");
+        assert!(
+            output.status.success() && manifests.contains("kind: daemonset"),
+            "{what}: {manifests}"
+        );
         // The field, and the annotation before Kubernetes 1.30.
         assert!(!manifests.contains("apparmor"), "{what}: {manifests}");
     }
@@ -98,7 +143,9 @@ struct Pod {
 impl Pod {
     fn run(node: &Node, name: &str, attempt: u32) -> Result<Self, Error> {
         let id = node.cri.run_pod(&node.cri.pod(name, attempt))?;
-        let [address] = node.cri.netns(&id)?.addresses(Lan::IFNAME)?[..] else { panic!("no address, or several") };
+        let [address] = node.cri.netns(&id)?.addresses(Lan::IFNAME)?[..] else {
+            panic!("no address, or several")
+        };
         Ok(Self { id, address })
     }
 
@@ -113,18 +160,32 @@ fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Resu
     expected.sort();
     until_found(&format!("{expected:?} at the daemon"), DEADLINE, || {
         // While one daemon follows another there may be no answer.
-        let Ok(listed) = node.list(by) else { return Ok(None) };
+        let Ok(listed) = node.list(by) else {
+            return Ok(None);
+        };
         let bindings = listed["bindings"].as_array().into_iter().flatten();
         let bound = bindings.filter(|binding| binding["state"] == "BOUND");
-        let mut addresses: Vec<_> = bound.filter_map(|binding| binding["address"].as_str()).collect();
+        let mut addresses: Vec<_> = bound
+            .filter_map(|binding| binding["address"].as_str())
+            .collect();
         addresses.sort_unstable();
         Ok((addresses == expected).then_some(()))
     })?;
-    let held =
-        format!(r#"leasehold_leases{{door="cni",network="lan",source="server",state="BOUND"}} {}.0"#, pods.len());
-    until_found(&held, DEADLINE, || Ok(node.metrics().lines().any(|line| line == held).then_some(())))?;
+    let held = format!(
+        r#"leasehold_leases{{door="cni",network="lan",source="server",state="BOUND"}} {}.0"#,
+        pods.len()
+    );
+    until_found(&held, DEADLINE, || {
+        Ok(node
+            .metrics()
+            .lines()
+            .any(|line| line == held)
+            .then_some(()))
+    })?;
     let renewed = |address: Ipv4Addr| pods.iter().any(|pod| pod.address.addr() == address);
-    seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| renewed(m.ciaddr) && m.is_unicast())?;
+    seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| {
+        renewed(m.ciaddr) && m.is_unicast()
+    })?;
     for pod in pods {
         assert!(pod.has_its_address(node)?, "{}", pod.address);
     }
@@ -132,12 +193,29 @@ fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Resu
 }
 
 #[test]
-fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_own() -> Result<(), Error> {
-    let needs = [Cri::NEEDS, &[TOOLS, Need::Program("dnsmasq"), Need::File(Incumbent::PLUGIN)]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_own()
+-> Result<(), Error> {
+    let needs = [
+        Cri::NEEDS,
+        &[
+            TOOLS,
+            Need::Program("dnsmasq"),
+            Need::File(Incumbent::PLUGIN),
+        ],
+    ]
+    .concat();
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(60)));
-    let mut server = Dnsmasq::start(&lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let mut server = Dnsmasq::start(
+        &lan,
+        DnsmasqConfig {
+            timers,
+            ..DnsmasqConfig::default()
+        },
+    )?;
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
     let mut network = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
     network["ipam"] = json!({ "type": "dhcp", "clientId": "pod", "grace": 10 });
@@ -145,12 +223,23 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     lan.host.run_command("sh", &["-ec", SMALL_DISK], "")?;
 
     let (one, said) = node.start("one")?;
-    assert!(said.contains("/host/cni-bin/dhcp: installed") && said.contains("dhcp.before-leasehold"), "{said}");
+    assert!(
+        said.contains("/host/cni-bin/dhcp: installed") && said.contains("dhcp.before-leasehold"),
+        "{said}"
+    );
     for (name, capabilities, user) in [("daemon", CAPABILITIES, 0), ("exporter", 0, 65532)] {
-        let look = format!("cd /proc/$(pgrep -f '^/usr/bin/leasehold {name}') && cat status mountinfo");
+        let look =
+            format!("cd /proc/$(pgrep -f '^/usr/bin/leasehold {name}') && cat status mountinfo");
         let found = lan.host.run_command("sh", &["-ec", &look], "")?;
-        let rights = [format!("Uid:\t{user}\t"), format!("CapBnd:\t{capabilities:016x}\n"), "Seccomp:\t2\n".to_owned()];
-        assert!(rights.iter().all(|right| found.contains(right)) && found.contains(" / / ro,"), "{found}");
+        let rights = [
+            format!("Uid:\t{user}\t"),
+            format!("CapBnd:\t{capabilities:016x}\n"),
+            "Seccomp:\t2\n".to_owned(),
+        ];
+        assert!(
+            rights.iter().all(|right| found.contains(right)) && found.contains(" / / ro,"),
+            "{found}"
+        );
     }
     // Its namespace is younger than the daemon.
     let web = Pod::run(&node, "web", 0)?;
@@ -180,11 +269,16 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
         let four = node.start("four").map(|(pod, _)| pod);
         Ok::<_, Error>((again.join().expect("it does not panic")?, four?))
     })?;
-    assert_eq!(again.address, web.address, "its client identifier is that of the pod");
+    assert_eq!(
+        again.address, web.address,
+        "its client identifier is that of the pod"
+    );
     holds(&node, &four, &mut seen, &[&again])?;
 
     // A server that is silent hears of no release.
-    until_found("release of what the reboot ended", DEADLINE, || Ok((server.leases()?.len() == 1).then_some(())))?;
+    until_found("release of what the reboot ended", DEADLINE, || {
+        Ok((server.leases()?.len() == 1).then_some(()))
+    })?;
     // Neither a silent server nor a full disk is a reason to end the daemon.
     fs::write("/run/disk/ballast", vec![1; 64 << 20]).expect_err("it is small");
     server.stop()?;
@@ -209,11 +303,21 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
         args.retain(|arg| arg != "--force");
     })?;
     assert_eq!(code, 0, "{said}");
-    let is_the_incumbents =
-        || lan.host.run_command("cmp", &[Incumbent::PLUGIN, &format!("{}/dhcp", Cri::PLUGINS)], "").map(drop);
+    let is_the_incumbents = || {
+        lan.host
+            .run_command(
+                "cmp",
+                &[Incumbent::PLUGIN, &format!("{}/dhcp", Cri::PLUGINS)],
+                "",
+            )
+            .map(drop)
+    };
     is_the_incumbents()?;
     // Without the manifest's `--force`, another's plugin stays, and the pod does not start.
     let (code, said) = node.install_with("refused", |args| args.retain(|arg| arg != "--force"))?;
-    assert!(code == 1 && said.contains("/host/cni-bin/dhcp: not leasehold's. --force replaces it"), "{code}: {said}");
+    assert!(
+        code == 1 && said.contains("/host/cni-bin/dhcp: not leasehold's. --force replaces it"),
+        "{code}: {said}"
+    );
     is_the_incumbents()
 }

@@ -18,7 +18,11 @@ use netns_fixtures::{Error, Need, Netns, binary};
 const DIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist");
 
 /// What it takes to make packages.
-const PACKAGING: [Need; 3] = [Need::RealRoot, Need::Program("cargo-deb"), Need::Program("cargo-generate-rpm")];
+const PACKAGING: [Need; 3] = [
+    Need::RealRoot,
+    Need::Program("cargo-deb"),
+    Need::Program("cargo-generate-rpm"),
+];
 
 /// The programs that are built here, without their symbols, as they are shipped, and room for what is made from them.
 struct Shipped {
@@ -47,8 +51,10 @@ impl LaterStore {
         let database = redb::Database::open(&path).expect("it is a copy");
         let change = || -> Result<(), redb::Error> {
             let txn = database.begin_write()?;
-            txn.open_table(redb::TableDefinition::<&str, u64>::new("meta"))?.insert("format", 9)?;
-            txn.open_table(redb::TableDefinition::<(), &str>::new("release"))?.insert((), "9.8.7")?;
+            txn.open_table(redb::TableDefinition::<&str, u64>::new("meta"))?
+                .insert("format", 9)?;
+            txn.open_table(redb::TableDefinition::<(), &str>::new("release"))?
+                .insert((), "9.8.7")?;
             Ok(txn.commit()?)
         };
         change().expect("it can be written");
@@ -69,9 +75,17 @@ impl Shipped {
         fs::create_dir_all(&programs).expect("an empty directory takes more");
         for name in ["leasehold", "dhcp"] {
             let (from, to) = (binary(name)?, programs.join(name));
-            host.run_command("strip", &["-o", &to.to_string_lossy(), &from.to_string_lossy()], "")?;
+            host.run_command(
+                "strip",
+                &["-o", &to.to_string_lossy(), &from.to_string_lossy()],
+                "",
+            )?;
         }
-        Ok(Self { host: host.clone(), target, programs })
+        Ok(Self {
+            host: host.clone(),
+            target,
+            programs,
+        })
     }
 
     /// Runs a script of daemon/dist for these programs, and returns what it printed.
@@ -79,9 +93,16 @@ impl Shipped {
         let mut command = Command::new("env");
         command.arg(format!("BINARIES={}", self.programs.display()));
         command.args(env.iter().map(|(name, value)| format!("{name}={value}")));
-        let args = command.arg(Path::new(DIST).join(script)).args(args).get_args();
+        let args = command
+            .arg(Path::new(DIST).join(script))
+            .args(args)
+            .get_args();
         let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
-        self.host.run_command("env", &args.iter().map(String::as_str).collect::<Vec<_>>(), "")
+        self.host.run_command(
+            "env",
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+            "",
+        )
     }
 
     /// Makes packages in these formats, and returns their directory.
@@ -89,15 +110,25 @@ impl Shipped {
         let dir = self.target.join(revision);
         // Where Cargo's tools look for them.
         let target = self.target.to_string_lossy();
-        let env = [("REVISION", revision), ("FORMATS", formats), ("CARGO_TARGET_DIR", &target)];
+        let env = [
+            ("REVISION", revision),
+            ("FORMATS", formats),
+            ("CARGO_TARGET_DIR", &target),
+        ];
         self.make("packages/build", &[&dir.to_string_lossy(), "amd64"], &env)?;
         Ok(dir)
     }
 
     /// Returns the one file in a directory whose name has this ending.
     fn file(dir: &Path, end: &str) -> String {
-        let names = fs::read_dir(dir).expect("it was made").map(|entry| entry.expect("it can be read").path());
-        let file = names.into_iter().find(|path| path.to_string_lossy().ends_with(end));
-        file.unwrap_or_else(|| panic!("no {end} in {}", dir.display())).to_string_lossy().into_owned()
+        let names = fs::read_dir(dir)
+            .expect("it was made")
+            .map(|entry| entry.expect("it can be read").path());
+        let file = names
+            .into_iter()
+            .find(|path| path.to_string_lossy().ends_with(end));
+        file.unwrap_or_else(|| panic!("no {end} in {}", dir.display()))
+            .to_string_lossy()
+            .into_owned()
     }
 }

@@ -8,8 +8,14 @@ use super::{LaterStore, PACKAGING, Shipped};
 
 #[test]
 fn a_package_is_checked_installed_upgraded_downgraded_and_removed_by_rpm() -> Result<(), Error> {
-    let needs = [&PACKAGING[..], &[Need::Program("systemd"), Need::Program("rpm")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let needs = [
+        &PACKAGING[..],
+        &[Need::Program("systemd"), Need::Program("rpm")],
+    ]
+    .concat();
+    let Some(sandbox) = sandbox(&needs) else {
+        return Ok(());
+    };
     let lan = Lan::new(&sandbox)?;
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "rpm"));
@@ -22,29 +28,51 @@ fn a_package_is_checked_installed_upgraded_downgraded_and_removed_by_rpm() -> Re
     rpm(&["--install", &first])?;
     rpm(&["--verify", "leasehold"])?;
     fs::create_dir_all(root.join("opt/cni/bin")).expect("a root takes a directory");
-    let said = host.run("leasehold", &["install", "--systemd", "--cni-bin-dir", "/opt/cni/bin"])?;
+    let said = host.run(
+        "leasehold",
+        &["install", "--systemd", "--cni-bin-dir", "/opt/cni/bin"],
+    )?;
     assert!(said.contains("/opt/cni/bin/dhcp: installed"), "{said}");
-    let [daemon] = host.processes("leasehold.service")[..] else { panic!("no daemon, or several") };
+    let [daemon] = host.processes("leasehold.service")[..] else {
+        panic!("no daemon, or several")
+    };
 
     rpm(&["--upgrade", &second])?;
-    let [next] = host.processes("leasehold.service")[..] else { panic!("no daemon, or several") };
+    let [next] = host.processes("leasehold.service")[..] else {
+        panic!("no daemon, or several")
+    };
     assert_ne!(daemon, next, "the daemon is that of the new package");
 
     let later = LaterStore::put_into(&root);
     let downgrade = "rpm --nodeps --upgrade --oldpackage \"$0\" 2>&1";
     let said = host.run("sh", &["-c", downgrade, &first])?;
-    assert!(said.contains(LaterStore::SAID) && said.contains("%posttrans"), "{said}");
+    assert!(
+        said.contains(LaterStore::SAID) && said.contains("%posttrans"),
+        "{said}"
+    );
     assert_eq!(host.processes("leasehold.service"), [next]);
     later.take_back();
-    host.run("sh", &["-ec", "leasehold install --update && systemctl restart leasehold.service"])?;
+    host.run(
+        "sh",
+        &[
+            "-ec",
+            "leasehold install --update && systemctl restart leasehold.service",
+        ],
+    )?;
     assert_ne!(host.processes("leasehold.service"), [next]);
     rpm(&["--upgrade", "--oldpackage", &first]).expect_err("it is installed");
     rpm(&["--upgrade", &second])?;
 
     let said = rpm(&["--erase", "leasehold"])?;
-    assert!(said.contains("leases are kept in /var/lib/leasehold"), "{said}");
+    assert!(
+        said.contains("leases are kept in /var/lib/leasehold"),
+        "{said}"
+    );
     assert!(host.processes("leasehold.service").is_empty());
-    assert!(!root.join("opt/cni/bin/dhcp").exists(), "it is where runtimes look");
+    assert!(
+        !root.join("opt/cni/bin/dhcp").exists(),
+        "it is where runtimes look"
+    );
     assert!(root.join("var/lib/leasehold/leases.redb").exists());
     Ok(())
 }

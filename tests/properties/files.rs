@@ -9,12 +9,19 @@ use proptest::test_runner::RngSeed;
 /// Addresses, IPv6 with any groups of zeros.
 fn address() -> impl Strategy<Value = String> {
     let v6 = (any::<[u16; 8]>(), any::<u8>()).prop_map(|(mut groups, zeros)| {
-        for (i, group) in groups.iter_mut().enumerate().filter(|(i, _)| zeros >> i & 1 == 1) {
+        for (i, group) in groups
+            .iter_mut()
+            .enumerate()
+            .filter(|(i, _)| zeros >> i & 1 == 1)
+        {
             *group = if i == 5 { u16::MAX } else { 0 };
         }
         Ipv6Addr::from(groups).to_string()
     });
-    prop_oneof![any::<Ipv4Addr>().prop_map(|address| address.to_string()), v6]
+    prop_oneof![
+        any::<Ipv4Addr>().prop_map(|address| address.to_string()),
+        v6
+    ]
 }
 
 /// Any bytes, and some that look like a holder.

@@ -14,11 +14,17 @@ use proptest::test_runner::RngSeed;
 
 /// A target's corpus: its seeds, and what it found.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let files =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    paths.iter().map(|path| fs::read(path).expect("a file that is there")).collect()
+    paths
+        .iter()
+        .map(|path| fs::read(path).expect("a file that is there"))
+        .collect()
 }
 
 #[test]
@@ -33,18 +39,19 @@ fn the_corpus_of_each_target_passes() {
 /// Any bytes, or some of a corpus with a few of them changed.
 fn bytes(target: &'static str, most: usize) -> impl Strategy<Value = Vec<u8>> {
     let damage = prop::collection::vec((any::<Index>(), any::<u8>()), 0..6);
-    let damaged = (select(corpus(target)), damage, any::<Index>()).prop_map(|(mut bytes, damage, end)| {
-        for (at, byte) in damage {
-            if !bytes.is_empty() {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
+    let damaged =
+        (select(corpus(target)), damage, any::<Index>()).prop_map(|(mut bytes, damage, end)| {
+            for (at, byte) in damage {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
             }
-        }
-        // Half of them are cut short.
-        let end = end.index(2 * bytes.len() + 1);
-        bytes.truncate(end);
-        bytes
-    });
+            // Half of them are cut short.
+            let end = end.index(2 * bytes.len() + 1);
+            bytes.truncate(end);
+            bytes
+        });
     prop_oneof![prop::collection::vec(any::<u8>(), 0..most), damaged]
 }
 

@@ -46,7 +46,12 @@ type Drawn = (prop::sample::Index, Option<u8>, Option<u8>, Option<u8>);
 /// Sets with any of the subnets, if they are good.
 fn sets() -> impl Strategy<Value = Sets> {
     let address = || prop::option::of(0u8..8);
-    let range = (any::<prop::sample::Index>(), address(), address(), address());
+    let range = (
+        any::<prop::sample::Index>(),
+        address(),
+        address(),
+        address(),
+    );
     let any = prop::collection::vec((any::<bool>(), prop::collection::vec(range, 1..4)), 1..4);
     any.prop_filter_map("good ranges", |sets| {
         let set = |(is_v4, ranges): (bool, Vec<Drawn>)| {
@@ -54,7 +59,12 @@ fn sets() -> impl Strategy<Value = Sets> {
             let said = |(index, start, end, gateway): Drawn| {
                 let subnet: IpNet = index.get(of_family).parse().expect("a subnet");
                 let address = |n: Option<u8>| n.map(|n| nth(subnet, n));
-                Said { subnet, start: address(start), end: address(end), gateway: address(gateway) }
+                Said {
+                    subnet,
+                    start: address(start),
+                    end: address(end),
+                    gateway: address(gateway),
+                }
             };
             ranges.into_iter().map(said).collect::<Vec<_>>()
         };
@@ -96,12 +106,18 @@ impl Model {
     fn all(&self, set: usize) -> Vec<IpAddr> {
         let ranges = self.sets.ranges().filter(|(of, _)| *of == set);
         ranges
-            .flat_map(|(_, range)| (0..8).map(move |n| nth(range.subnet, n)).filter(move |ip| range.contains(*ip)))
+            .flat_map(|(_, range)| {
+                (0..8)
+                    .map(move |n| nth(range.subnet, n))
+                    .filter(move |ip| range.contains(*ip))
+            })
             .collect()
     }
 
     fn is_gateway(&self, address: IpAddr) -> bool {
-        self.sets.ranges().any(|(_, range)| range.gateway == address)
+        self.sets
+            .ranges()
+            .any(|(_, range)| range.gateway == address)
     }
 
     fn add(&mut self, by: u32, mut asked: Vec<IpAddr>) -> Option<Vec<IpAddr>> {
@@ -109,17 +125,33 @@ impl Model {
         let mut failed = false;
         asked.sort();
         asked.dedup();
-        let count = self.sets.ranges().map(|(set, _)| set + 1).max().unwrap_or_default();
+        let count = self
+            .sets
+            .ranges()
+            .map(|(set, _)| set + 1)
+            .max()
+            .unwrap_or_default();
         for set in 0..count {
             let all = self.all(set);
-            let is_free = |address: &IpAddr| !self.taken.contains_key(address) && !self.is_gateway(*address);
+            let is_free =
+                |address: &IpAddr| !self.taken.contains_key(address) && !self.is_gateway(*address);
             let address = match asked.iter().position(|address| all.contains(address)) {
                 Some(at) => Some(asked.remove(at)).filter(is_free),
-                None if all.iter().any(|address| self.taken.get(address) == Some(&by)) => None,
+                None if all
+                    .iter()
+                    .any(|address| self.taken.get(address) == Some(&by)) =>
+                {
+                    None
+                }
                 None => {
-                    let last = self.last.get(&set).and_then(|last| all.iter().position(|address| address == last));
+                    let last = self
+                        .last
+                        .get(&set)
+                        .and_then(|last| all.iter().position(|address| address == last));
                     let begin = last.map_or(self.offset % all.len(), |last| last + 1);
-                    (0..all.len()).map(|n| all[(begin + n) % all.len()]).find(is_free)
+                    (0..all.len())
+                        .map(|n| all[(begin + n) % all.len()])
+                        .find(is_free)
                 }
             };
             let Some(address) = address else {
@@ -200,22 +232,41 @@ proptest! {
 /// Returns how long an allocation takes in a subnet of which `taken` addresses are taken, every second one of them alone.
 fn cost(subnet: &str, taken: u32) -> Duration {
     const ROUNDS: u32 = 2000;
-    let said = Said { subnet: subnet.parse().expect("a subnet"), start: None, end: None, gateway: None };
+    let said = Said {
+        subnet: subnet.parse().expect("a subnet"),
+        start: None,
+        end: None,
+        gateway: None,
+    };
     let mut allocator = Allocator::new(Sets::new(&[vec![said]]).expect("a good range"), 0);
     for n in 0..taken {
         let address = match said.subnet.network() {
             IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() + 2 + n + n / 2).into(),
-            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() + 2 + u128::from(n + n / 2)).into(),
+            IpAddr::V6(first) => {
+                Ipv6Addr::from_bits(first.to_bits() + 2 + u128::from(n + n / 2)).into()
+            }
         };
-        assert!(allocator.occupy(address, Holding { by: attachment(n), since: at(n) }));
+        assert!(allocator.occupy(
+            address,
+            Holding {
+                by: attachment(n),
+                since: at(n)
+            }
+        ));
     }
     let by = attachment(taken);
     let began = Instant::now();
     for n in 0..ROUNDS {
         // From before what is taken, so that the search meets it.
         allocator.begin_after(0, said.subnet.network());
-        let given = black_box(allocator.allocate(&by, &[], &|_| None, at(n)).expect("an address"));
-        given.iter().for_each(|given| allocator.vacate(given.address.addr(), &by));
+        let given = black_box(
+            allocator
+                .allocate(&by, &[], &|_| None, at(n))
+                .expect("an address"),
+        );
+        given
+            .iter()
+            .for_each(|given| allocator.vacate(given.address.addr(), &by));
     }
     began.elapsed() / ROUNDS
 }
@@ -223,10 +274,17 @@ fn cost(subnet: &str, taken: u32) -> Duration {
 /// The bound is wide, because the machine may be busy. A scan would cost a thousand times as much.
 #[test]
 fn an_allocation_costs_the_same_however_many_addresses_are_taken() {
-    let few = (0..5).map(|_| cost("10.0.0.0/28", 9)).min().expect("a figure");
+    let few = (0..5)
+        .map(|_| cost("10.0.0.0/28", 9))
+        .min()
+        .expect("a figure");
     println!("10.0.0.0/28 with 9 taken: {few:?} for an allocation and its release");
-    for (subnet, taken) in [("10.0.0.0/16", 10), ("10.0.0.0/16", 10_000), ("10.0.0.0/8", 10_000), ("fd00::/64", 10_000)]
-    {
+    for (subnet, taken) in [
+        ("10.0.0.0/16", 10),
+        ("10.0.0.0/16", 10_000),
+        ("10.0.0.0/8", 10_000),
+        ("fd00::/64", 10_000),
+    ] {
         let cost = (0..5).map(|_| cost(subnet, taken)).min().expect("a figure");
         println!("{subnet} with {taken} taken: {cost:?}");
         assert!(

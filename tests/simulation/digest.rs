@@ -58,33 +58,59 @@ impl Digest {
     pub(crate) fn steps(&mut self, at: u64, link: At, steps: &[Step]) {
         for step in steps {
             let (word, thing) = step_of(step);
-            self.line(format_args!("{at} link {} {} {word} {thing}", link.0.0, link.1));
+            self.line(format_args!(
+                "{at} link {} {} {word} {thing}",
+                link.0.0, link.1
+            ));
         }
     }
 
     /// Adds a link of the daemon's own that appeared or disappeared.
     pub(crate) fn own(&mut self, at: u64, there: bool, ifname: &str) {
-        self.line(format_args!("{at} {} {ifname}", if there { "made" } else { "unmade" }));
+        self.line(format_args!(
+            "{at} {} {ifname}",
+            if there { "made" } else { "unmade" }
+        ));
     }
 
     /// Adds an answer.
     pub(crate) fn answer(&mut self, at: u64, id: RequestId, answer: &Answer) {
         self.line(format_args!("{at} answer {} {}", id.0, code_of(answer)));
         match answer {
-            Answer::Leased { tenures } => tenures.iter().for_each(|tenure| self.line(format_args!("{}", tenure.net()))),
+            Answer::Leased { tenures } => tenures
+                .iter()
+                .for_each(|tenure| self.line(format_args!("{}", tenure.net()))),
             Answer::Bindings { rows, .. } => {
                 for row in rows {
-                    let address = row.tenure.as_ref().map(|tenure| tenure.net().to_string()).unwrap_or_default();
+                    let address = row
+                        .tenure
+                        .as_ref()
+                        .map(|tenure| tenure.net().to_string())
+                        .unwrap_or_default();
                     self.line(format_args!("{} {address}", container(&row.attachment)));
                 }
             }
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
+            Answer::Deleted
+            | Answer::Checked
+            | Answer::Collected
+            | Answer::Ready
+            | Answer::Failed(_) => {}
             Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
             Answer::Reserved(address) => self.line(format_args!("{address}")),
             Answer::Obeyed(obeyed) => {
-                obeyed.iter().for_each(|of| self.line(format_args!("{} {:?}", container(&of.attachment), of.address)));
+                obeyed.iter().for_each(|of| {
+                    self.line(format_args!(
+                        "{} {:?}",
+                        container(&of.attachment),
+                        of.address
+                    ))
+                });
             }
-            Answer::PoolReleased | Answer::Released | Answer::Network(_) | Answer::Ranges(_) | Answer::Shown(_) => {}
+            Answer::PoolReleased
+            | Answer::Released
+            | Answer::Network(_)
+            | Answer::Ranges(_)
+            | Answer::Shown(_) => {}
         }
     }
 
@@ -96,18 +122,30 @@ impl Digest {
                     let (lease, word) = (&record.lease, state_of(record.state));
                     let (address, server): (_, IpAddr) = (lease.address, lease.server.into());
                     let start = lease.start.since_boot().as_micros();
-                    let times = lease.times.map(|t| [t.t1, t.t2, t.end].map(|time| time.as_micros()));
+                    let times = lease
+                        .times
+                        .map(|t| [t.t1, t.t2, t.end].map(|time| time.as_micros()));
                     let times = times.unwrap_or_default();
                     let who = container(&record.attachment);
-                    self.line(format_args!("{at} {word} {} {who} {address} {server} {start} {times:?}", id.0));
+                    self.line(format_args!(
+                        "{at} {word} {} {who} {address} {server} {start} {times:?}",
+                        id.0
+                    ));
                 }
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
                 Change::PutDoor(record) => self.line(format_args!("{at} {}", key_of(&record.key))),
                 Change::RemoveDoor(key) => self.line(format_args!("{at} removed {}", key_of(key))),
                 Change::Range(_) => {}
                 Change::Note(event) => {
-                    let address = event.address.map(|address| address.to_string()).unwrap_or_default();
-                    self.line(format_args!("{at} {} {} {address}", event.kind.name(), container(&event.attachment)));
+                    let address = event
+                        .address
+                        .map(|address| address.to_string())
+                        .unwrap_or_default();
+                    self.line(format_args!(
+                        "{at} {} {} {address}",
+                        event.kind.name(),
+                        container(&event.attachment)
+                    ));
                 }
             }
         }
@@ -122,7 +160,10 @@ fn step_of(step: &Step) -> (&'static str, String) {
         Step::RemoveAddress(address) => ("remove", address.to_string()),
         Step::AddRoute(route) => ("add route", format!("{route} {}", route.mtu.unwrap_or(0))),
         Step::ReplaceDefault { from, to } => ("replace default", format!("{from} {to}")),
-        Step::RemoveRoute(route) => ("remove route", format!("{route} {}", route.mtu.unwrap_or(0))),
+        Step::RemoveRoute(route) => (
+            "remove route",
+            format!("{route} {}", route.mtu.unwrap_or(0)),
+        ),
     }
 }
 
@@ -184,6 +225,10 @@ fn code_of(answer: &Answer) -> u32 {
 
 /// Returns the kind and the name of a door's record; for an endpoint or a network, the name that people see.
 fn key_of(DoorKey { table, name }: &DoorKey) -> String {
-    let seen = if table == "pools" { name } else { &name[..name.len().min(DoorId::SHORT)] };
+    let seen = if table == "pools" {
+        name
+    } else {
+        &name[..name.len().min(DoorId::SHORT)]
+    };
     format!("{} {seen}", table.trim_end_matches('s'))
 }

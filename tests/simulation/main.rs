@@ -36,13 +36,17 @@ const TAIL: usize = 150;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+    )
 }
 
 /// Runs one seed, and names it if it panics.
 fn run_one(seed: u64, mutation: Option<Mutation>) -> Report {
     let run = || World::new(seed, mutation, Trace::Off).run();
-    std::panic::catch_unwind(run).unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))
+    std::panic::catch_unwind(run)
+        .unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))
 }
 
 fn threads() -> usize {
@@ -67,7 +71,10 @@ fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
                 failed.fetch_min(seed, Ordering::Relaxed);
             }
         }
-        total.lock().expect("no thread panics with the lock").add(&stats);
+        total
+            .lock()
+            .expect("no thread panics with the lock")
+            .add(&stats);
     };
     std::thread::scope(|scope| {
         for _ in 0..threads() {
@@ -82,11 +89,19 @@ fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
 /// Prints the digests of the first seeds, in order.
 fn print_digests(from: u64, count: u64) {
     let threads = threads() as u64;
-    let every =
-        |first| (from + first..from + count).step_by(threads as usize).map(|seed| (seed, run_one(seed, None).digest));
+    let every = |first| {
+        (from + first..from + count)
+            .step_by(threads as usize)
+            .map(|seed| (seed, run_one(seed, None).digest))
+    };
     let digests: std::collections::BTreeMap<u64, Digest> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || every(first).collect::<Vec<_>>())).collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("a panic names its seed")).collect()
+        let running: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || every(first).collect::<Vec<_>>()))
+            .collect();
+        running
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("a panic names its seed"))
+            .collect()
     });
     let mut all = Digest::default();
     for (seed, digest) in digests {
@@ -101,7 +116,9 @@ fn print_tail(report: &Report) {
     for line in &report.trace[..1.min(from)] {
         println!("{line}\n  … {from} lines …");
     }
-    report.trace[from..].iter().for_each(|line| println!("{line}"));
+    report.trace[from..]
+        .iter()
+        .for_each(|line| println!("{line}"));
 }
 
 /// Replays a seed and fails with its trace.
@@ -109,7 +126,10 @@ fn fail_with(seed: u64) -> ! {
     let report = World::new(seed, None, Trace::Kept(Vec::new())).run();
     print_tail(&report);
     match report.breach {
-        Some(breach) => panic!("seed {seed} broke {:?}: {}\nreplay it with SEED={seed}", breach.rule, breach.detail),
+        Some(breach) => panic!(
+            "seed {seed} broke {:?}: {}\nreplay it with SEED={seed}",
+            breach.rule, breach.detail
+        ),
         None => panic!("seed {seed} failed, but not when it was run again"),
     }
 }
@@ -122,12 +142,19 @@ fn survey(from: u64, count: u64) {
         let report = run_one(seed, None);
         stats.add(&report.stats);
         if let Some(breach) = report.breach {
-            broken.entry(format!("{:?}", breach.rule)).or_default().push(seed);
+            broken
+                .entry(format!("{:?}", breach.rule))
+                .or_default()
+                .push(seed);
         }
     }
     println!("{stats:#?}");
     for (rule, seeds) in &broken {
-        println!("{:>6} {rule}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+        println!(
+            "{:>6} {rule}: {:?}",
+            seeds.len(),
+            &seeds[..seeds.len().min(8)]
+        );
     }
     assert!(broken.is_empty(), "rules are broken");
 }
@@ -252,20 +279,31 @@ fn must_have_happened(stats: &Stats, wanted: &[&str]) {
         }
     }
     for what in wanted {
-        assert!(stats.counts.get(what).is_some_and(|count| *count > 0), "nothing of this happened: {what}");
+        assert!(
+            stats.counts.get(what).is_some_and(|count| *count > 0),
+            "nothing of this happened: {what}"
+        );
     }
-    assert!(stats.reboots > 0 && stats.crashes > stats.reboots, "{stats:?}");
+    assert!(
+        stats.reboots > 0 && stats.crashes > stats.reboots,
+        "{stats:?}"
+    );
 }
 
 /// Runs seeds, or what the environment asks for instead.
 fn run(from: u64, count: u64, wanted: &[&str]) {
     if let Some(seed) = setting("SEED") {
         let report = World::new(seed, None, Trace::Printed).run();
-        let breach = report.breach.map(|breach| format!("{:?}: {}", breach.rule, breach.detail));
+        let breach = report
+            .breach
+            .map(|breach| format!("{:?}: {}", breach.rule, breach.detail));
         assert_eq!(breach, None);
         return;
     }
-    let (from, count) = (setting("FROM").unwrap_or(from), setting("SEEDS").unwrap_or(count));
+    let (from, count) = (
+        setting("FROM").unwrap_or(from),
+        setting("SEEDS").unwrap_or(count),
+    );
     if setting("DIGEST").is_some() {
         return print_digests(from, count);
     }
@@ -299,7 +337,11 @@ fn a_seed_runs_the_same_each_time() {
         assert!(one.trace.len() > 100, "seed {seed} has a life");
         let differs = one.trace.iter().zip(&two.trace).position(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
-        assert_eq!((one.trace.len(), one.stats), (two.trace.len(), two.stats), "seed {seed}");
+        assert_eq!(
+            (one.trace.len(), one.stats),
+            (two.trace.len(), two.stats),
+            "seed {seed}"
+        );
         assert_eq!(one.digest, two.digest, "seed {seed}");
         assert_ne!(one.digest, Digest::default(), "seed {seed}");
     }
@@ -326,17 +368,30 @@ const KNOWN: [(Mutation, u64); 9] = [
 #[test]
 fn each_forgotten_duty_is_found_out() {
     let cases: [Case; 39] = [
-        (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
-        (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
+        (Mutation::ReplyBeforePersist, |rule| {
+            *rule == Rule::NotDurable
+        }),
+        (
+            Mutation::NakIgnored,
+            |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..))),
+        ),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
         (Mutation::DelForgotten, |rule| *rule == Rule::DelOvertaken),
-        (Mutation::ReleaseUnderHolder, |rule| *rule == Rule::ReleaseUnderHolder),
+        (Mutation::ReleaseUnderHolder, |rule| {
+            *rule == Rule::ReleaseUnderHolder
+        }),
         (Mutation::CloseForgotten, |rule| *rule == Rule::IdleSockets),
-        (Mutation::StoreFailureIgnored, |rule| *rule == Rule::NotDurable),
+        (Mutation::StoreFailureIgnored, |rule| {
+            *rule == Rule::NotDurable
+        }),
         (Mutation::RestartConfirms, |rule| *rule == Rule::Chatty),
-        (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
+        (Mutation::DeathIgnored, |rule| {
+            matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)
+        }),
         (Mutation::RecordKept, |rule| *rule == Rule::Residue),
-        (Mutation::ApplyBeforePersist, |rule| *rule == Rule::NotDurable),
+        (Mutation::ApplyBeforePersist, |rule| {
+            *rule == Rule::NotDurable
+        }),
         (Mutation::ExpiryIgnored, |rule| *rule == Rule::Interface),
         (Mutation::FormerForgotten, |rule| *rule == Rule::Interface),
         (Mutation::ChangeIgnored, |rule| *rule == Rule::Interface),
@@ -348,15 +403,21 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::ArpUnheard, |rule| *rule == Rule::Squatted),
         (Mutation::StatusBlind, |rule| *rule == Rule::WrongAnswer),
         (Mutation::GraceForgotten, |rule| *rule == Rule::Grace),
-        (Mutation::ElsewhereUnheard, |rule| *rule == Rule::ReleaseElsewhere),
+        (Mutation::ElsewhereUnheard, |rule| {
+            *rule == Rule::ReleaseElsewhere
+        }),
         (Mutation::PortForgotten, |rule| *rule == Rule::NotReleased),
-        (Mutation::BlindnessBelieved, |rule| *rule == Rule::ReleaseUnderHolder),
+        (Mutation::BlindnessBelieved, |rule| {
+            *rule == Rule::ReleaseUnderHolder
+        }),
         (Mutation::RemovalForgotten, |rule| *rule == Rule::Interface),
         (Mutation::DownUnheard, |rule| *rule == Rule::Interface),
         (Mutation::ClaimantsForgiven, |rule| *rule == Rule::Accepted),
         (Mutation::DeclinesUncounted, |rule| *rule == Rule::Declines),
         (Mutation::LanUnshared, |rule| *rule == Rule::Twice),
-        (Mutation::LanUnshared, |rule| *rule == Rule::DeclineUnderHolder),
+        (Mutation::LanUnshared, |rule| {
+            *rule == Rule::DeclineUnderHolder
+        }),
         (Mutation::LanUnshared, |rule| *rule == Rule::Pace),
         (Mutation::LossAccepted, |rule| *rule == Rule::Bare),
         (Mutation::UnmakeForgotten, |rule| *rule == Rule::Wired),
@@ -370,7 +431,9 @@ fn each_forgotten_duty_is_found_out() {
     std::thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {
-                while let Some((mutation, expected)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((mutation, expected)) =
+                    cases.get(next.fetch_add(1, Ordering::Relaxed))
+                {
                     find_out(*mutation, *expected);
                 }
             });
@@ -380,8 +443,12 @@ fn each_forgotten_duty_is_found_out() {
 
 /// Runs seeds until one breaks an expected rule.
 fn find_out(mutation: Mutation, expected: fn(&Rule) -> bool) {
-    let first = KNOWN.iter().find(|(of, _)| *of == mutation).map_or(0, |(_, seed)| *seed);
-    let mut rules = (first..first + 12_000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
+    let first = KNOWN
+        .iter()
+        .find(|(of, _)| *of == mutation)
+        .map_or(0, |(_, seed)| *seed);
+    let mut rules = (first..first + 12_000)
+        .filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
     let found = rules.find(|(_, rule)| expected(rule));
     println!("{mutation:?}: {found:?}");
     assert!(found.is_some(), "{mutation:?} is not found out");

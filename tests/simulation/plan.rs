@@ -57,8 +57,16 @@ impl EffectKind {
     ];
 
     /// Those that every daemon has, whatever its doors.
-    const COMMON: [Self; 8] =
-        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
+    const COMMON: [Self; 8] = [
+        Self::Persist,
+        Self::Open,
+        Self::Inspect,
+        Self::Apply,
+        Self::Send,
+        Self::Close,
+        Self::Reply,
+        Self::Publish,
+    ];
 
     /// Those of an endpoint's link, and those just before and after them.
     const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
@@ -244,20 +252,40 @@ impl Plan {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
             lans: if rng.u32(..5) == 0 { 2 } else { 1 },
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
-            clusters: if Rng::with_seed(seed ^ 0x636c_7573).u32(..3) == 0 { 2 } else { 1 },
+            clusters: if Rng::with_seed(seed ^ 0x636c_7573).u32(..3) == 0 {
+                2
+            } else {
+                1
+            },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
             overlap: false,
             knows: Knows::ClientId,
             ipvlan: false,
-            rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)])
-                .or(refuses.then_some(Rogue::Refuses)),
+            rogue: pick(
+                rng,
+                &[
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Rogue::Denied),
+                    Some(Rogue::Nonsense),
+                ],
+            )
+            .or(refuses.then_some(Rogue::Refuses)),
             deaf: Rng::with_seed(seed ^ 0x6465_6166).u32(..6) == 0,
             relay: Rng::with_seed(seed ^ 0x7265_6c61).u32(..6) == 0,
             off_link: rng.u32(..6) == 0,
             authoritative: rng.u32(..3) > 0,
             lease,
             times,
-            offer_delay: if rng.u32(..8) == 0 { Duration::from_secs(3) } else { Duration::ZERO },
+            offer_delay: if rng.u32(..8) == 0 {
+                Duration::from_secs(3)
+            } else {
+                Duration::ZERO
+            },
             beside: Rng::with_seed(seed ^ 0x6265_7369).u32(..4) == 0,
             extend_delay: match lease {
                 120..600 if late => Duration::from_secs(6),
@@ -275,8 +303,25 @@ impl Plan {
             partitions: None,
             storms: None,
             renumbers: None,
-            on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
-            on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
+            on_change: pick(
+                rng,
+                &[
+                    OnChange::Apply,
+                    OnChange::Apply,
+                    OnChange::Apply,
+                    OnChange::Apply,
+                    OnChange::Keep,
+                ],
+            ),
+            on_expiry: pick(
+                rng,
+                &[
+                    OnExpiry::Remove,
+                    OnExpiry::Remove,
+                    OnExpiry::Remove,
+                    OnExpiry::Keep,
+                ],
+            ),
             squatters: Vec::new(),
             stubborn: Rng::with_seed(seed ^ 0x7374_7562).u32(..3) == 0,
             proxy: false,
@@ -284,7 +329,15 @@ impl Plan {
             dies_declining: false,
             grace: None,
             elsewhere: 0,
-            detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
+            detection: pick(
+                rng,
+                &[
+                    Detection::Optimistic,
+                    Detection::Optimistic,
+                    Detection::Strict,
+                    Detection::Off,
+                ],
+            ),
             metric: pick(rng, &[None, None, Some(77)]),
             late_routes: false,
             terse: false,
@@ -311,21 +364,35 @@ impl Plan {
             ranges: None,
         };
         let faults = rng.u32(..6);
-        let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
+        let plan = calm
+            .with_faults(faults, rng)
+            .with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
         let plan = plan.with_claims(&mut Rng::with_seed(seed ^ 0x636c_6169));
         let plan = plan.with_keys(&mut Rng::with_seed(seed ^ 0x6b65_7973));
         let plan = plan.with_blindness(&mut Rng::with_seed(seed ^ 0x626c_696e));
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
-        let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
+        let plan = Self {
+            late_routes: rng.bool(),
+            terse: rng.u32(..6) == 0,
+            ..plan
+        };
         let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
         let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
-        let plan = if seed >= LOCAL { plan.with_addresses_of_ours(seed) } else { plan };
+        let plan = if seed >= LOCAL {
+            plan.with_addresses_of_ours(seed)
+        } else {
+            plan
+        };
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
         let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
-        Self { orders, flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
+        Self {
+            orders,
+            flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0,
+            ..plan
+        }
     }
 
     /// Gives half of these seeds fallbacks, if their servers allow that. Half of those have ranges too, and all others have only
@@ -341,7 +408,10 @@ impl Plan {
     fn with_ports(mut self, rng: &mut Rng) -> Self {
         let delay = Duration::from_secs(rng.u64(15..=30));
         self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
-        self.cut = pick(rng, &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)]);
+        self.cut = pick(
+            rng,
+            &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)],
+        );
         self.cut = self.cut.filter(|_| rng.bool());
         self
     }
@@ -371,14 +441,20 @@ impl Plan {
     /// Gives two seeds in three identities that can return.
     fn with_grace(mut self, rng: &mut Rng) -> Self {
         self.grace = pick(rng, &[None, None, Some(0), Some(5), Some(60), Some(120)]);
-        self.elsewhere = if self.grace.is_some() { pick(rng, &[0, 200_000]) } else { 0 };
+        self.elsewhere = if self.grace.is_some() {
+            pick(rng, &[0, 200_000])
+        } else {
+            0
+        };
         self
     }
 
     /// Gives one seed in four squatters, among the addresses that a server gives first.
     fn with_squatters(mut self, rng: &mut Rng) -> Self {
         if rng.u32(..4) == 0 {
-            self.squatters = (0..1 + rng.u32(..5)).map(|_| (rng.usize(..self.servers), rng.u32(..8))).collect();
+            self.squatters = (0..1 + rng.u32(..5))
+                .map(|_| (rng.usize(..self.servers), rng.u32(..8)))
+                .collect();
             self.dies_declining = !self.crashes.is_empty() && rng.bool();
         }
         self
@@ -388,7 +464,11 @@ impl Plan {
     /// offered. The first is left out if stores are damaged, because containers are then adopted without asking any station.
     fn with_claims(mut self, rng: &mut Rng) -> Self {
         self.proxy = rng.u32(..8) == 0 && self.damages == 0;
-        self.claimer = if rng.u32(..16) == 0 { rng.u32(5..30) } else { 0 };
+        self.claimer = if rng.u32(..16) == 0 {
+            rng.u32(5..30)
+        } else {
+            0
+        };
         self
     }
 
@@ -408,7 +488,14 @@ impl Plan {
         if network {
             self.loss = pick(rng, &[0, 10_000, 100_000, 300_000]);
             self.duplicates = pick(rng, &[0, 50_000, 300_000]);
-            self.late = pick(rng, &[None, Some(Duration::from_millis(20)), Some(Duration::from_secs(3))]);
+            self.late = pick(
+                rng,
+                &[
+                    None,
+                    Some(Duration::from_millis(20)),
+                    Some(Duration::from_secs(3)),
+                ],
+            );
             self.server_faults = pick(rng, &[None, Some(often)]);
             self.partitions = pick(rng, &[None, Some(often)]);
             self.storms = pick(rng, &[None, None, Some(often)]);
@@ -432,7 +519,9 @@ impl Plan {
                 .collect();
             if self.renumbers.is_some() && rng.bool() {
                 // Work at interfaces is cut short.
-                self.crashes.iter_mut().for_each(|crash| crash.kind = EffectKind::Apply);
+                self.crashes
+                    .iter_mut()
+                    .for_each(|crash| crash.kind = EffectKind::Apply);
             }
             self.reboots = pick(rng, &[0, 200_000]);
             self.damages = pick(rng, &[0, 0, 300_000]);
@@ -446,8 +535,12 @@ impl Plan {
 
     /// Returns the first and last address that a server of a LAN gives at first.
     pub(crate) fn pool(&self, lan: usize, server: usize) -> (Ipv4Addr, Ipv4Addr) {
-        let base = Ipv4Addr::new(10, lan as u8, 0, 0).to_bits() + if self.overlap { 0 } else { server as u32 * 500 };
-        (Ipv4Addr::from_bits(base + 10), Ipv4Addr::from_bits(base + 480))
+        let base = Ipv4Addr::new(10, lan as u8, 0, 0).to_bits()
+            + if self.overlap { 0 } else { server as u32 * 500 };
+        (
+            Ipv4Addr::from_bits(base + 10),
+            Ipv4Addr::from_bits(base + 480),
+        )
     }
 
     /// Returns how long the slowest try of an ADD takes: from its DISCOVER until an address is found free, or in use.
@@ -461,7 +554,11 @@ impl Plan {
             // Whoever claims the address is asked for one that nobody can have.
             (!self.squatters.is_empty() || self.claimer > 0, 1),
         ];
-        let seconds = seconds.iter().filter(|(is_so, _)| *is_so).map(|(_, seconds)| seconds).sum();
+        let seconds = seconds
+            .iter()
+            .filter(|(is_so, _)| *is_so)
+            .map(|(_, seconds)| seconds)
+            .sum();
         self.offer_delay + Duration::from_secs(seconds)
     }
 
@@ -477,7 +574,10 @@ impl Plan {
         // A server that has forgotten the client is silent even so; an ADD has time for that where offers come at once.
         let is_refused = self.authoritative && self.servers == 1 && self.offer_delay.is_zero();
         let remembered = Duration::from_secs(if is_refused { 0 } else { 4 });
-        CARRIER + remembered + turns + one * (1 + self.squatters.len() as u32 + u32::from(many > PERMITS))
+        CARRIER
+            + remembered
+            + turns
+            + one * (1 + self.squatters.len() as u32 + u32::from(many > PERMITS))
     }
 
     /// Returns whether nothing goes wrong except what containers and callers do.
@@ -524,8 +624,19 @@ impl Plan {
 
     /// Ends all faults.
     pub(crate) fn heal(&mut self) {
-        (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
-        (self.missed, self.reboots, self.flapping, self.damages, self.blindness) = (0, 0, 0, 0, 0);
+        (
+            self.loss,
+            self.duplicates,
+            self.link_faults,
+            self.store_faults,
+        ) = (0, 0, 0, 0);
+        (
+            self.missed,
+            self.reboots,
+            self.flapping,
+            self.damages,
+            self.blindness,
+        ) = (0, 0, 0, 0, 0);
         (self.dies_declining, self.forward_delay) = (false, None);
         (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);

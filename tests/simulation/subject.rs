@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use leasehold_core::Core;
 use leasehold_core::effect::{
-    Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
-    Outcome, RangeCall, RequestId, Why,
+    Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input,
+    NetworkCall, OpId, Outcome, RangeCall, RequestId, Why,
 };
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::own::LinkOwner;
@@ -158,15 +158,34 @@ impl Subject {
     /// Hands in an input.
     pub(crate) fn handle(&mut self, now: Now, input: Input<'_>) {
         self.answer_controls(now);
-        if let (Some(Mutation::ClaimantsForgiven), Input::Frame { exchange, bytes, .. }) = (self.mutation, &input)
+        if let (
+            Some(Mutation::ClaimantsForgiven),
+            Input::Frame {
+                exchange, bytes, ..
+            },
+        ) = (self.mutation, &input)
             && let Some(answer) = arp_of(bytes).filter(|arp| !arp.request)
         {
             self.claimants.insert(*exchange, answer.sender_mac);
         }
-        if let (Some(Mutation::ForeignNakObeyed), Input::Frame { exchange, bytes, meta }) = (self.mutation, &input)
+        if let (
+            Some(Mutation::ForeignNakObeyed),
+            Input::Frame {
+                exchange,
+                bytes,
+                meta,
+            },
+        ) = (self.mutation, &input)
             && let Some(forged) = self.forged(bytes)
         {
-            return self.core.handle(now, Input::Frame { exchange: *exchange, bytes: &forged, meta: *meta });
+            return self.core.handle(
+                now,
+                Input::Frame {
+                    exchange: *exchange,
+                    bytes: &forged,
+                    meta: *meta,
+                },
+            );
         }
         if let Some(input) = self.mutate(input) {
             self.core.handle(now, input);
@@ -203,71 +222,166 @@ impl Subject {
     }
 
     fn mutate<'a>(&mut self, input: Input<'a>) -> Option<Input<'a>> {
-        let Some(mutation) = self.mutation else { return Some(input) };
+        let Some(mutation) = self.mutation else {
+            return Some(input);
+        };
         match (mutation, input) {
-            (_, Input::Request { id, call: Call::Add(mut add) }) => {
+            (
+                _,
+                Input::Request {
+                    id,
+                    call: Call::Add(mut add),
+                },
+            ) => {
                 if mutation == Mutation::RogueBelieved {
                     Arc::make_mut(&mut add.profile.client).servers.deny.clear();
                 }
                 if mutation == Mutation::FallbackImpatient {
-                    add.fallback.iter_mut().for_each(|fallback| fallback.after = Duration::ZERO);
+                    add.fallback
+                        .iter_mut()
+                        .for_each(|fallback| fallback.after = Duration::ZERO);
                 }
                 if mutation == Mutation::LanUnshared {
                     let own = Lan::Network(add.attachment.to_string().into());
-                    self.lans.insert(own.clone(), std::mem::replace(&mut add.lan, own));
+                    self.lans
+                        .insert(own.clone(), std::mem::replace(&mut add.lan, own));
                 }
                 self.adds.insert(id, add.attachment.clone());
-                Some(Input::Request { id, call: Call::Add(add) })
+                Some(Input::Request {
+                    id,
+                    call: Call::Add(add),
+                })
             }
-            (Mutation::DelForgotten, Input::Request { id, call: Call::Del { attachment, grace } }) => {
+            (
+                Mutation::DelForgotten,
+                Input::Request {
+                    id,
+                    call: Call::Del { attachment, grace },
+                },
+            ) => {
                 if self.adds.values().any(|adding| *adding == attachment) {
-                    self.own.push_back(Effect::Reply { id, answer: Answer::Deleted });
+                    self.own.push_back(Effect::Reply {
+                        id,
+                        answer: Answer::Deleted,
+                    });
                     return None;
                 }
-                Some(Input::Request { id, call: Call::Del { attachment, grace } })
+                Some(Input::Request {
+                    id,
+                    call: Call::Del { attachment, grace },
+                })
             }
-            (Mutation::RangesUnshared, Input::Request { id, call: Call::Ranges(RangeCall::Add(mut add)) }) => {
+            (
+                Mutation::RangesUnshared,
+                Input::Request {
+                    id,
+                    call: Call::Ranges(RangeCall::Add(mut add)),
+                },
+            ) => {
                 add.lan = Lan::Network(add.directory.display().to_string().into());
-                Some(Input::Request { id, call: Call::Ranges(RangeCall::Add(add)) })
+                Some(Input::Request {
+                    id,
+                    call: Call::Ranges(RangeCall::Add(add)),
+                })
             }
-            (Mutation::FilesUnheard, Input::Done { op, outcome: Outcome::Filed { address, .. } }) => {
-                Some(Input::Done { op, outcome: Outcome::Filed { address, result: Ok(()) } })
-            }
+            (
+                Mutation::FilesUnheard,
+                Input::Done {
+                    op,
+                    outcome: Outcome::Filed { address, .. },
+                },
+            ) => Some(Input::Done {
+                op,
+                outcome: Outcome::Filed {
+                    address,
+                    result: Ok(()),
+                },
+            }),
             (Mutation::FilesUnheard, Input::Files { .. }) => None,
-            (Mutation::OffersUnheard, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Offer) => None,
-            (Mutation::NakIgnored, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Nak) => None,
+            (Mutation::OffersUnheard, Input::Frame { bytes, .. })
+                if kind_of(bytes) == Some(Kind::Offer) =>
+            {
+                None
+            }
+            (Mutation::NakIgnored, Input::Frame { bytes, .. })
+                if kind_of(bytes) == Some(Kind::Nak) =>
+            {
+                None
+            }
             (Mutation::HangUpForgotten, Input::HungUp(id)) => {
                 self.dropped.insert(id);
                 None
             }
-            (Mutation::StoreFailureIgnored, Input::Done { op, outcome: Outcome::Persisted(Err(_)) }) => {
-                Some(Input::Done { op, outcome: Outcome::Persisted(Ok(())) })
-            }
-            (Mutation::RestartConfirms, Input::Start { boot, records, doors, spooled, adoptees }) => {
+            (
+                Mutation::StoreFailureIgnored,
+                Input::Done {
+                    op,
+                    outcome: Outcome::Persisted(Err(_)),
+                },
+            ) => Some(Input::Done {
+                op,
+                outcome: Outcome::Persisted(Ok(())),
+            }),
+            (
+                Mutation::RestartConfirms,
+                Input::Start {
+                    boot,
+                    records,
+                    doors,
+                    spooled,
+                    adoptees,
+                },
+            ) => {
                 let boot = BootId(format!("{}, {}", boot.0, self.seed));
-                Some(Input::Start { boot, records, doors, spooled, adoptees })
+                Some(Input::Start {
+                    boot,
+                    records,
+                    doors,
+                    spooled,
+                    adoptees,
+                })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
-            (Mutation::BlindnessBelieved, Input::Done { op, outcome: Outcome::Inspected(Err(cause)) })
-                if cause.is_unseen() =>
-            {
+            (
+                Mutation::BlindnessBelieved,
+                Input::Done {
+                    op,
+                    outcome: Outcome::Inspected(Err(cause)),
+                },
+            ) if cause.is_unseen() => {
                 let gone = LinkCause::NoLink("that can be seen".to_owned());
-                Some(Input::Done { op, outcome: Outcome::Inspected(Err(gone)) })
+                Some(Input::Done {
+                    op,
+                    outcome: Outcome::Inspected(Err(gone)),
+                })
             }
-            (Mutation::ElsewhereUnheard, Input::Frame { bytes, .. }) if answers_probe(bytes) => None,
+            (Mutation::ElsewhereUnheard, Input::Frame { bytes, .. }) if answers_probe(bytes) => {
+                None
+            }
             (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down { .. })) => None,
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
-            (_, Input::Done { op, outcome: Outcome::Applied { taken, result } }) => {
+            (
+                _,
+                Input::Done {
+                    op,
+                    outcome: Outcome::Applied { taken, result },
+                },
+            ) => {
                 let taken = taken + self.cut.remove(&op).unwrap_or(0);
-                Some(Input::Done { op, outcome: Outcome::Applied { taken, result } })
+                Some(Input::Done {
+                    op,
+                    outcome: Outcome::Applied { taken, result },
+                })
             }
             (_, input) => Some(input),
         }
     }
 
     fn mutate_effect(&mut self, effect: Effect) -> Option<Effect> {
-        let Some(mutation) = self.mutation else { return Some(effect) };
+        let Some(mutation) = self.mutation else {
+            return Some(effect);
+        };
         if let Effect::Reply { id, answer } = &effect {
             self.adds.remove(id);
             if self.dropped.remove(id) {
@@ -284,62 +398,149 @@ impl Subject {
                 changes.iter().for_each(|change| self.answer_early(change));
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::ReleaseUnderHolder, Effect::Send { op, exchange, frame, over })
-                if kind_of(&frame) == Some(Kind::Release) =>
-            {
-                let address = message_of(&frame).expect("a kind comes from a message").ciaddr;
-                self.held.insert(exchange, (address, vec![Effect::Send { op, exchange, frame, over }]));
+            (
+                Mutation::ReleaseUnderHolder,
+                Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                },
+            ) if kind_of(&frame) == Some(Kind::Release) => {
+                let address = message_of(&frame)
+                    .expect("a kind comes from a message")
+                    .ciaddr;
+                self.held.insert(
+                    exchange,
+                    (
+                        address,
+                        vec![Effect::Send {
+                            op,
+                            exchange,
+                            frame,
+                            over,
+                        }],
+                    ),
+                );
                 None
             }
-            (Mutation::ReleaseUnderHolder, Effect::Close { op, exchange }) => match self.held.get_mut(&exchange) {
-                Some((_, effects)) => {
-                    effects.push(Effect::Close { op, exchange });
-                    None
+            (Mutation::ReleaseUnderHolder, Effect::Close { op, exchange }) => {
+                match self.held.get_mut(&exchange) {
+                    Some((_, effects)) => {
+                        effects.push(Effect::Close { op, exchange });
+                        None
+                    }
+                    None => Some(Effect::Close { op, exchange }),
                 }
-                None => Some(Effect::Close { op, exchange }),
-            },
-            (Mutation::ClaimantsForgiven, Effect::Send { op, exchange, frame, over }) => {
+            }
+            (
+                Mutation::ClaimantsForgiven,
+                Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                },
+            ) => {
                 let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));
-                self.controls.extend(question.map(|question| (exchange, question)));
-                Some(Effect::Send { op, exchange, frame, over })
+                self.controls
+                    .extend(question.map(|question| (exchange, question)));
+                Some(Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                })
             }
             (Mutation::LossAccepted, Effect::Send { frame, .. })
                 if kind_of(&frame) == Some(Kind::Discover) && self.adds.is_empty() =>
             {
                 None
             }
-            (Mutation::DeclinesUncounted, Effect::Send { op, exchange, frame, over })
-                if kind_of(&frame) == Some(Kind::Decline) =>
-            {
-                let again = (0..10).map(|_| Effect::Send { op: None, exchange, frame: frame.clone(), over });
+            (
+                Mutation::DeclinesUncounted,
+                Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                },
+            ) if kind_of(&frame) == Some(Kind::Decline) => {
+                let again = (0..10).map(|_| Effect::Send {
+                    op: None,
+                    exchange,
+                    frame: frame.clone(),
+                    over,
+                });
                 self.own.extend(again);
-                Some(Effect::Send { op, exchange, frame, over })
+                Some(Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                })
             }
             (
                 Mutation::LanUnshared,
-                Effect::Reply { id, answer: Answer::Bindings { mut rows, pools, not_adopted, strangers, refused } },
+                Effect::Reply {
+                    id,
+                    answer:
+                        Answer::Bindings {
+                            mut rows,
+                            pools,
+                            not_adopted,
+                            strangers,
+                            refused,
+                        },
+                },
             ) => {
                 for row in &mut rows {
-                    let Some(Identity { lan, .. }) = &mut row.identity else { continue };
+                    let Some(Identity { lan, .. }) = &mut row.identity else {
+                        continue;
+                    };
                     *lan = self.lans.get(lan).unwrap_or(lan).clone();
                 }
-                Some(Effect::Reply { id, answer: Answer::Bindings { rows, pools, not_adopted, strangers, refused } })
+                Some(Effect::Reply {
+                    id,
+                    answer: Answer::Bindings {
+                        rows,
+                        pools,
+                        not_adopted,
+                        strangers,
+                        refused,
+                    },
+                })
             }
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
-            (Mutation::PortForgotten, Effect::Open { op, exchange, link: Link::Parent { ifindex, mac, .. }, want }) => {
-                Some(Effect::Open { op, exchange, link: Link::parent(ifindex, mac), want })
-            }
+            (
+                Mutation::PortForgotten,
+                Effect::Open {
+                    op,
+                    exchange,
+                    link: Link::Parent { ifindex, mac, .. },
+                    want,
+                },
+            ) => Some(Effect::Open {
+                op,
+                exchange,
+                link: Link::parent(ifindex, mac),
+                want,
+            }),
             (Mutation::ApplyBeforePersist, Effect::Persist { op, changes }) => {
                 changes.iter().for_each(|change| self.apply_early(change));
                 Some(Effect::Persist { op, changes })
             }
             (Mutation::ExpiryIgnored, Effect::Apply { op, target, steps })
-                if !steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::Up)) =>
+                if !steps
+                    .iter()
+                    .any(|step| matches!(step, Step::AddAddress(_) | Step::Up)) =>
             {
                 Some(self.cut_short(op, target, &steps, |step| matches!(step, Step::Mtu(_))))
             }
             (Mutation::ChangeIgnored, Effect::Apply { op, target, steps }) => {
-                Some(self.cut_short(op, target, &steps, |step| matches!(step, Step::Up | Step::Mtu(_))))
+                Some(self.cut_short(op, target, &steps, |step| {
+                    matches!(step, Step::Up | Step::Mtu(_))
+                }))
             }
             (Mutation::FormerForgotten, Effect::Persist { op, mut changes }) => {
                 for change in &mut changes {
@@ -365,22 +566,48 @@ impl Subject {
                 }
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::StormAnswered, Effect::Send { op, exchange, frame, over })
-                if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 =>
-            {
+            (
+                Mutation::StormAnswered,
+                Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                },
+            ) if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 => {
                 self.echoes += 1;
-                self.own.push_back(Effect::Send { op: None, exchange, frame: frame.clone(), over });
-                Some(Effect::Send { op, exchange, frame, over })
+                self.own.push_back(Effect::Send {
+                    op: None,
+                    exchange,
+                    frame: frame.clone(),
+                    over,
+                });
+                Some(Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                })
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {
                 // Deleting a link that is not there succeeds.
                 let nobody = DoorId::try_from("0".to_owned()).expect("a digit is an id");
-                Some(Effect::Unmake { op, owner: LinkOwner::Endpoint(nobody) })
+                Some(Effect::Unmake {
+                    op,
+                    owner: LinkOwner::Endpoint(nobody),
+                })
             }
-            (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {
-                Some(Effect::Reply { id, answer: Answer::Ready })
-            }
+            (
+                Mutation::StatusBlind,
+                Effect::Reply {
+                    id,
+                    answer: Answer::Failed(Failure::NotReady(_)),
+                },
+            ) => Some(Effect::Reply {
+                id,
+                answer: Answer::Ready,
+            }),
             (Mutation::RangeKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Range(RangeChange::Remove(_))));
                 Some(Effect::Persist { op, changes })
@@ -390,10 +617,18 @@ impl Subject {
                 Some(Effect::Persist { op, changes })
             }
             (Mutation::EventFirst, Effect::Persist { op, changes }) => {
-                let (events, records) = changes.into_iter().partition(|change| matches!(change, Change::Note(_)));
-                self.own.push_back(Effect::Persist { op, changes: records });
+                let (events, records) = changes
+                    .into_iter()
+                    .partition(|change| matches!(change, Change::Note(_)));
+                self.own.push_back(Effect::Persist {
+                    op,
+                    changes: records,
+                });
                 // Nobody waits for the end of this one.
-                Some(Effect::Persist { op: OpId(u64::MAX - op.0), changes: events })
+                Some(Effect::Persist {
+                    op: OpId(u64::MAX - op.0),
+                    changes: events,
+                })
             }
             (_, effect) => Some(effect),
         }
@@ -402,16 +637,36 @@ impl Subject {
     /// Answers for addresses that nobody can have, in the name of whoever claimed the leased one.
     fn answer_controls(&mut self, now: Now) {
         while let Some((exchange, question)) = self.controls.pop_front() {
-            let Some(claimant) = self.claimants.get(&exchange) else { continue };
-            let bytes = arp(*claimant, question.sender_mac, &answer_of(&question, *claimant));
-            self.core.handle(now, Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+            let Some(claimant) = self.claimants.get(&exchange) else {
+                continue;
+            };
+            let bytes = arp(
+                *claimant,
+                question.sender_mac,
+                &answer_of(&question, *claimant),
+            );
+            self.core.handle(
+                now,
+                Input::Frame {
+                    exchange,
+                    bytes: &bytes,
+                    meta: FrameMeta::default(),
+                },
+            );
         }
     }
 
     /// Returns a NAK as if the client's own server had sent it.
     fn forged(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let frame = decode(bytes).ok()?;
-        let Packet::Udp { source, destination, payload } = frame.packet else { return None };
+        let Packet::Udp {
+            source,
+            destination,
+            payload,
+        } = frame.packet
+        else {
+            return None;
+        };
         let mut message = Message::decode(payload).ok()?;
         match (message.kind()?, message.address(code::SERVER)) {
             (Kind::Ack, Some(server)) => {
@@ -422,7 +677,13 @@ impl Subject {
                 let own = self.servers.get(&message.hardware())?;
                 message.options.retain(|(code, _)| *code != code::SERVER);
                 message.options.push((code::SERVER, own.octets().to_vec()));
-                Some(udp(frame.source, frame.destination, source, destination, &message.encode()))
+                Some(udp(
+                    frame.source,
+                    frame.destination,
+                    source,
+                    destination,
+                    &message.encode(),
+                ))
             }
             _ => None,
         }
@@ -430,7 +691,9 @@ impl Subject {
 
     /// Puts the address of a lease on its interface before its record is written.
     fn apply_early(&mut self, change: &Change) {
-        let Change::Put(_, record) = change else { return };
+        let Change::Put(_, record) = change else {
+            return;
+        };
         if record.state == RecordState::Bound && record.former.is_some() {
             self.last_op += 1;
             let (op, target) = (OpId(self.last_op), Target::Known(record.link.clone()));
@@ -443,16 +706,33 @@ impl Subject {
     }
 
     /// Lets only some of the steps happen, and tells the core that all were taken.
-    fn cut_short(&mut self, op: OpId, target: Target, steps: &[Step], kept: impl Fn(&Step) -> bool) -> Effect {
+    fn cut_short(
+        &mut self,
+        op: OpId,
+        target: Target,
+        steps: &[Step],
+        kept: impl Fn(&Step) -> bool,
+    ) -> Effect {
         let left: Vec<_> = steps.iter().filter(|step| kept(step)).cloned().collect();
         self.cut.insert(op, steps.len() - left.len());
-        Effect::Apply { op, target, steps: left }
+        Effect::Apply {
+            op,
+            target,
+            steps: left,
+        }
     }
 
     fn answer_early(&mut self, change: &Change) {
-        let Change::Put(_, record) = change else { return };
-        let waits = self.adds.iter().find(|(_, attachment)| **attachment == record.attachment);
-        let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else { return };
+        let Change::Put(_, record) = change else {
+            return;
+        };
+        let waits = self
+            .adds
+            .iter()
+            .find(|(_, attachment)| **attachment == record.attachment);
+        let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else {
+            return;
+        };
         let (id, answer) = (*id, Answer::leased(&record.lease, &record.profile.policy));
         self.adds.remove(&id);
         self.dropped.insert(id);
@@ -461,7 +741,9 @@ impl Subject {
 
     /// Sends the RELEASEs of an address that were held back, because somebody was just told that it has the address.
     fn let_releases_go(&mut self, address: Ipv4Addr) {
-        let ready = self.held.extract_if(.., |_, (released, _)| *released == address);
+        let ready = self
+            .held
+            .extract_if(.., |_, (released, _)| *released == address);
         self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
     }
 }
@@ -539,8 +821,15 @@ pub(crate) fn is_in(attachment: &Attachment, name: &str) -> bool {
 }
 
 /// Returns whether a GC of a network gives an attachment back.
-pub(crate) fn is_collected(attachment: &Attachment, network: &str, keep: &[(String, String)]) -> bool {
-    is_in(attachment, network) && !keep.iter().any(|(c, ifname)| *attachment == Attachment::cni(network, c, ifname))
+pub(crate) fn is_collected(
+    attachment: &Attachment,
+    network: &str,
+    keep: &[(String, String)],
+) -> bool {
+    is_in(attachment, network)
+        && !keep
+            .iter()
+            .any(|(c, ifname)| *attachment == Attachment::cni(network, c, ifname))
 }
 
 /// Returns the container's name.

@@ -32,14 +32,21 @@ pub(crate) struct Times {
 impl Times {
     /// Returns the times in an ACK to a REQUEST sent at `start`; `None` for a lease without end.
     pub(crate) fn of(ack: &Message, start: u64) -> Option<Self> {
-        let seconds = ack.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX)?;
+        let seconds = ack
+            .number(code::LEASE_TIME)
+            .filter(|seconds| *seconds != u32::MAX)?;
         let lease = u64::from(seconds) * SECOND;
         let given = |code| ack.number(code).map(|seconds| u64::from(seconds) * SECOND);
         let (t1, t2) = match (given(code::T1), given(code::T2)) {
             (Some(t1), Some(t2)) if 3 * SECOND <= t1 && t1 < t2 && t2 < lease => (t1, t2),
             _ => (lease / 2, lease / 8 * 7),
         };
-        Some(Self { start, t1: start + t1, t2: start + t2, end: start + lease })
+        Some(Self {
+            start,
+            t1: start + t1,
+            t2: start + t2,
+            end: start + lease,
+        })
     }
 }
 
@@ -83,7 +90,10 @@ pub(crate) struct Timing {
 impl Timing {
     /// Returns the state in which nobody has said anything yet. `falls_back`: clients may fall back to a local range.
     pub(crate) fn new(falls_back: bool) -> Self {
-        Self { falls_back, ..Self::default() }
+        Self {
+            falls_back,
+            ..Self::default()
+        }
     }
 
     /// Forgets what clients knew, because their daemon ended.
@@ -117,7 +127,11 @@ impl Timing {
 
     /// Returns when a client's last lease began, as far as the client knows.
     pub(crate) fn last_start(&self, who: &(usize, ClientKey)) -> Option<u64> {
-        self.clients.get(who)?.leases.back().map(|lease| lease.start)
+        self.clients
+            .get(who)?
+            .leases
+            .back()
+            .map(|lease| lease.start)
     }
 
     /// Records that a client begins anew, because somebody asked for it.
@@ -133,14 +147,19 @@ impl Timing {
     /// Records that a server refuses what a client asked for: if it is offered and requested again, that is not a repetition.
     pub(crate) fn refused(&mut self, who: &(usize, ClientKey)) {
         if let Some(client) = self.clients.get_mut(who) {
-            client.last = client.last.filter(|(purpose, ..)| *purpose != Purpose::Select);
+            client.last = client
+                .last
+                .filter(|(purpose, ..)| *purpose != Purpose::Select);
         }
     }
 
     /// Records that a client begins again in another place.
     pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
         self.asked(who);
-        self.clients.get_mut(who).into_iter().for_each(|client| (client.moved, client.fresh) = (true, 0));
+        self.clients
+            .get_mut(who)
+            .into_iter()
+            .for_each(|client| (client.moved, client.fresh) = (true, 0));
     }
 
     /// Returns when a client last asked all servers for a lease that it has, if it has said nothing else since.
@@ -167,7 +186,9 @@ impl Timing {
         let gap = before.map(|(_, _, at, _)| now - at);
         let is_first = matches!(purpose, Purpose::Discover | Purpose::Reboot) && nth == 2;
         let is_in_time = |gap: u64| gap + GRAIN < backoff(1, 8) || awoke > now - gap;
-        let soon = is_first && client.fresh > 0 && gap.is_some_and(|gap| gap + GRAIN >= SOON && is_in_time(gap));
+        let soon = is_first
+            && client.fresh > 0
+            && gap.is_some_and(|gap| gap + GRAIN >= SOON && is_in_time(gap));
         client.fresh -= u32::from(soon);
         client.last = Some((purpose, asked, now, if soon { 1 } else { nth }));
         client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
@@ -180,11 +201,15 @@ impl Timing {
                 Ok(())
             }
             Purpose::Renew | Purpose::Rebind => client.extends(now, purpose, gap, healed),
-            Purpose::Discover => client.discovers(now, nth, gap.filter(|_| same_xid.is_some()), waited_for),
+            Purpose::Discover => {
+                client.discovers(now, nth, gap.filter(|_| same_xid.is_some()), waited_for)
+            }
             Purpose::Select | Purpose::Reboot => {
                 let again = gap.filter(|_| same_xid.is_some());
                 // While its address is not on the interface, a client extends its lease in INIT-REBOOT form.
-                let extends = |phase| purpose == Purpose::Reboot && client.extends(now, phase, again, None).is_ok();
+                let extends = |phase| {
+                    purpose == Purpose::Reboot && client.extends(now, phase, again, None).is_ok()
+                };
                 if extends(Purpose::Renew) || extends(Purpose::Rebind) {
                     return Ok(());
                 }
@@ -192,7 +217,9 @@ impl Timing {
                 let least = backoff(nth - 1, 8);
                 match again {
                     _ if nth > most => Err(format!("{purpose:?} for the {nth}th time")),
-                    Some(gap) if gap + GRAIN < least => Err(format!("{purpose:?} again after {gap} µs")),
+                    Some(gap) if gap + GRAIN < least => {
+                        Err(format!("{purpose:?} again after {gap} µs"))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -207,7 +234,13 @@ impl Timing {
 impl Client {
     /// Judges RENEW, which belongs between T1 and T2, and REBIND, between T2 and the end; neither may be repeated too soon. Both
     /// times may be early by a sixteenth.
-    fn extends(&self, now: u64, purpose: Purpose, gap: Option<u64>, healed: Option<u64>) -> Result<(), String> {
+    fn extends(
+        &self,
+        now: u64,
+        purpose: Purpose,
+        gap: Option<u64>,
+        healed: Option<u64>,
+    ) -> Result<(), String> {
         let window = |lease: &Times| match purpose {
             Purpose::Renew => ((lease.t1 - lease.start) / 16, lease.t1, lease.t2),
             _ => ((lease.t2 - lease.t1) / 16, lease.t2, lease.end),
@@ -218,27 +251,45 @@ impl Client {
             (from - early..until).contains(&(now + GRAIN))
         };
         let Some(lease) = self.leases.iter().rev().find(fits) else {
-            return Err(format!("{purpose:?} outside of its window, of {:?}", self.leases));
+            return Err(format!(
+                "{purpose:?} outside of its window, of {:?}",
+                self.leases
+            ));
         };
         let (_, from, until) = window(lease);
         let floor = ((until - from) / 16 * 15 / 8).clamp(SECOND, 60 * SECOND);
         match gap {
-            Some(gap) if gap + GRAIN < floor => Err(format!("{purpose:?} again after {gap} µs, least {floor}")),
-            None if healed.is_some_and(|healed| lease.start > healed) && now > from.max(self.heard) + PROMPT => {
-                Err(format!("{purpose:?} {} s late, of {lease:?}", (now - from) / SECOND))
+            Some(gap) if gap + GRAIN < floor => {
+                Err(format!("{purpose:?} again after {gap} µs, least {floor}"))
+            }
+            None if healed.is_some_and(|healed| lease.start > healed)
+                && now > from.max(self.heard) + PROMPT =>
+            {
+                Err(format!(
+                    "{purpose:?} {} s late, of {lease:?}",
+                    (now - from) / SECOND
+                ))
             }
             _ => Ok(()),
         }
     }
 
     /// Judges DISCOVER: after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does, and never too many.
-    fn discovers(&mut self, now: u64, nth: u32, gap: Option<u64>, waited_for: bool) -> Result<(), String> {
+    fn discovers(
+        &mut self,
+        now: u64,
+        nth: u32,
+        gap: Option<u64>,
+        waited_for: bool,
+    ) -> Result<(), String> {
         let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
         if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {
             if std::mem::take(&mut self.once_more) {
                 return Ok(());
             }
-            return Err(format!("DISCOVER number {nth} after {gap} µs, least {least}"));
+            return Err(format!(
+                "DISCOVER number {nth} after {gap} µs, least {least}"
+            ));
         }
         self.discovers.retain(|at| now - at < 60 * SECOND);
         self.discovers.push_back(now);

@@ -48,13 +48,29 @@ impl fmt::Display for Brief<'_> {
                     let verb = if arp.request { "asks for" } else { "tells" };
                     write!(f, "ARP {} {verb} {}", arp.sender, arp.target)
                 }
-                Packet::Udp { source, destination, payload } => {
+                Packet::Udp {
+                    source,
+                    destination,
+                    payload,
+                } => {
                     write!(f, "{source} > {destination} ")?;
                     match Message::decode(payload) {
                         Err(cause) => write!(f, "bad message: {cause}"),
                         Ok(m) => {
-                            write!(f, "{:?} xid {:08x} ciaddr {} yiaddr {}", m.kind(), m.xid, m.ciaddr, m.yiaddr)?;
-                            write!(f, " requested {:?} server {:?}", m.address(50), m.address(54))
+                            write!(
+                                f,
+                                "{:?} xid {:08x} ciaddr {} yiaddr {}",
+                                m.kind(),
+                                m.xid,
+                                m.ciaddr,
+                                m.yiaddr
+                            )?;
+                            write!(
+                                f,
+                                " requested {:?} server {:?}",
+                                m.address(50),
+                                m.address(54)
+                            )
                         }
                     }
                 }

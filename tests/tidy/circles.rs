@@ -19,17 +19,30 @@ struct Crate {
 fn roots() -> BTreeSet<String> {
     let is_root = |name: &str| ["lib.rs", "main.rs"].contains(&name);
     let files = tracked();
-    let folders = files.iter().filter_map(|file| file.rsplit_once('/')).filter(|(_, name)| is_root(name));
+    let folders = files
+        .iter()
+        .filter_map(|file| file.rsplit_once('/'))
+        .filter(|(_, name)| is_root(name));
     folders.map(|(folder, _)| folder.to_owned()).collect()
 }
 
 impl Crate {
     fn read(root: &str) -> Self {
         let mut files = BTreeMap::new();
-        let others: Vec<_> = roots().into_iter().filter(|other| other.starts_with(&format!("{root}/"))).collect();
-        let is_other = |file: &str| others.iter().any(|other| file.starts_with(&format!("{other}/")));
+        let others: Vec<_> = roots()
+            .into_iter()
+            .filter(|other| other.starts_with(&format!("{root}/")))
+            .collect();
+        let is_other = |file: &str| {
+            others
+                .iter()
+                .any(|other| file.starts_with(&format!("{other}/")))
+        };
         for file in tracked().into_iter().filter(|file| !is_other(file)) {
-            let Some(below) = file.strip_prefix(&format!("{root}/")).and_then(|file| file.strip_suffix(".rs")) else {
+            let Some(below) = file
+                .strip_prefix(&format!("{root}/"))
+                .and_then(|file| file.strip_suffix(".rs"))
+            else {
                 continue;
             };
             let mut path: Path = below.split('/').map(str::to_owned).collect();
@@ -42,7 +55,9 @@ impl Crate {
         }
         let modules: BTreeSet<Path> = files.keys().cloned().collect();
         let paths = |(at, text): (&Path, &String)| (at.clone(), paths(at, text, &modules));
-        Self { modules: files.iter().map(paths).collect() }
+        Self {
+            modules: files.iter().map(paths).collect(),
+        }
     }
 
     /// Returns the module that defines what a path leads to, through what modules on its way import themselves.
@@ -80,8 +95,14 @@ impl Crate {
 
 /// Returns a file's text without comments, and without the tests at its end.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    let text = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Returns every path in the code of the module `at` that leads into its own crate, from the root on.
@@ -103,12 +124,17 @@ fn paths(at: &Path, code: &str, modules: &BTreeSet<Path>) -> Vec<Path> {
             found.push(word.to_owned());
         }
     }
-    found.iter().filter_map(|path| from_root(at, path, modules)).collect()
+    found
+        .iter()
+        .filter_map(|path| from_root(at, path, modules))
+        .collect()
 }
 
 /// Returns the code before its `nth` part that follows a `use `.
 fn code_before(code: &str, nth: usize) -> &str {
-    code.match_indices("use ").nth(nth - 1).map_or("", |(at, _)| if at == 0 { "\n" } else { &code[..at] })
+    code.match_indices("use ")
+        .nth(nth - 1)
+        .map_or("", |(at, _)| if at == 0 { "\n" } else { &code[..at] })
 }
 
 /// Takes the tree of a `use` apart into its paths.
@@ -128,13 +154,20 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
         }
     }
     branches.push(&tree[begin..]);
-    for branch in branches.into_iter().map(str::trim).filter(|branch| !branch.is_empty()) {
+    for branch in branches
+        .into_iter()
+        .map(str::trim)
+        .filter(|branch| !branch.is_empty())
+    {
         match branch.split_once('{') {
             Some((stem, inner)) => {
                 let inner = inner.strip_suffix('}').unwrap_or(inner);
                 expand(&format!("{prefix}{stem}"), inner, found);
             }
-            None => found.push(format!("{prefix}{}", branch.split(" as ").next().unwrap_or(branch))),
+            None => found.push(format!(
+                "{prefix}{}",
+                branch.split(" as ").next().unwrap_or(branch)
+            )),
         }
     }
 }
@@ -184,13 +217,19 @@ fn circle(imports: &BTreeMap<&str, BTreeSet<String>>) -> Option<Vec<String>> {
             return None;
         }
         way.push(name.to_owned());
-        let found = imports.get(name).into_iter().flatten().find_map(|next| walk(next, imports, way, done));
+        let found = imports
+            .get(name)
+            .into_iter()
+            .flatten()
+            .find_map(|next| walk(next, imports, way, done));
         way.pop();
         done.insert(name.to_owned());
         found
     }
     let mut done = BTreeSet::new();
-    imports.keys().find_map(|name| walk(name, imports, &mut Vec::new(), &mut done))
+    imports
+        .keys()
+        .find_map(|name| walk(name, imports, &mut Vec::new(), &mut done))
 }
 
 #[test]
@@ -203,30 +242,57 @@ fn no_modules_import_each_other_in_a_circle() {
             circles.extend(found.map(|way| format!("{level}: {}", way.join(" → "))));
         }
     }
-    assert!(circles.is_empty(), "circles of imports:\n{}", circles.join("\n"));
+    assert!(
+        circles.is_empty(),
+        "circles of imports:\n{}",
+        circles.join("\n")
+    );
 }
 
 #[test]
 fn a_circle_is_found() {
     let file = |path: &str, text: &str| {
-        let at: Path = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let at: Path = path
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
         (at, code(text))
     };
     let crate_of = |files: [(Path, String); 4]| {
         let modules: BTreeSet<Path> = files.iter().map(|(at, _)| at.clone()).collect();
         let paths = |(at, text): (Path, String)| (at.clone(), paths(&at, &text, &modules));
-        Crate { modules: files.into_iter().map(paths).collect() }
+        Crate {
+            modules: files.into_iter().map(paths).collect(),
+        }
     };
     let root = || file("", "mod a;\nmod b;\npub use a::One;\n");
     let straight = crate_of([
         root(),
         file("a", "use std::io;\nuse super::b::{self, Two};\n"),
-        file("b", "// super::a::One\nmod c;\nstruct Two;\n#[cfg(test)]\nmod tests {\n    use crate::a::One;\n}\n"),
+        file(
+            "b",
+            "// super::a::One\nmod c;\nstruct Two;\n#[cfg(test)]\nmod tests {\n    use crate::a::One;\n}\n",
+        ),
         file("b/c", "use super::Two;\n"),
     ]);
-    assert!(straight.levels().values().all(|level| circle(level).is_none()));
-    for import in ["use crate::One;", "fn f() -> super::super::a::One {}", "use crate::{a::{One}};"] {
-        let bent = crate_of([root(), file("a", "use super::b::Two;"), file("b", "mod c;"), file("b/c", import)]);
+    assert!(
+        straight
+            .levels()
+            .values()
+            .all(|level| circle(level).is_none())
+    );
+    for import in [
+        "use crate::One;",
+        "fn f() -> super::super::a::One {}",
+        "use crate::{a::{One}};",
+    ] {
+        let bent = crate_of([
+            root(),
+            file("a", "use super::b::Two;"),
+            file("b", "mod c;"),
+            file("b/c", import),
+        ]);
         let found: Vec<_> = bent.levels().values().filter_map(circle).collect();
         assert_eq!(found, [["a", "b"]], "{import}");
     }

@@ -19,10 +19,15 @@ const METRICS: &str = "daemon/docs/metrics.md";
 /// Returns the names of the metrics, as samples bear them.
 fn samples() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for row in read(METRICS).lines().filter_map(|line| line.strip_prefix("| `leasehold_")) {
+    for row in read(METRICS)
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `leasehold_"))
+    {
         let name = format!("leasehold_{}", row.split_once('`').expect("it ends").0);
         match row.contains("| histogram: ") {
-            true => names.extend(["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}"))),
+            true => {
+                names.extend(["_bucket", "_sum", "_count"].map(|suffix| format!("{name}{suffix}")))
+            }
             false => drop(names.insert(name)),
         }
     }
@@ -32,7 +37,9 @@ fn samples() -> BTreeSet<String> {
 /// Returns every name of a metric in a text.
 fn named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("leasehold_"));
+    let words = text
+        .split(|c: char| !is_part(c))
+        .filter(|word| word.starts_with("leasehold_"));
     words.map(str::to_owned).collect()
 }
 
@@ -44,9 +51,15 @@ fn expressions() -> Vec<String> {
         let is_said = |what: &str| panel[what].as_str().is_some_and(|text| !text.is_empty());
         assert!(is_said("title") && is_said("description"), "{panel}");
     }
-    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"));
     let text = targets.map(|target| target["expr"].as_str().expect("an expression"));
-    text.map(|text| text.replace("$__rate_interval", "5m").replace("$instance", ".*")).collect()
+    text.map(|text| {
+        text.replace("$__rate_interval", "5m")
+            .replace("$instance", ".*")
+    })
+    .collect()
 }
 
 #[test]
@@ -68,7 +81,10 @@ fn every_alert_says_what_to_do_and_is_tried() {
             assert!(alert.contains(part), "{part} is missing: {alert}");
         }
         let name = alert.lines().next().expect("a name");
-        assert!(tried.contains(name), "{ALERTS_TEST} has nothing about {name}");
+        assert!(
+            tried.contains(name),
+            "{ALERTS_TEST} has nothing about {name}"
+        );
     }
 }
 
@@ -78,14 +94,21 @@ fn the_alerts_do_as_they_say_and_every_expression_can_be_read() {
         return;
     }
     let promtool = |args: &[&str]| {
-        let output = Command::new("promtool").args(args).current_dir(root()).output().expect("it was looked for");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let output = Command::new("promtool")
+            .args(args)
+            .current_dir(root())
+            .output()
+            .expect("it was looked for");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "promtool {args:?}: {said}");
     };
     promtool(&["check", "rules", ALERTS]);
     promtool(&["test", "rules", ALERTS_TEST]);
-    let rules =
-        expressions().into_iter().enumerate().map(|(n, expr)| json!({"record": format!("panel:{n}"), "expr": expr}));
+    let rules = expressions()
+        .into_iter()
+        .enumerate()
+        .map(|(n, expr)| json!({"record": format!("panel:{n}"), "expr": expr}));
     // JSON is YAML.
     let groups = json!({"groups": [{"name": "panels", "rules": rules.collect::<Vec<_>>()}]});
     let dir = tempfile::tempdir().expect("a directory");

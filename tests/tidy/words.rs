@@ -35,7 +35,10 @@ const PHRASES: [&str; 25] = [
 fn joined(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.trim().trim_end_matches('\\');
-        line.trim_start_matches("///").trim_start_matches("//!").trim_start_matches("//").trim()
+        line.trim_start_matches("///")
+            .trim_start_matches("//!")
+            .trim_start_matches("//")
+            .trim()
     });
     lines.collect::<Vec<_>>().join(" ").to_lowercase()
 }
@@ -43,15 +46,24 @@ fn joined(text: &str) -> String {
 /// Returns the phrases of the list that a text has.
 fn stumbles(text: &str) -> Vec<&'static str> {
     let text = joined(text);
-    PHRASES.into_iter().filter(|phrase| text.contains(phrase)).collect()
+    PHRASES
+        .into_iter()
+        .filter(|phrase| text.contains(phrase))
+        .collect()
 }
 
 #[test]
 fn comments_messages_and_documents_have_none_of_the_phrases() {
-    let files = tracked().into_iter().filter(|file| file.ends_with(".rs") || file.ends_with(".md"));
+    let files = tracked()
+        .into_iter()
+        .filter(|file| file.ends_with(".rs") || file.ends_with(".md"));
     let found: Vec<_> = files
         .filter(|file| file != "tests/tidy/words.rs")
-        .flat_map(|file| stumbles(&read(&file)).into_iter().map(move |phrase| format!("{file}: {phrase}")))
+        .flat_map(|file| {
+            stumbles(&read(&file))
+                .into_iter()
+                .map(move |phrase| format!("{file}: {phrase}"))
+        })
         .collect();
     assert_eq!(found, [""; 0], "rewrite these: subject, verb, object");
 }
@@ -74,5 +86,8 @@ fn bad_samples_are_found() {
     for sample in samples {
         assert!(!stumbles(sample).is_empty(), "{sample}");
     }
-    assert_eq!(stumbles("After a second without an offer, leasehold asks again"), [""; 0]);
+    assert_eq!(
+        stumbles("After a second without an offer, leasehold asks again"),
+        [""; 0]
+    );
 }

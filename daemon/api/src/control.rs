@@ -84,7 +84,14 @@ pub struct Which {
 impl Which {
     /// Returns the parameters of a query that select the same leases.
     pub fn parameters(&self) -> Vec<String> {
-        let Self { name, network, container, address, state, door } = self;
+        let Self {
+            name,
+            network,
+            container,
+            address,
+            state,
+            door,
+        } = self;
         let address = address.as_ref().map(IpNet::to_string);
         let all = [
             ("name", name),
@@ -94,12 +101,16 @@ impl Which {
             ("state", state),
             ("door", door),
         ];
-        all.iter().filter_map(|(key, value)| Some(format!("{key}={}", to_url(value.as_deref()?)))).collect()
+        all.iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", to_url(value.as_deref()?))))
+            .collect()
     }
 
     /// Takes in a parameter. Returns false if it is none of these or cannot have this value.
     pub fn take(&mut self, key: &str, value: &str) -> bool {
-        let Some(value) = from_url(value) else { return false };
+        let Some(value) = from_url(value) else {
+            return false;
+        };
         let place = match key {
             "name" => &mut self.name,
             "network" => &mut self.network,
@@ -119,7 +130,9 @@ impl Which {
 
 /// Reads an address or a subnet.
 pub fn net(text: &str) -> Option<IpNet> {
-    text.parse().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()))
+    text.parse()
+        .ok()
+        .or_else(|| Some(text.parse::<IpAddr>().ok()?.into()))
 }
 
 /// The outcome of an order for each selected lease, in order of attachment.
@@ -259,8 +272,13 @@ pub struct Frame {
 /// Returns a text as a value in a URL's query (RFC 3986 §2.1).
 pub fn to_url(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escaped =
-        text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    let escaped = text.bytes().map(|byte| {
+        if is_plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    });
     escaped.collect()
 }
 
@@ -510,7 +528,11 @@ pub enum Attachment {
 impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cni { network, container, ifname } => write!(f, "{network}/{container}/{ifname}"),
+            Self::Cni {
+                network,
+                container,
+                ifname,
+            } => write!(f, "{network}/{container}/{ifname}"),
             Self::Docker { pool, endpoint } => write!(f, "docker/{pool}/{endpoint}"),
         }
     }

@@ -163,20 +163,34 @@ impl Failed {
     /// Returns the answer that gives the reason.
     pub fn new(why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { error: why.clone(), err: why }
+        Self {
+            error: why.clone(),
+            err: why,
+        }
     }
 }
 
 impl Pool {
     /// Returns the answer that names a pool and, if it has one, its gateway.
     pub fn new(pool_id: String, pool: Ipv4Net, gateway: Option<Ipv4Addr>) -> Self {
-        let named = |gateway| (GATEWAY.to_owned(), format!("{gateway}/{}", pool.prefix_len()));
-        Self { pool_id, pool, data: gateway.map(named).into_iter().collect() }
+        let named = |gateway| {
+            (
+                GATEWAY.to_owned(),
+                format!("{gateway}/{}", pool.prefix_len()),
+            )
+        };
+        Self {
+            pool_id,
+            pool,
+            data: gateway.map(named).into_iter().collect(),
+        }
     }
 }
 
 /// Reads a value that may be `null`.
-fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
@@ -187,26 +201,57 @@ mod tests {
 
     #[test]
     fn what_is_null_or_left_out_is_empty() {
-        for body in ["{}", r#"{"Options":null}"#, r#"{"PoolID":null,"Address":null,"Options":{}}"#] {
-            assert_eq!(serde_json::from_str::<RequestAddress>(body).ok(), Some(RequestAddress::default()), "{body}");
+        for body in [
+            "{}",
+            r#"{"Options":null}"#,
+            r#"{"PoolID":null,"Address":null,"Options":{}}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<RequestAddress>(body).ok(),
+                Some(RequestAddress::default()),
+                "{body}"
+            );
         }
-        for body in ["{}", r#"{"Pool":null,"SubPool":null,"Options":null,"AddressSpace":null,"V6":false}"#] {
-            assert_eq!(serde_json::from_str::<RequestPool>(body).ok(), Some(RequestPool::default()), "{body}");
+        for body in [
+            "{}",
+            r#"{"Pool":null,"SubPool":null,"Options":null,"AddressSpace":null,"V6":false}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<RequestPool>(body).ok(),
+                Some(RequestPool::default()),
+                "{body}"
+            );
         }
-        for body in ["", "null", r#"{"Options":[]}"#, r#"{"Options":{"a":1}}"#, r#"{"Address":7}"#] {
-            assert!(serde_json::from_str::<RequestAddress>(body).is_err(), "{body}");
+        for body in [
+            "",
+            "null",
+            r#"{"Options":[]}"#,
+            r#"{"Options":{"a":1}}"#,
+            r#"{"Address":7}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<RequestAddress>(body).is_err(),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn names_are_spelled_as_libnetwork_spells_them() {
-        let pool = Pool::new("x".into(), "192.168.1.0/24".parse().unwrap(), Some(Ipv4Addr::new(192, 168, 1, 1)));
+        let pool = Pool::new(
+            "x".into(),
+            "192.168.1.0/24".parse().unwrap(),
+            Some(Ipv4Addr::new(192, 168, 1, 1)),
+        );
         assert_eq!(
             to_json(&pool),
             r#"{"PoolID":"x","Pool":"192.168.1.0/24","Data":{"com.docker.network.gateway":"192.168.1.1/24"}}"#
         );
         assert_eq!(
-            to_json(&Capabilities { requires_mac_address: true, requires_request_replay: false }),
+            to_json(&Capabilities {
+                requires_mac_address: true,
+                requires_request_replay: false
+            }),
             r#"{"RequiresMACAddress":true,"RequiresRequestReplay":false}"#
         );
         assert_eq!(to_json(&Failed::new("no")), r#"{"Error":"no","Err":"no"}"#);

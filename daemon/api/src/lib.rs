@@ -34,12 +34,17 @@ pub const MAX_ADD_TIMEOUT: Duration = Duration::from_secs(600);
 /// counts as absent.
 pub fn add_timeout(seconds: Option<f64>) -> Duration {
     let said = seconds.filter(|s| *s > 0.0);
-    said.map_or(ADD_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(MAX_ADD_TIMEOUT).min(MAX_ADD_TIMEOUT))
+    said.map_or(ADD_TIMEOUT, |s| {
+        Duration::try_from_secs_f64(s)
+            .unwrap_or(MAX_ADD_TIMEOUT)
+            .min(MAX_ADD_TIMEOUT)
+    })
 }
 
 /// Writes a value as JSON.
 pub fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("the types of the wire have string keys only, so they always are JSON")
+    serde_json::to_string(value)
+        .expect("the types of the wire have string keys only, so they always are JSON")
 }
 
 #[cfg(test)]

@@ -31,11 +31,16 @@ pub fn del(request: &Request) -> Option<Request> {
         ifname: Some(part(request.env.ifname.as_deref())?),
         ..Env::default()
     };
-    Some(Request { env, config: json!({ "name": network }).to_string(), resolv_conf: None })
+    Some(Request {
+        env,
+        config: json!({ "name": network }).to_string(),
+        resolv_conf: None,
+    })
 }
 
 fn part(text: Option<&str>) -> Option<String> {
-    text.filter(|text| (1..=MAX_PART).contains(&text.len())).map(str::to_owned)
+    text.filter(|text| (1..=MAX_PART).contains(&text.len()))
+        .map(str::to_owned)
 }
 
 /// Returns the file in which a DEL of `request`'s attachment is kept for the daemon at `socket`.
@@ -59,12 +64,19 @@ pub fn end(socket: &Path, store: u64, binding: u64) -> PathBuf {
 
 /// Returns the name under which the daemon writes the file that then becomes [`end`].
 pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
-    socket.with_file_name(name(socket, ".new-", &format!("end-{store:016x}-{binding}")))
+    socket.with_file_name(name(
+        socket,
+        ".new-",
+        &format!("end-{store:016x}-{binding}"),
+    ))
 }
 
 /// Returns the binding of this store whose end the file `name` keeps; `None` if it keeps none.
 pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
-    kind_of(socket, name, ".end-")?.strip_prefix(&format!("{store:016x}-"))?.parse().ok()
+    kind_of(socket, name, ".end-")?
+        .strip_prefix(&format!("{store:016x}-"))?
+        .parse()
+        .ok()
 }
 
 /// Returns the directory in which the daemon at `socket` keeps a copy of what only its store remembers.
@@ -91,12 +103,21 @@ pub enum Kind {
 
 /// Returns what kind of spool file `name` beside `socket` is; `None` if it is not ours.
 pub fn kind(socket: &Path, name: &OsStr) -> Option<Kind> {
-    let kinds = [(".del-", Kind::Call), (".new-", Kind::Unfinished), (".bad-", Kind::SetAside)];
-    kinds.into_iter().find(|(infix, _)| kind_of(socket, name, infix).is_some()).map(|(_, kind)| kind)
+    let kinds = [
+        (".del-", Kind::Call),
+        (".new-", Kind::Unfinished),
+        (".bad-", Kind::SetAside),
+    ];
+    kinds
+        .into_iter()
+        .find(|(infix, _)| kind_of(socket, name, infix).is_some())
+        .map(|(_, kind)| kind)
 }
 
 fn kind_of<'a>(socket: &Path, name: &'a OsStr, infix: &str) -> Option<&'a str> {
-    name.to_str()?.strip_prefix(socket.file_name()?.to_str()?)?.strip_prefix(infix)
+    name.to_str()?
+        .strip_prefix(socket.file_name()?.to_str()?)?
+        .strip_prefix(infix)
 }
 
 fn name(socket: &Path, infix: &str, rest: &str) -> OsString {
@@ -132,7 +153,11 @@ mod tests {
 
     fn del(network: &str, container: &str, ifname: &str) -> Request {
         Request {
-            env: Env { container_id: Some(container.into()), ifname: Some(ifname.into()), ..Env::default() },
+            env: Env {
+                container_id: Some(container.into()),
+                ifname: Some(ifname.into()),
+                ..Env::default()
+            },
             config: format!(r#"{{"name": "{network}"}}"#),
             resolv_conf: None,
         }
@@ -152,26 +177,45 @@ mod tests {
         let mut other = del("lan", "abc", "eth0");
         other.config = r#"{"cniVersion": "1.0.0", "prevResult": {}, "name": "lan"}"#.into();
         other.env.netns = Some("/run/netns/x".into());
-        assert_eq!(path(Path::new(SOCKET), &other), path(Path::new(SOCKET), &del("lan", "abc", "eth0")));
+        assert_eq!(
+            path(Path::new(SOCKET), &other),
+            path(Path::new(SOCKET), &del("lan", "abc", "eth0"))
+        );
     }
 
     #[test]
     fn what_is_kept_of_a_del_is_its_attachment() {
         let mut whole = del("lan", "abc", "eth0");
-        whole.env = Env { netns: Some("/run/netns/x".into()), args: Some("A=1".into()), ..whole.env };
-        whole.config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"secret": 1}, "prevResult": {}}"#.into();
+        whole.env = Env {
+            netns: Some("/run/netns/x".into()),
+            args: Some("A=1".into()),
+            ..whole.env
+        };
+        whole.config =
+            r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"secret": 1}, "prevResult": {}}"#
+                .into();
         let kept = super::del(&whole).unwrap();
         let expected = r#"{"env":{"CNI_COMMAND":"DEL","CNI_CONTAINERID":"abc","CNI_IFNAME":"eth0"},"config":"{\"name\":\"lan\"}"}"#;
         assert_eq!(serde_json::to_string(&kept).unwrap(), expected);
-        assert_eq!(path(Path::new(SOCKET), &kept), path(Path::new(SOCKET), &whole));
+        assert_eq!(
+            path(Path::new(SOCKET), &kept),
+            path(Path::new(SOCKET), &whole)
+        );
     }
 
     #[test]
     fn a_del_without_an_attachment_is_not_kept() {
-        let no_json = Request { config: "{".into(), ..del("lan", "abc", "eth0") };
+        let no_json = Request {
+            config: "{".into(),
+            ..del("lan", "abc", "eth0")
+        };
         let long = "x".repeat(256);
-        let without =
-            [del("", "abc", "eth0"), del("lan", "", "eth0"), del("lan", "abc", ""), del("lan", &long, "eth0")];
+        let without = [
+            del("", "abc", "eth0"),
+            del("lan", "", "eth0"),
+            del("lan", "abc", ""),
+            del("lan", &long, "eth0"),
+        ];
         for request in without.iter().chain([&no_json, &Request::default()]) {
             assert_eq!(super::del(request), None, "{request:?}");
         }
@@ -181,8 +225,12 @@ mod tests {
     #[test]
     fn different_attachments_have_different_names() {
         let of = |n, c, i| path(Path::new(SOCKET), &del(n, c, i));
-        let all =
-            [of("lan", "abc", "eth0"), of("lan", "abc", "eth1"), of("lan", "abceth", "0"), of("la", "nabc", "eth0")];
+        let all = [
+            of("lan", "abc", "eth0"),
+            of("lan", "abc", "eth1"),
+            of("lan", "abceth", "0"),
+            of("la", "nabc", "eth0"),
+        ];
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b), "{a:?}");
         }
@@ -193,7 +241,10 @@ mod tests {
         for id in ["", "../../etc/passwd", "a/b", "\u{0}", &"x".repeat(100_000)] {
             let path = path(Path::new(SOCKET), &del("lan", id, "eth0"));
             assert_eq!(path.parent(), Some(Path::new("/run/cni")));
-            assert_eq!(kind(Path::new(SOCKET), path.file_name().unwrap()), Some(Kind::Call));
+            assert_eq!(
+                kind(Path::new(SOCKET), path.file_name().unwrap()),
+                Some(Kind::Call)
+            );
         }
     }
 
@@ -202,14 +253,30 @@ mod tests {
         let socket = Path::new(SOCKET);
         let request = del("lan", "abc", "eth0");
         let name = |path: PathBuf| path.file_name().unwrap().to_owned();
-        assert_eq!(kind(socket, &name(path(socket, &request))), Some(Kind::Call));
-        assert_eq!(kind(socket, &name(unfinished(socket, &request, 7))), Some(Kind::Unfinished));
+        assert_eq!(
+            kind(socket, &name(path(socket, &request))),
+            Some(Kind::Call)
+        );
+        assert_eq!(
+            kind(socket, &name(unfinished(socket, &request, 7))),
+            Some(Kind::Unfinished)
+        );
         let aside = set_aside(socket, &name(path(socket, &request))).unwrap();
         assert_eq!(kind(socket, &name(aside)), Some(Kind::SetAside));
         assert_eq!(set_aside(socket, OsStr::new("other")), None);
         let end = name(end(socket, 0xab, 7));
-        assert_eq!((kind(socket, &end), ended(socket, 0xab, &end), ended(socket, 0xac, &end)), (None, Some(7), None));
-        assert_eq!(kind(socket, &name(unfinished_end(socket, 0xab, 7))), Some(Kind::Unfinished));
+        assert_eq!(
+            (
+                kind(socket, &end),
+                ended(socket, 0xab, &end),
+                ended(socket, 0xac, &end)
+            ),
+            (None, Some(7), None)
+        );
+        assert_eq!(
+            kind(socket, &name(unfinished_end(socket, 0xab, 7))),
+            Some(Kind::Unfinished)
+        );
         for other in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
             assert_eq!(kind(socket, OsStr::new(other)), None);
         }

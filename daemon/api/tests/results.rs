@@ -7,8 +7,14 @@ use leasehold_api::cni::{Dns, Ip, Route, Success, Version};
 fn whole() -> Success {
     Success {
         ips: vec![
-            Ip { address: "192.0.2.10/24".parse().unwrap(), gateway: Some("192.0.2.1".parse().unwrap()) },
-            Ip { address: "2001:db8::10/64".parse().unwrap(), gateway: None },
+            Ip {
+                address: "192.0.2.10/24".parse().unwrap(),
+                gateway: Some("192.0.2.1".parse().unwrap()),
+            },
+            Ip {
+                address: "2001:db8::10/64".parse().unwrap(),
+                gateway: None,
+            },
         ],
         routes: vec![
             Route {
@@ -17,7 +23,10 @@ fn whole() -> Success {
                 scope: Some(253),
                 ..Route::default()
             },
-            Route { dst: "203.0.113.0/24".parse().unwrap(), ..Route::default() },
+            Route {
+                dst: "203.0.113.0/24".parse().unwrap(),
+                ..Route::default()
+            },
             Route {
                 dst: "0.0.0.0/0".parse().unwrap(),
                 via: Some("192.0.2.1".parse().unwrap()),
@@ -51,35 +60,67 @@ fn is_golden(text: &str, golden: &str) {
 
 #[test]
 fn versions_0_1_0_and_0_2_0_have_an_address_of_each_family() {
-    is_golden(&whole().render(Version::V0_1_0), include_str!("golden/result-0.1.0.json"));
-    is_golden(&whole().render(Version::V0_2_0), include_str!("golden/result-0.2.0.json"));
+    is_golden(
+        &whole().render(Version::V0_1_0),
+        include_str!("golden/result-0.1.0.json"),
+    );
+    is_golden(
+        &whole().render(Version::V0_2_0),
+        include_str!("golden/result-0.2.0.json"),
+    );
 }
 
 #[test]
 fn versions_0_3_0_and_0_3_1_have_lists_with_the_family_of_each_address() {
-    is_golden(&whole().render(Version::V0_3_0), include_str!("golden/result-0.3.0.json"));
-    is_golden(&whole().render(Version::V0_3_1), include_str!("golden/result-0.3.1.json"));
+    is_golden(
+        &whole().render(Version::V0_3_0),
+        include_str!("golden/result-0.3.0.json"),
+    );
+    is_golden(
+        &whole().render(Version::V0_3_1),
+        include_str!("golden/result-0.3.1.json"),
+    );
 }
 
 #[test]
 fn version_0_4_0_names_the_family_of_each_address() {
-    is_golden(&whole().render(Version::V0_4_0), include_str!("golden/result-0.4.0.json"));
+    is_golden(
+        &whole().render(Version::V0_4_0),
+        include_str!("golden/result-0.4.0.json"),
+    );
 }
 
 #[test]
 fn version_1_0_0_has_addresses_without_family() {
-    is_golden(&whole().render(Version::V1_0_0), include_str!("golden/result-1.0.0.json"));
+    is_golden(
+        &whole().render(Version::V1_0_0),
+        include_str!("golden/result-1.0.0.json"),
+    );
 }
 
 #[test]
 fn version_1_1_0_gives_the_attributes_of_routes() {
-    is_golden(&whole().render(Version::V1_1_0), include_str!("golden/result-1.1.0.json"));
+    is_golden(
+        &whole().render(Version::V1_1_0),
+        include_str!("golden/result-1.1.0.json"),
+    );
 }
 
 #[test]
 fn what_the_server_did_not_give_is_left_out() {
-    let bare =
-        Success { ips: vec![Ip { address: "192.0.2.10/24".parse().unwrap(), gateway: None }], ..Success::default() };
-    assert_eq!(bare.render(Version::V1_0_0), r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24"}]}"#);
-    assert_eq!(bare.render(Version::V0_2_0), r#"{"cniVersion":"0.2.0","ip4":{"ip":"192.0.2.10/24"}}"#);
+    let bare = Success {
+        ips: vec![Ip {
+            address: "192.0.2.10/24".parse().unwrap(),
+            gateway: None,
+        }],
+        ..Success::default()
+    };
+    assert_eq!(
+        bare.render(Version::V1_0_0),
+        r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24"}]}"#
+    );
+    assert_eq!(
+        bare.render(Version::V0_2_0),
+        r#"{"cniVersion":"0.2.0","ip4":{"ip":"192.0.2.10/24"}}"#
+    );
 }

@@ -40,7 +40,12 @@ pub(crate) enum Action {
 impl Asking {
     /// Begins to ask who has `target`, from an Ethernet and an IP address, at once.
     pub(crate) fn new(from: (Mac, Ipv4Addr), target: Ipv4Addr, now: Instant) -> Self {
-        Self { from, target, asked: 0, next: now }
+        Self {
+            from,
+            target,
+            asked: 0,
+            next: now,
+        }
     }
 
     /// Does what is due by the clock.

@@ -51,8 +51,14 @@ mod tests {
         assert!(!backoff.has_failed());
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             backoff.fail();
-            let (pause, exact) = (backoff.pause(Duration::from_secs(60), &mut rng), Duration::from_secs(seconds));
-            assert!(pause >= exact * 7 / 8 && pause <= exact * 9 / 8, "{pause:?} after {backoff:?}");
+            let (pause, exact) = (
+                backoff.pause(Duration::from_secs(60), &mut rng),
+                Duration::from_secs(seconds),
+            );
+            assert!(
+                pause >= exact * 7 / 8 && pause <= exact * 9 / 8,
+                "{pause:?} after {backoff:?}"
+            );
         }
         assert!(backoff.has_failed());
     }

@@ -52,8 +52,9 @@ pub const PROBE_MAX: Duration = Duration::from_secs(2);
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest time from the start of a strict window until the address counts as free.
-pub const PROBING: Duration =
-    Duration::from_secs(PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs());
+pub const PROBING: Duration = Duration::from_secs(
+    PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs(),
+);
 
 /// Announcements of an address (RFC 5227 §1.1).
 pub const ANNOUNCE_NUM: u32 = 2;
@@ -144,17 +145,29 @@ impl Window {
     /// probes count.
     pub fn strict(address: Ipv4Addr, own: Box<[Mac]>, now: Instant, rng: &mut Rng) -> Self {
         let first = now + between(Duration::ZERO, PROBE_WAIT, rng);
-        Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
+        Self {
+            strict: true,
+            probe_at: Some(first),
+            ..Self::optimistic(address, own, now)
+        }
     }
 
     /// Returns a window for an address that has been in use, and will be again: it is probed for, announced and defended.
     pub fn established(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
-        Self { established: true, in_use: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
+        Self {
+            established: true,
+            in_use: true,
+            announce_at: Some(now),
+            ..Self::optimistic(address, own, now)
+        }
     }
 
     /// Returns a window for an address that is on the interface from `now` on: it is announced, and not probed for.
     pub fn announcing(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
-        Self { probe_at: None, ..Self::established(address, own, now) }
+        Self {
+            probe_at: None,
+            ..Self::established(address, own, now)
+        }
     }
 
     /// Returns the address.
@@ -192,7 +205,11 @@ impl Window {
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Instant {
-        [self.probe_at, self.announce_at].into_iter().flatten().min().unwrap_or(self.until)
+        [self.probe_at, self.announce_at]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.until)
     }
 
     /// Records that the address is on the interface now: it is announced, if it was not before.
@@ -225,7 +242,8 @@ impl Window {
         if !self.is_of_another(arp) {
             return Heard::Nothing;
         }
-        let probes = arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
+        let probes =
+            arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
         if probes && self.strict && !self.in_use {
             return Heard::Conflict { by };
         }
@@ -233,8 +251,13 @@ impl Window {
             return Heard::Nothing;
         }
         let is_probing = self.probe_at.is_some() && !self.established;
-        let answers_probe = is_probing && arp.op == ArpOp::Reply && self.own.contains(&arp.target_mac);
-        if answers_probe || !self.in_use { Heard::Conflict { by } } else { self.defend(now, by) }
+        let answers_probe =
+            is_probing && arp.op == ArpOp::Reply && self.own.contains(&arp.target_mac);
+        if answers_probe || !self.in_use {
+            Heard::Conflict { by }
+        } else {
+            self.defend(now, by)
+        }
     }
 
     fn probe(&mut self, now: Instant, rng: &mut Rng) -> Action {
@@ -246,10 +269,18 @@ impl Window {
             return Action::Free;
         }
         self.probes += 1;
-        let wait = if self.probes == PROBE_NUM { ANNOUNCE_WAIT } else { between(PROBE_MIN, PROBE_MAX, rng) };
+        let wait = if self.probes == PROBE_NUM {
+            ANNOUNCE_WAIT
+        } else {
+            between(PROBE_MIN, PROBE_MAX, rng)
+        };
         self.probe_at = Some(now + wait);
         let probe = self.probe_frame();
-        if self.probes == 1 { Action::Send(probe) } else { Action::Repeat(probe) }
+        if self.probes == 1 {
+            Action::Send(probe)
+        } else {
+            Action::Repeat(probe)
+        }
     }
 
     /// Returns the frame that asks whether anybody uses the address.
@@ -262,7 +293,11 @@ impl Window {
         self.announce_at = (self.announcements < ANNOUNCE_NUM).then(|| now + ANNOUNCE_INTERVAL);
         self.until = self.until.max(now + ANNOUNCE_INTERVAL);
         let announcement = self.announcement();
-        if self.announcements == 1 { Action::Send(announcement) } else { Action::Repeat(announcement) }
+        if self.announcements == 1 {
+            Action::Send(announcement)
+        } else {
+            Action::Repeat(announcement)
+        }
     }
 
     /// Defends the address. The first defence keeps the window open, to hear whether it helped; later ones do not, or a

@@ -26,25 +26,45 @@ pub struct Core {
 impl Core {
     /// Returns a core that knows nothing. All its randomness comes from `seed`.
     pub fn new(config: Config, seed: u64) -> Self {
-        Self { registry: Registry::new(config, seed), docker: Docker::default() }
+        Self {
+            registry: Registry::new(config, seed),
+            docker: Docker::default(),
+        }
     }
 
     /// Takes in what happened. Afterwards drain [`Core::poll_effect`], then read [`Core::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
         self.read_clocks(now);
         match input {
-            Input::Start { boot, mut records, doors, spooled, adoptees } => {
-                records.iter_mut().for_each(|(_, record)| docker::complete(record));
+            Input::Start {
+                boot,
+                mut records,
+                doors,
+                spooled,
+                adoptees,
+            } => {
+                records
+                    .iter_mut()
+                    .for_each(|(_, record)| docker::complete(record));
                 self.desk().recover(doors);
                 self.registry.recover_all(now, boot, records);
                 self.desk().give_back_those_without_endpoint(now);
-                spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
+                spooled
+                    .into_iter()
+                    .for_each(|(id, call)| self.request(now, id, call));
                 self.registry.look_around(now);
                 self.desk().list_own_links();
-                adoptees.into_iter().for_each(|adoptee| self.registry.adopt(now, adoptee));
+                adoptees
+                    .into_iter()
+                    .for_each(|adoptee| self.registry.adopt(now, adoptee));
             }
             Input::Ranges { boot, records } => self.registry.recover_ranges(now, &boot, records),
-            Input::Files { network, directory, found, last } => {
+            Input::Files {
+                network,
+                directory,
+                found,
+                last,
+            } => {
                 self.registry.files_found(&network, directory, found, last);
             }
             Input::Request { id, call } => self.request(now, id, call),
@@ -53,7 +73,11 @@ impl Core {
                 self.registry.count_unknown(!is_known);
             }
             Input::Done { op, outcome } => self.registry.done(now, op, outcome),
-            Input::Frame { exchange, bytes, meta } => match self.registry.is_above(exchange) {
+            Input::Frame {
+                exchange,
+                bytes,
+                meta,
+            } => match self.registry.is_above(exchange) {
                 true => self.desk().hears(now, exchange, (bytes, meta)),
                 false => self.registry.frame(now, exchange, bytes, meta),
             },
@@ -142,7 +166,10 @@ impl Core {
     }
 
     fn desk(&mut self) -> Desk<'_> {
-        Desk { docker: &mut self.docker, registry: &mut self.registry }
+        Desk {
+            docker: &mut self.docker,
+            registry: &mut self.registry,
+        }
     }
 
     /// Begins a call.
@@ -191,7 +218,11 @@ impl Core {
             match notice {
                 Notice::Done(waiter, outcome) => desk.done(now, waiter, outcome),
                 Notice::Due(timer) => desk.on_clock(now, timer),
-                Notice::Answered { id, attachment, answer } => desk.leased(now, id, attachment, answer),
+                Notice::Answered {
+                    id,
+                    attachment,
+                    answer,
+                } => desk.leased(now, id, attachment, answer),
                 Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
                 Notice::OwnLink { owner, there } => desk.own_link(now, owner, there),
                 Notice::Missed => desk.list_own_links(),

@@ -31,7 +31,9 @@ impl Counts {
 
     /// Counts a message whose fate is known now, if there is one.
     pub(crate) fn settled(&mut self, message: Option<(Form, Fate)>) {
-        message.into_iter().for_each(|message| *self.messages.entry(message).or_default() += 1);
+        message
+            .into_iter()
+            .for_each(|message| *self.messages.entry(message).or_default() += 1);
     }
 
     /// Counts a phase of an ADD that got its lease.
@@ -51,14 +53,24 @@ impl Counts {
 
     /// Returns how many events there were of each kind, whether or not the store took them.
     pub fn events(&self) -> impl Iterator<Item = (EventKind, u64)> {
-        EventKind::ALL.into_iter().map(|kind| (kind, self.events.get(&kind).copied().unwrap_or_default()))
+        EventKind::ALL
+            .into_iter()
+            .map(|kind| (kind, self.events.get(&kind).copied().unwrap_or_default()))
     }
 
     /// Returns the number of messages sent for leases, for each form and fate. Not counted: questions about a LAN that take no
     /// lease, and DECLINEs, each of which is an event.
     pub fn messages(&self) -> impl Iterator<Item = (Form, Fate, u64)> {
-        let all = Form::ALL.into_iter().flat_map(|form| form.fates().iter().map(move |fate| (form, *fate)));
-        all.map(|message| (message.0, message.1, self.messages.get(&message).copied().unwrap_or_default()))
+        let all = Form::ALL
+            .into_iter()
+            .flat_map(|form| form.fates().iter().map(move |fate| (form, *fate)));
+        all.map(|message| {
+            (
+                message.0,
+                message.1,
+                self.messages.get(&message).copied().unwrap_or_default(),
+            )
+        })
     }
 
     /// Returns how long the phases took in ADDs that got their lease from a server.
@@ -108,8 +120,8 @@ pub struct Histogram {
 impl Histogram {
     /// The bounds, in microseconds: from a look at the disk to the longest patience of a runtime.
     pub const BOUNDS: [u64; 14] = [
-        500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
-        30_000_000,
+        500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+        2_500_000, 10_000_000, 30_000_000,
     ];
 
     /// Counts a duration.
@@ -122,7 +134,10 @@ impl Histogram {
     /// Returns the bounds in seconds, the last of which is infinite, each with the number of durations up to it and above the one
     /// before.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let seconds = Self::BOUNDS.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
+        let seconds = Self::BOUNDS
+            .iter()
+            .map(|bound| *bound as f64 / 1e6)
+            .chain([f64::INFINITY]);
         seconds.zip(self.counts)
     }
 
@@ -145,9 +160,20 @@ mod tests {
     fn a_duration_counts_at_the_first_bound_that_it_does_not_pass() {
         let mut histogram = Histogram::default();
         let micros = [0, 500, 501, 1_000, 29_999_999, 30_000_000, 30_000_001];
-        micros.into_iter().for_each(|micros| histogram.observe(Duration::from_micros(micros)));
-        let filled: Vec<_> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(filled, [(0.0005, 2), (0.001, 2), (30.0, 2), (f64::INFINITY, 1)]);
-        assert_eq!((histogram.count(), histogram.sum()), (7, Duration::from_micros(90_002_001)));
+        micros
+            .into_iter()
+            .for_each(|micros| histogram.observe(Duration::from_micros(micros)));
+        let filled: Vec<_> = histogram
+            .buckets()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(
+            filled,
+            [(0.0005, 2), (0.001, 2), (30.0, 2), (f64::INFINITY, 1)]
+        );
+        assert_eq!(
+            (histogram.count(), histogram.sum()),
+            (7, Duration::from_micros(90_002_001))
+        );
     }
 }

@@ -21,10 +21,14 @@ use std::sync::Arc;
 
 pub use self::add::{Add, Adoptee};
 pub use self::call::{Answer, Call};
-pub use self::docker::{EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest};
+pub use self::docker::{
+    EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
+};
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub(crate) use self::ranges::LONG_AGO;
-pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};
+pub use self::ranges::{
+    FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow,
+};
 pub use self::row::{BindingState, Row};
 pub use self::show::{Acknowledged, Exchanged, Shown};
 use crate::dhcpv4::timing::Timer;
@@ -34,7 +38,8 @@ pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Lan};
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
-    Cookie, Hears, KernelMessage, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
+    Cookie, Hears, KernelMessage, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought,
+    Step, Target,
 };
 use crate::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
 use crate::silence::Survey;

@@ -63,10 +63,25 @@ impl Event {
 
     /// Returns this event as one that also stands for `earlier`, its attachment's last one, if both say the same.
     pub fn continuing(&self, earlier: &Self) -> Option<Self> {
-        let said = |event: &Self| Self { wall: self.wall, run: None, ..event.clone() };
-        let run = |event: &Self| event.run.unwrap_or(Run { times: 1, since: event.wall });
+        let said = |event: &Self| Self {
+            wall: self.wall,
+            run: None,
+            ..event.clone()
+        };
+        let run = |event: &Self| {
+            event.run.unwrap_or(Run {
+                times: 1,
+                since: event.wall,
+            })
+        };
         let times = run(earlier).times.saturating_add(run(self).times);
-        let both = || Self { run: Some(Run { times, ..run(earlier) }), ..self.clone() };
+        let both = || Self {
+            run: Some(Run {
+                times,
+                ..run(earlier)
+            }),
+            ..self.clone()
+        };
         (self.may_run() && said(self) == said(earlier)).then(both)
     }
 }
@@ -158,7 +173,10 @@ impl fmt::Display for EventKind {
 /// Returns a cause as an event bears it: at most 512 bytes.
 pub(crate) fn cut(mut cause: String) -> String {
     if cause.len() > MAX_CAUSE {
-        let end = (0..=MAX_CAUSE).rev().find(|at| cause.is_char_boundary(*at)).unwrap_or(0);
+        let end = (0..=MAX_CAUSE)
+            .rev()
+            .find(|at| cause.is_char_boundary(*at))
+            .unwrap_or(0);
         cause.truncate(end);
     }
     cause
@@ -195,9 +213,21 @@ mod tests {
         let [first, second, third] = [7, 8, 9].map(|second| event(EventKind::Renewed, second));
         let two = second.continuing(&first).unwrap();
         let three = third.continuing(&two).unwrap();
-        let run = Run { times: 3, since: first.wall };
-        assert_eq!(three, Event { run: Some(run), ..third.clone() });
-        assert_eq!(third.continuing(&second).unwrap().continuing(&first), Some(three));
+        let run = Run {
+            times: 3,
+            since: first.wall,
+        };
+        assert_eq!(
+            three,
+            Event {
+                run: Some(run),
+                ..third.clone()
+            }
+        );
+        assert_eq!(
+            third.continuing(&second).unwrap().continuing(&first),
+            Some(three)
+        );
     }
 
     #[test]
@@ -206,10 +236,22 @@ mod tests {
         let next = event(EventKind::Renewed, 8);
         let others = [
             event(EventKind::Rebound, 8),
-            Event { address: None, ..next.clone() },
-            Event { server: None, ..next.clone() },
-            Event { cause: "confirmation".to_owned(), ..next.clone() },
-            Event { attachment: Attachment::cni("lan", "c", "eth1"), ..next.clone() },
+            Event {
+                address: None,
+                ..next.clone()
+            },
+            Event {
+                server: None,
+                ..next.clone()
+            },
+            Event {
+                cause: "confirmation".to_owned(),
+                ..next.clone()
+            },
+            Event {
+                attachment: Attachment::cni("lan", "c", "eth1"),
+                ..next.clone()
+            },
         ];
         for other in others {
             assert_eq!(other.continuing(&first), None, "{other:?}");

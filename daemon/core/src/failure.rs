@@ -272,7 +272,12 @@ pub enum Failure {
     },
 }
 
-fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, shared: Option<Mac>) -> String {
+fn held(
+    server: Option<Ipv4Addr>,
+    address: Ipv4Addr,
+    holder: &AddressHolder,
+    shared: Option<Mac>,
+) -> String {
     match (server, shared) {
         (Some(server), Some(mac)) => format!(
             "server {server} gives this client {address}, which {holder} has: it seems to recognise clients by their \
@@ -280,7 +285,9 @@ fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, sha
              it replaces the other, the same `clientId`"
         ),
         (Some(server), None) if matches!(holder, AddressHolder::Host(_)) => {
-            format!("server {server} offers {address}, which {holder} has: take it out of the server's pool")
+            format!(
+                "server {server} offers {address}, which {holder} has: take it out of the server's pool"
+            )
         }
         (Some(server), None) => format!(
             "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; \
@@ -292,7 +299,11 @@ fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, sha
 
 /// Returns the declined addresses, each with its user.
 fn users(declined: &[(Ipv4Addr, Mac)]) -> String {
-    declined.iter().map(|(address, by)| format!("{address} by {by}")).collect::<Vec<_>>().join(", ")
+    declined
+        .iter()
+        .map(|(address, by)| format!("{address} by {by}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns how long the ADD waited for its turn. A wait of less than a second is not why it failed.
@@ -304,7 +315,10 @@ fn turn(queued: Duration) -> String {
 }
 
 fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: bool) -> String {
-    let found = silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty());
+    let found = silence
+        .as_ref()
+        .map(|silence| silence.reasons(lan))
+        .filter(|reasons| !reasons.is_empty());
     match (tally.reason(), tally.answers, found) {
         (Some(reason), ..) => format!(": {reason}"),
         // Such a short time says nothing about the server.
@@ -319,26 +333,39 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: b
 }
 
 fn hurried(cut: bool) -> &'static str {
-    if cut { ", given up early because the last request there got none either" } else { "" }
+    if cut {
+        ", given up early because the last request there got none either"
+    } else {
+        ""
+    }
 }
 
 fn unbelieved(tally: &Tally) -> String {
-    tally.reason().map(|reason| format!(": {reason}")).unwrap_or_default()
+    tally
+        .reason()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default()
 }
 
 fn known_to_run(none: &NoAddress, running: usize) -> String {
     match none {
         NoAddress::Full { .. } => {
-            format!("; {running} of the network's addresses belong to containers that are known to run")
+            format!(
+                "; {running} of the network's addresses belong to containers that are known to run"
+            )
         }
-        NoAddress::Duplicate { .. } | NoAddress::Taken { .. } | NoAddress::Gateway(_) | NoAddress::NotInSets(_) => {
-            String::new()
-        }
+        NoAddress::Duplicate { .. }
+        | NoAddress::Taken { .. }
+        | NoAddress::Gateway(_)
+        | NoAddress::NotInSets(_) => String::new(),
     }
 }
 
 fn offers(server: &Option<Ipv4Addr>) -> String {
-    server.map_or_else(|| "asked for ".to_owned(), |server| format!("server {server} offers "))
+    server.map_or_else(
+        || "asked for ".to_owned(),
+        |server| format!("server {server} offers "),
+    )
 }
 
 fn remedy(server: &Option<Ipv4Addr>) -> &'static str {
@@ -356,5 +383,8 @@ fn looked_on(discovers: u32) -> String {
 }
 
 fn quoted(message: &Option<String>) -> String {
-    message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default()
+    message
+        .as_ref()
+        .map(|m| format!(": \"{m}\""))
+        .unwrap_or_default()
 }

@@ -88,13 +88,19 @@ impl Grant {
 
     /// Returns the route to a router outside the subnets of the addresses.
     pub(crate) fn route_to(&self, router: IpAddr) -> Option<Route> {
-        let is_near = self.addresses.iter().any(|address| address.contains(&router));
+        let is_near = self
+            .addresses
+            .iter()
+            .any(|address| address.contains(&router));
         (!is_near).then(|| Route::new(router.into(), None))
     }
 
     /// Returns whether the two have an address in common, whatever its prefix.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        other.addresses.iter().any(|address| self.has(address.addr()))
+        other
+            .addresses
+            .iter()
+            .any(|address| self.has(address.addr()))
     }
 
     /// Returns whether this is one of the addresses.
@@ -112,7 +118,16 @@ impl Dns {
 
 impl Route {
     pub(crate) fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
-        Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None, late: false }
+        Self {
+            destination,
+            via,
+            metric: None,
+            mtu: None,
+            advmss: None,
+            table: None,
+            scope: None,
+            late: false,
+        }
     }
 
     /// Returns whether the route is in the main routing table.
@@ -122,7 +137,11 @@ impl Route {
 
     /// Returns what the kernel distinguishes routes by.
     fn key(&self) -> (IpNet, u32, u32) {
-        (self.destination.trunc(), self.metric.unwrap_or(0), self.table.unwrap_or(MAIN_TABLE))
+        (
+            self.destination.trunc(),
+            self.metric.unwrap_or(0),
+            self.table.unwrap_or(MAIN_TABLE),
+        )
     }
 
     /// Returns the number of its routing table, `None` for the main one.

@@ -32,8 +32,16 @@ pub enum Attachment {
 
 impl Attachment {
     /// Returns an attachment of CNI.
-    pub fn cni(network: impl Into<SmolStr>, container: impl Into<SmolStr>, ifname: impl Into<SmolStr>) -> Self {
-        Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
+    pub fn cni(
+        network: impl Into<SmolStr>,
+        container: impl Into<SmolStr>,
+        ifname: impl Into<SmolStr>,
+    ) -> Self {
+        Self::Cni {
+            network: network.into(),
+            container: container.into(),
+            ifname: ifname.into(),
+        }
     }
 
     /// Returns the name of the door.
@@ -72,17 +80,30 @@ impl Attachment {
     /// which its engine may start again. Only the beginning of a long id is readable.
     pub(crate) fn is_named_by(&self, id: &ClientId) -> bool {
         const HEAD: usize = 63;
-        let Self::Cni { network, container, ifname } = self else { return false };
+        let Self::Cni {
+            network,
+            container,
+            ifname,
+        } = self
+        else {
+            return false;
+        };
         let path = format!("{container}/{network}/{ifname}");
         let head = &path.as_bytes()[..path.len().min(HEAD)];
-        id.as_bytes().strip_prefix(&[0]).is_some_and(|text| text.starts_with(head))
+        id.as_bytes()
+            .strip_prefix(&[0])
+            .is_some_and(|text| text.starts_with(head))
     }
 }
 
 impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cni { network, container, ifname } => write!(f, "{network}/{container}/{ifname}"),
+            Self::Cni {
+                network,
+                container,
+                ifname,
+            } => write!(f, "{network}/{container}/{ifname}"),
             Self::Docker { pool, endpoint } => write!(f, "docker/{pool}/{endpoint}"),
         }
     }
@@ -129,8 +150,13 @@ impl TryFrom<String> for DoorId {
     type Error = BadDoorId;
 
     fn try_from(text: String) -> Result<Self, BadDoorId> {
-        let is_one = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if is_one { Ok(Self(text)) } else { Err(BadDoorId) }
+        let is_one =
+            (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_one {
+            Ok(Self(text))
+        } else {
+            Err(BadDoorId)
+        }
     }
 }
 
@@ -269,7 +295,12 @@ impl TryFrom<String> for ClientId {
             return Err(BadClientId::NotHex);
         }
         let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| BadClientId::NotHex);
-        Self::new((0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>()?)
+        Self::new(
+            (0..text.len())
+                .step_by(2)
+                .map(byte)
+                .collect::<Result<_, _>>()?,
+        )
     }
 }
 
@@ -330,7 +361,10 @@ mod tests {
 
     #[test]
     fn an_attachment_names_its_door_beside_what_that_calls_it() {
-        let docker = Attachment::Docker { pool: "lan".into(), endpoint: "02:42:c0:a8:01:05".into() };
+        let docker = Attachment::Docker {
+            pool: "lan".into(),
+            endpoint: "02:42:c0:a8:01:05".into(),
+        };
         let table = [
             (
                 Attachment::cni("lan", "c1", "eth0"),
@@ -345,16 +379,25 @@ mod tests {
         ];
         for (attachment, json, text) in table {
             assert_eq!(serde_json::to_string(&attachment).unwrap(), json);
-            assert_eq!(serde_json::from_str::<Attachment>(json).unwrap(), attachment);
+            assert_eq!(
+                serde_json::from_str::<Attachment>(json).unwrap(),
+                attachment
+            );
             assert_eq!(attachment.to_string(), text);
         }
     }
 
     #[test]
     fn an_identifier_that_begins_with_the_containers_path_is_the_containers() {
-        let (c1, long) = (Attachment::cni("lan", "c1", "eth0"), Attachment::cni("lan", "c".repeat(64), "eth0"));
+        let (c1, long) = (
+            Attachment::cni("lan", "c1", "eth0"),
+            Attachment::cni("lan", "c".repeat(64), "eth0"),
+        );
         let hashed = format!("\0{}{}", "c".repeat(63), "0".repeat(64));
-        let docker = Attachment::Docker { pool: "lan".into(), endpoint: "c1".into() };
+        let docker = Attachment::Docker {
+            pool: "lan".into(),
+            endpoint: "c1".into(),
+        };
         let table = [
             (&c1, "\0c1/lan/eth0", true),
             (&c1, "\0c1/lan/eth1", false),
@@ -365,13 +408,22 @@ mod tests {
         ];
         for (attachment, id, named) in table {
             let id = ClientId::new(id.as_bytes().to_vec()).unwrap();
-            assert_eq!(attachment.is_named_by(&id), named, "{attachment} {}", id.readable());
+            assert_eq!(
+                attachment.is_named_by(&id),
+                named,
+                "{attachment} {}",
+                id.readable()
+            );
         }
     }
 
     #[test]
     fn an_identifier_of_type_0_is_read_as_text_where_it_is_one() {
-        let readable = |bytes: &[u8]| ClientId::new(bytes.to_vec()).expect("an identifier").readable();
+        let readable = |bytes: &[u8]| {
+            ClientId::new(bytes.to_vec())
+                .expect("an identifier")
+                .readable()
+        };
         assert_eq!(readable(b"\0c1/lan/eth0"), "00:c1/lan/eth0");
         assert_eq!(readable(b"\0a b"), "00612062");
         assert_eq!(readable(&[1, 2, 0, 0, 0, 1, 1]), "01020000000101");

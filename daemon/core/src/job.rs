@@ -17,7 +17,11 @@ pub(crate) enum Next<J> {
 
 impl<J> Next<J> {
     /// Puts a call that waits into the table. Returns the answer of a call that is over.
-    pub(crate) fn settle(self, id: RequestId, waiting: &mut BTreeMap<RequestId, J>) -> Option<Answer> {
+    pub(crate) fn settle(
+        self,
+        id: RequestId,
+        waiting: &mut BTreeMap<RequestId, J>,
+    ) -> Option<Answer> {
         match self {
             Self::Waits(job) => {
                 waiting.insert(id, job);

@@ -53,10 +53,24 @@ mod tests {
     #[test]
     fn a_client_may_have_what_is_inside_and_free() {
         let reserved = BTreeSet::from([Ipv4Addr::new(10, 0, 0, 200)]);
-        let mut limits = Limits { subnet: net("10.0.0.0/24"), range: Some(net("10.0.0.128/25")), reserved };
-        let refused = |limits: &Limits, last: u32| limits.refuse(Ipv4Addr::from_bits(0x0a00_0000 + last));
-        let [subnet, range] = [Unfit::Subnet(limits.subnet), Unfit::Range(net("10.0.0.128/25"))];
-        let table = [(127, Some(range)), (128, None), (200, Some(Unfit::Reserved)), (255, None), (256, Some(subnet))];
+        let mut limits = Limits {
+            subnet: net("10.0.0.0/24"),
+            range: Some(net("10.0.0.128/25")),
+            reserved,
+        };
+        let refused =
+            |limits: &Limits, last: u32| limits.refuse(Ipv4Addr::from_bits(0x0a00_0000 + last));
+        let [subnet, range] = [
+            Unfit::Subnet(limits.subnet),
+            Unfit::Range(net("10.0.0.128/25")),
+        ];
+        let table = [
+            (127, Some(range)),
+            (128, None),
+            (200, Some(Unfit::Reserved)),
+            (255, None),
+            (256, Some(subnet)),
+        ];
         for (last, why) in table {
             assert_eq!(refused(&limits, last), why, "{last}");
         }

@@ -29,7 +29,11 @@ pub struct Cookie(pub u64);
 /// `/proc/PID/ns/net` it is `/proc`: the rest of the path disappears with the process.
 pub fn directory_of(netns: &Path) -> &Path {
     let proc = Path::new("/proc");
-    if netns.starts_with(proc) { proc } else { netns.parent().unwrap_or(netns) }
+    if netns.starts_with(proc) {
+        proc
+    } else {
+        netns.parent().unwrap_or(netns)
+    }
 }
 
 /// Where a binding's packets go.
@@ -72,19 +76,39 @@ fn is_zero(vlan: &u16) -> bool {
 impl Link {
     /// Returns a host link as it is, on behalf of a container with this Ethernet address.
     pub fn parent(ifindex: u32, mac: Mac) -> Self {
-        Self::Parent { ifindex, mac, vlan: 0, port: false }
+        Self::Parent {
+            ifindex,
+            mac,
+            vlan: 0,
+            port: false,
+        }
     }
 
     /// Returns the host's link of a LAN, with this index, in the LAN's VLAN, on behalf of a container with this Ethernet
     /// address.
     pub fn of_lan(ifindex: u32, lan: &Lan, mac: Mac) -> Self {
-        Self::Parent { ifindex, mac, vlan: lan.vlan(), port: false }
+        Self::Parent {
+            ifindex,
+            mac,
+            vlan: lan.vlan(),
+            port: false,
+        }
     }
 
     /// Returns this link with the socket on one of its ports. A link in a container stays as it is.
     pub fn by_port(self) -> Self {
         match self {
-            Self::Parent { ifindex, mac, vlan, port: _ } => Self::Parent { ifindex, mac, vlan, port: true },
+            Self::Parent {
+                ifindex,
+                mac,
+                vlan,
+                port: _,
+            } => Self::Parent {
+                ifindex,
+                mac,
+                vlan,
+                port: true,
+            },
             inside @ Self::InNetns { .. } => inside,
         }
     }
@@ -93,7 +117,11 @@ impl Link {
     /// the socket on a port.
     pub fn parent_of(lan: &Lan, found: &LinkView, mac: Mac) -> Self {
         let link = Self::of_lan(found.ifindex, lan, mac);
-        if found.has_ports_for(mac) { link.by_port() } else { link }
+        if found.has_ports_for(mac) {
+            link.by_port()
+        } else {
+            link
+        }
     }
 
     /// Returns the Ethernet address that frames of this link bear.
@@ -114,7 +142,9 @@ impl Link {
     /// Returns the namespace and index of a container's own interface, `None` for a link of the host.
     pub fn in_netns(&self) -> Option<(Cookie, u32)> {
         match self {
-            Self::InNetns { cookie, ifindex, .. } => Some((*cookie, *ifindex)),
+            Self::InNetns {
+                cookie, ifindex, ..
+            } => Some((*cookie, *ifindex)),
             Self::Parent { .. } => None,
         }
     }
@@ -178,7 +208,9 @@ impl Place {
     pub fn target(&self) -> Target {
         match self {
             Self::InNetns(at) => Target::Named(at.clone()),
-            Self::Parent { ifname, .. } => Target::Host { ifname: ifname.clone() },
+            Self::Parent { ifname, .. } => Target::Host {
+                ifname: ifname.clone(),
+            },
         }
     }
 
@@ -279,7 +311,12 @@ pub struct LinkView {
 impl LinkView {
     /// Returns its link, by the path of its namespace.
     fn link_in(&self, netns: &Path) -> Link {
-        Link::InNetns { path: netns.to_owned(), cookie: self.cookie, ifindex: self.ifindex, mac: self.mac }
+        Link::InNetns {
+            path: netns.to_owned(),
+            cookie: self.cookie,
+            ifindex: self.ifindex,
+            mac: self.mac,
+        }
     }
 
     /// Returns the namespace that it is in, and its index there.

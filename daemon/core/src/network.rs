@@ -66,7 +66,10 @@ fn is_zero(vlan: &u16) -> bool {
 impl Wiring {
     /// Returns the LAN.
     pub fn lan(&self) -> Lan {
-        Lan::Link { parent: (&self.on).into(), vlan: self.vlan }
+        Lan::Link {
+            parent: (&self.on).into(),
+            vlan: self.vlan,
+        }
     }
 
     /// Returns whether a LAN is this one. VLAN 10 of `eth0` may have been named by its link, `eth0.10`.
@@ -76,14 +79,24 @@ impl Wiring {
 
     /// Returns the link of the VLAN, if there is one.
     pub fn vlan(&self) -> Option<OwnLink> {
-        let owner = LinkOwner::Vlan { on: self.on.clone(), vlan: self.vlan };
+        let owner = LinkOwner::Vlan {
+            on: self.on.clone(),
+            vlan: self.vlan,
+        };
         let make = LinkKind::Vlan(self.vlan);
-        (self.vlan != 0).then(|| OwnLink { owner, kind: make, on: self.on.clone(), mac: None, mtu: None })
+        (self.vlan != 0).then(|| OwnLink {
+            owner,
+            kind: make,
+            on: self.on.clone(),
+            mac: None,
+            mtu: None,
+        })
     }
 
     /// Returns the name of the link that endpoints' links are made on.
     pub fn parent(&self) -> String {
-        self.vlan().map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname())
+        self.vlan()
+            .map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname())
     }
 
     /// Returns the link of an endpoint, whose lease may name an MTU.
@@ -96,7 +109,13 @@ impl Wiring {
         let on = self.parent();
         // An ipvlan has its parent's.
         let mac = (kind != LinkKind::Ipvlan).then_some(mac);
-        OwnLink { owner: LinkOwner::Endpoint(id.clone()), kind, on, mac, mtu: self.mtu.or(mtu).map(u32::from) }
+        OwnLink {
+            owner: LinkOwner::Endpoint(id.clone()),
+            kind,
+            on,
+            mac,
+            mtu: self.mtu.or(mtu).map(u32::from),
+        }
     }
 }
 
@@ -219,7 +238,9 @@ pub enum NetworkFault {
 
 /// Says that Docker may have forgotten networks without endpoints, and what to do about them.
 fn without_containers(idle: &[DoorId]) -> String {
-    let Some(oldest) = idle.first() else { return String::new() };
+    let Some(oldest) = idle.first() else {
+        return String::new();
+    };
     let count = idle.len();
     format!(
         ". {count} of them have no container, such as {}: Docker has forgotten those that docker network ls \
@@ -237,7 +258,12 @@ mod tests {
     }
 
     fn wiring(mode: Mode, vlan: u16) -> Wiring {
-        Wiring { mode, on: "eth0".to_owned(), vlan, mtu: None }
+        Wiring {
+            mode,
+            on: "eth0".to_owned(),
+            vlan,
+            mtu: None,
+        }
     }
 
     #[test]
@@ -247,9 +273,18 @@ mod tests {
         assert_eq!(flat.vlan(), None);
         assert_eq!(flat.endpoint(&id("e1"), mac, None).on, "eth0");
         let tagged = wiring(Mode::Macvlan(MacvlanMode::Bridge), 10);
-        assert_eq!(tagged.vlan().map(|link| (link.owner.ifname(), link.on)), Some(("eth0.10".into(), "eth0".into())));
+        assert_eq!(
+            tagged.vlan().map(|link| (link.owner.ifname(), link.on)),
+            Some(("eth0.10".into(), "eth0".into()))
+        );
         assert_eq!(tagged.endpoint(&id("e1"), mac, None).on, "eth0.10");
-        assert_eq!(tagged.lan(), Lan::Link { parent: "eth0".into(), vlan: 10 });
+        assert_eq!(
+            tagged.lan(),
+            Lan::Link {
+                parent: "eth0".into(),
+                vlan: 10
+            }
+        );
     }
 
     #[test]

@@ -41,21 +41,35 @@ pub fn link_routes(grant: &Grant) -> Vec<LinkRoute> {
 
 /// Returns those of them that the daemon puts on.
 pub fn late_routes(grant: &Grant) -> Vec<LinkRoute> {
-    own_routes(grant).filter(|route| route.late).map(link_route).collect()
+    own_routes(grant)
+        .filter(|route| route.late)
+        .map(link_route)
+        .collect()
 }
 
 /// Returns those of them whose destination has no route in their table, by destination and table.
 pub fn removed(grant: &Grant, seen: &[LinkRoute]) -> Vec<(IpNet, u32)> {
     let of = |route: &LinkRoute| (route.destination, route.table.unwrap_or(MAIN_TABLE));
     let seen: BTreeSet<_> = seen.iter().map(of).collect();
-    own_routes(grant).map(link_route).map(|route| of(&route)).filter(|route| !seen.contains(route)).collect()
+    own_routes(grant)
+        .map(link_route)
+        .map(|route| of(&route))
+        .filter(|route| !seen.contains(route))
+        .collect()
 }
 
 fn own_routes(grant: &Grant) -> impl Iterator<Item = &Route> {
-    let has_family = |is_v4: bool| grant.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
+    let has_family = |is_v4: bool| {
+        grant
+            .addresses
+            .iter()
+            .any(|address| address.addr().is_ipv4() == is_v4)
+    };
     grant.routes.iter().filter(move |route| {
         let is_v4 = route.destination.addr().is_ipv4();
-        (route.is_main() || route.late) && has_family(is_v4) && route.via.is_none_or(|via| via.is_ipv4() == is_v4)
+        (route.is_main() || route.late)
+            && has_family(is_v4)
+            && route.via.is_none_or(|via| via.is_ipv4() == is_v4)
     })
 }
 
@@ -73,25 +87,51 @@ fn link_route(route: &Route) -> LinkRoute {
 
 /// Returns whether two grants require the same of an interface.
 pub fn same(a: &Grant, b: &Grant) -> bool {
-    (&a.addresses, a.mtu, a.router) == (&b.addresses, b.mtu, b.router) && link_routes(a) == link_routes(b)
+    (&a.addresses, a.mtu, a.router) == (&b.addresses, b.mtu, b.router)
+        && link_routes(a) == link_routes(b)
 }
 
 /// Returns the steps from what the interface carries to what `next` says, or to nothing.
 pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
     let mut steps = Vec::new();
-    let wanted = next.map(|next| next.addresses.as_slice()).unwrap_or_default();
-    let old: BTreeSet<IpNet> = before.grants.iter().flat_map(|grant| &grant.addresses).copied().collect();
+    let wanted = next
+        .map(|next| next.addresses.as_slice())
+        .unwrap_or_default();
+    let old: BTreeSet<IpNet> = before
+        .grants
+        .iter()
+        .flat_map(|grant| &grant.addresses)
+        .copied()
+        .collect();
     // A change that was cut short may have left its temporary address behind.
-    let meanwhile = old.iter().filter(|address| address.addr().is_ipv4()).map(|address| IpNet::from(address.addr()));
-    let left: BTreeSet<IpNet> = meanwhile.filter(|address| before.addresses.contains(address)).collect();
-    let mut leaving: Vec<IpNet> = old.union(&left).copied().filter(|address| !wanted.contains(address)).collect();
-    let is_other = |address: &IpNet| !old.contains(address) && !left.contains(address) && !wanted.contains(address);
+    let meanwhile = old
+        .iter()
+        .filter(|address| address.addr().is_ipv4())
+        .map(|address| IpNet::from(address.addr()));
+    let left: BTreeSet<IpNet> = meanwhile
+        .filter(|address| before.addresses.contains(address))
+        .collect();
+    let mut leaving: Vec<IpNet> = old
+        .union(&left)
+        .copied()
+        .filter(|address| !wanted.contains(address))
+        .collect();
+    let is_other = |address: &IpNet| {
+        !old.contains(address) && !left.contains(address) && !wanted.contains(address)
+    };
     let others: Vec<IpNet> = before.addresses.iter().copied().filter(is_other).collect();
     // Without an earlier grant, the addresses are those that are there.
-    let is_there =
-        |address: &IpNet| !before.bare && before.grants.iter().all(|grant| grant.addresses.contains(address));
+    let is_there = |address: &IpNet| {
+        !before.bare
+            && before
+                .grants
+                .iter()
+                .all(|grant| grant.addresses.contains(address))
+    };
     for address in wanted.iter().filter(|address| !is_there(address)) {
-        let (first, later) = leaving.into_iter().partition(|gone| of_one_subnet(gone, address));
+        let (first, later) = leaving
+            .into_iter()
+            .partition(|gone| of_one_subnet(gone, address));
         leaving = later;
         arrive(*address, first, &others, &mut steps);
     }
@@ -106,7 +146,11 @@ pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
 /// Returns the steps that take one address off an interface that has these.
 pub fn without(address: IpNet, addresses: &[IpNet]) -> Vec<Step> {
     let mut steps = Vec::new();
-    let others: Vec<IpNet> = addresses.iter().copied().filter(|other| *other != address).collect();
+    let others: Vec<IpNet> = addresses
+        .iter()
+        .copied()
+        .filter(|other| *other != address)
+        .collect();
     leave(address, &others, &mut steps);
     steps
 }
@@ -132,11 +176,20 @@ fn leave(address: IpNet, others: &[IpNet], steps: &mut Vec<Step>) {
 fn replace(gone: &[IpNet], next: Option<IpNet>, others: &[IpNet], steps: &mut Vec<Step>) {
     let goes_too = |other: &&IpNet| gone.iter().any(|gone| of_one_subnet(gone, other));
     let back: Vec<IpNet> = others.iter().filter(goes_too).copied().collect();
-    let meanwhile: Vec<IpNet> = back.iter().take(MAX_MEANWHILE).map(|other| other.addr().into()).collect();
+    let meanwhile: Vec<IpNet> = back
+        .iter()
+        .take(MAX_MEANWHILE)
+        .map(|other| other.addr().into())
+        .collect();
     steps.extend(meanwhile.iter().copied().map(Step::AddAddress));
     steps.extend(gone.iter().copied().map(Step::RemoveAddress));
     steps.extend(next.into_iter().chain(back).map(Step::AddAddress));
-    steps.extend(meanwhile.into_iter().filter(|address| !others.contains(address)).map(Step::RemoveAddress));
+    steps.extend(
+        meanwhile
+            .into_iter()
+            .filter(|address| !others.contains(address))
+            .map(Step::RemoveAddress),
+    );
 }
 
 /// Returns whether the kernel makes the second of two addresses a secondary one (`__inet_insert_ifa`). IPv6 has none.
@@ -155,7 +208,10 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     // A route that needs another is removed before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
         // Earlier daemons did not pass the metric to a main plugin before 1.1.0.
-        let untold = route.metric.map(|_| LinkRoute { metric: None, ..route.clone() });
+        let untold = route.metric.map(|_| LinkRoute {
+            metric: None,
+            ..route.clone()
+        });
         for route in [Some(route.clone()), untold].into_iter().flatten() {
             if !new.contains(&route) && !going.contains(&route) {
                 going.push(route);
@@ -164,19 +220,33 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     }
     let key = |route: &LinkRoute| (route.destination, route.via, route.metric, route.table);
     let taken: BTreeSet<_> = new.iter().map(key).collect();
-    let (first, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|route| taken.contains(&key(route)));
+    let (first, later): (Vec<_>, Vec<_>) = going
+        .into_iter()
+        .partition(|route| taken.contains(&key(route)));
     let replaced: BTreeSet<_> = first.iter().map(key).collect();
     steps.extend(first.into_iter().map(Step::RemoveRoute));
-    let coming = new.into_iter().filter(|route| !there(route) || replaced.contains(&key(route)));
+    let coming = new
+        .into_iter()
+        .filter(|route| !there(route) || replaced.contains(&key(route)));
     steps.extend(coming.map(Step::AddRoute));
     steps.extend(later.into_iter().map(Step::RemoveRoute));
 }
 
 /// Returns the steps that point others' default route to the router of `next`, if it uses that of an earlier grant.
 fn redirect(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
-    let Some(to) = next.and_then(|next| next.router) else { return Vec::new() };
-    let old: BTreeSet<IpAddr> = before.grants.iter().filter_map(|grant| grant.router).chain(before.router).collect();
-    old.into_iter().filter(|from| *from != to).map(|from| Step::ReplaceDefault { from, to }).collect()
+    let Some(to) = next.and_then(|next| next.router) else {
+        return Vec::new();
+    };
+    let old: BTreeSet<IpAddr> = before
+        .grants
+        .iter()
+        .filter_map(|grant| grant.router)
+        .chain(before.router)
+        .collect();
+    old.into_iter()
+        .filter(|from| *from != to)
+        .map(|from| Step::ReplaceDefault { from, to })
+        .collect()
 }
 
 #[cfg(test)]

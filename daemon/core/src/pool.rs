@@ -40,7 +40,11 @@ pub fn wants(pool: Option<&PoolId>) -> Wants {
     // None of Docker's own drivers takes an address of the pool 0.0.0.0/0.
     let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
     let sought_for = Some(if is_for_ours { ENDPOINT } else { SLOW_START });
-    Wants { patience: Some(PATIENCE), sought_for, told_once: true }
+    Wants {
+        patience: Some(PATIENCE),
+        sought_for,
+        told_once: true,
+    }
 }
 
 /// A pool, by everything that defines it. As text it is the PoolID, `192.168.1.0/24;192.168.1.128/25;parent=eth0`.
@@ -63,12 +67,20 @@ pub struct BadPoolId;
 impl PoolId {
     /// Returns the pool with this subnet and range; host bits in them are ignored.
     pub fn new(definition: impl Into<String>, subnet: Ipv4Net, range: Option<Ipv4Net>) -> Self {
-        Self { definition: definition.into(), subnet: subnet.trunc(), range: range.map(|range| range.trunc()) }
+        Self {
+            definition: definition.into(),
+            subnet: subnet.trunc(),
+            range: range.map(|range| range.trunc()),
+        }
     }
 
     /// Returns the addresses that an endpoint may have, if none is reserved.
     pub fn limits(&self) -> Limits {
-        Limits { subnet: self.subnet, range: self.range, reserved: BTreeSet::new() }
+        Limits {
+            subnet: self.subnet,
+            range: self.range,
+            reserved: BTreeSet::new(),
+        }
     }
 }
 
@@ -85,14 +97,24 @@ impl FromStr for PoolId {
 
     fn from_str(text: &str) -> Result<Self, BadPoolId> {
         let mut parts = text.splitn(3, ';');
-        let (Some(subnet), Some(range), Some(definition)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(subnet), Some(range), Some(definition)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
             return Err(BadPoolId);
         };
         let net = |text: &str| text.parse::<Ipv4Net>().map_err(|_| BadPoolId);
-        let range = if range.is_empty() { None } else { Some(net(range)?) };
+        let range = if range.is_empty() {
+            None
+        } else {
+            Some(net(range)?)
+        };
         let id = Self::new(definition, net(subnet)?, range);
         // One pool has one text.
-        if id.to_string() == text { Ok(id) } else { Err(BadPoolId) }
+        if id.to_string() == text {
+            Ok(id)
+        } else {
+            Err(BadPoolId)
+        }
     }
 }
 
@@ -195,8 +217,18 @@ mod tests {
     fn a_pool_id_spells_its_definition() {
         let range = Some(net("192.168.1.128/25"));
         let table = [
-            ("parent=eth0", net("192.168.1.7/24"), None, "192.168.1.0/24;;parent=eth0"),
-            ("a;b=;", net("10.0.0.0/8"), range, "10.0.0.0/8;192.168.1.128/25;a;b=;"),
+            (
+                "parent=eth0",
+                net("192.168.1.7/24"),
+                None,
+                "192.168.1.0/24;;parent=eth0",
+            ),
+            (
+                "a;b=;",
+                net("10.0.0.0/8"),
+                range,
+                "10.0.0.0/8;192.168.1.128/25;a;b=;",
+            ),
         ];
         for (definition, subnet, range, text) in table {
             let id = PoolId::new(definition, subnet, range);
@@ -206,7 +238,15 @@ mod tests {
 
     #[test]
     fn what_is_spelled_otherwise_is_no_pool_id() {
-        for bad in ["", "10.0.0.0/8", "10.0.0.0/8;", "10.0.0.1/8;;a", ";;a", "10.0.0.0/8;x;a", "10.0.0.0;;a"] {
+        for bad in [
+            "",
+            "10.0.0.0/8",
+            "10.0.0.0/8;",
+            "10.0.0.1/8;;a",
+            ";;a",
+            "10.0.0.0/8;x;a",
+            "10.0.0.0;;a",
+        ] {
             assert_eq!(bad.parse::<PoolId>(), Err(BadPoolId), "{bad}");
         }
     }
@@ -215,14 +255,26 @@ mod tests {
     fn a_pool_is_json_that_an_operator_can_read() {
         let id = PoolId::new("parent=eth0", net("10.0.0.0/24"), None);
         let since = WallTime::from_epoch(Duration::from_secs(5));
-        let mut record =
-            PoolRecord { id, lan: None, gateway: None, reserved: BTreeSet::new(), automatic: false, since };
+        let mut record = PoolRecord {
+            id,
+            lan: None,
+            gateway: None,
+            reserved: BTreeSet::new(),
+            automatic: false,
+            since,
+        };
         let short = serde_json::to_string(&record).unwrap();
-        assert!(short.starts_with(r#"{"id":"10.0.0.0/24;;parent=eth0","since":"#), "{short}");
+        assert!(
+            short.starts_with(r#"{"id":"10.0.0.0/24;;parent=eth0","since":"#),
+            "{short}"
+        );
         assert_eq!(serde_json::from_str::<PoolRecord>(&short).unwrap(), record);
         let gateway = Ipv4Addr::new(10, 0, 0, 1);
         (record.gateway, record.automatic) = (Some(gateway), true);
-        record.lan = Some(Lan::Link { parent: "eth0".into(), vlan: 0 });
+        record.lan = Some(Lan::Link {
+            parent: "eth0".into(),
+            vlan: 0,
+        });
         record.reserved.insert(gateway);
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<PoolRecord>(&json).unwrap(), record);

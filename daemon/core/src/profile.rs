@@ -69,19 +69,32 @@ impl Wants {
 impl Default for Profile {
     fn default() -> Self {
         let (client, policy, wants) = (Arc::default(), Policy::default(), Wants::default());
-        Self { client, on_parent: false, release: true, grace: None, policy, wants }
+        Self {
+            client,
+            on_parent: false,
+            release: true,
+            grace: None,
+            policy,
+            wants,
+        }
     }
 }
 
 impl From<Policy> for Profile {
     fn from(policy: Policy) -> Self {
-        Self { policy, ..Self::default() }
+        Self {
+            policy,
+            ..Self::default()
+        }
     }
 }
 
 impl From<ClientProfile> for Profile {
     fn from(client: ClientProfile) -> Self {
-        Self { client: Arc::new(client), ..Self::default() }
+        Self {
+            client: Arc::new(client),
+            ..Self::default()
+        }
     }
 }
 
@@ -109,15 +122,28 @@ mod tests {
         let written: serde_json::Value = serde_json::from_str(WRITTEN).expect("JSON");
         let profile: Profile = serde_json::from_str(WRITTEN).expect("a profile");
         let (client, policy) = (&profile.client, &profile.policy);
-        assert_eq!((client.hostname.as_deref(), client.servers.deny.len(), policy.mtu), (Some("h"), 1, Some(1400)));
+        assert_eq!(
+            (
+                client.hostname.as_deref(),
+                client.servers.deny.len(),
+                policy.mtu
+            ),
+            (Some("h"), 1, Some(1400))
+        );
         assert_eq!(serde_json::to_value(&profile).expect("JSON"), written);
         assert_eq!(written.as_object().map(serde_json::Map::len), Some(25));
     }
 
     #[test]
     fn what_a_profile_does_not_say_is_as_ever() {
-        assert_eq!(serde_json::from_str::<Profile>("{}").expect("a profile"), Profile::default());
+        assert_eq!(
+            serde_json::from_str::<Profile>("{}").expect("a profile"),
+            Profile::default()
+        );
         let said = serde_json::to_string(&Profile::default()).expect("JSON");
-        assert_eq!(said, r#"{"broadcast":false,"rapid_commit":false,"on_parent":false,"release":true}"#);
+        assert_eq!(
+            said,
+            r#"{"broadcast":false,"rapid_commit":false,"on_parent":false,"release":true}"#
+        );
     }
 }

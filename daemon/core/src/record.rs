@@ -152,7 +152,8 @@ impl Record {
         self.lease.start = Instant::from_boot(now.boot.since_boot().saturating_sub(age));
         if let Some(times) = &mut self.lease.times {
             let shorten = |d: Duration| d.saturating_sub(cut);
-            (times.t1, times.t2, times.end) = (shorten(times.t1), shorten(times.t2), shorten(times.end));
+            (times.t1, times.t2, times.end) =
+                (shorten(times.t1), shorten(times.t2), shorten(times.end));
         }
         self.kept = self.kept.map(|kept| kept.saturating_sub(cut));
         self.boot = boot.clone();
@@ -220,9 +221,13 @@ impl Change {
     /// store, so its leases must be confirmed.
     pub fn copied(&self) -> Option<Self> {
         match self {
-            Self::Put(id, record) if record.profile.wants.told_once => {
-                Some(Self::Put(*id, Box::new(Record { unconfirmed: true, ..(**record).clone() })))
-            }
+            Self::Put(id, record) if record.profile.wants.told_once => Some(Self::Put(
+                *id,
+                Box::new(Record {
+                    unconfirmed: true,
+                    ..(**record).clone()
+                }),
+            )),
             Self::Put(..) | Self::Note(_) | Self::Range(_) => None,
             Self::Remove(_) | Self::PutDoor(_) | Self::RemoveDoor(_) => Some(self.clone()),
         }
@@ -237,7 +242,9 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
         Change::Remove(id) => Some(*id),
         Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => None,
     };
-    let mut others = changes.iter().filter(|change| !matches!(change, Change::Note(_)));
+    let mut others = changes
+        .iter()
+        .filter(|change| !matches!(change, Change::Note(_)));
     let binding = others.next().and_then(ended)?;
     others.next().is_none().then_some(binding)
 }

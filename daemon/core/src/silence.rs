@@ -45,14 +45,26 @@ pub struct Silence {
 impl Silence {
     /// Returns a sentence for each possible cause, with what to do about it, the likeliest first.
     pub fn reasons(&self, lan: &Lan) -> Vec<String> {
-        let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
-        self.carrier().into_iter().chain(self.spanning_tree(lan)).chain(of_the_host).chain(self.frames()).collect()
+        let of_the_host = lan
+            .parent()
+            .into_iter()
+            .flat_map(|parent| self.of_the_host(parent));
+        self.carrier()
+            .into_iter()
+            .chain(self.spanning_tree(lan))
+            .chain(of_the_host)
+            .chain(self.frames())
+            .collect()
     }
 
     /// Returns what to do if the spanning tree protocol blocks the port, which first listens and then learns (802.1D-1998 §8.4).
     fn spanning_tree(&self, lan: &Lan) -> Option<String> {
         let ifname = &self.ifname;
-        match (self.survey.port_delay.filter(|_| !self.survey.macvlan), lan.parent(), self.up_for) {
+        match (
+            self.survey.port_delay.filter(|_| !self.survey.macvlan),
+            lan.parent(),
+            self.up_for,
+        ) {
             (Some(delay), Some(bridge), _) => Some(format!(
                 "bridge {bridge} runs the spanning tree protocol, which blocks {ifname} for its first {delay:?}: set \
                  `timeout` well above that, or turn the protocol off (ip link set {bridge} type bridge stp_state 0)"
@@ -67,21 +79,45 @@ impl Silence {
 
     fn carrier(&self) -> Option<String> {
         let lost = self.survey.carrier == Some(false);
-        lost.then(|| format!("interface {} has lost its carrier: is its parent link up?", self.ifname))
+        lost.then(|| {
+            format!(
+                "interface {} has lost its carrier: is its parent link up?",
+                self.ifname
+            )
+        })
     }
 
     /// Returns what other frames say about the wire. A link without carrier hears none.
     fn frames(&self) -> Option<String> {
-        let heard = self.survey.received.filter(|_| self.survey.carrier != Some(false))?.saturating_sub(self.before);
+        let heard = self
+            .survey
+            .received
+            .filter(|_| self.survey.carrier != Some(false))?
+            .saturating_sub(self.before);
         Some(match heard {
-            0 => format!("not one frame came in on {}: is that the right network, VLAN and switch port?", self.ifname),
-            1 => "one frame from another station came in, so the wire works: is a DHCP server on it?".to_owned(),
-            _ => format!("{heard} frames from other stations came in, so the wire works: is a DHCP server on it?"),
+            0 => format!(
+                "not one frame came in on {}: is that the right network, VLAN and switch port?",
+                self.ifname
+            ),
+            1 => {
+                "one frame from another station came in, so the wire works: is a DHCP server on it?"
+                    .to_owned()
+            }
+            _ => format!(
+                "{heard} frames from other stations came in, so the wire works: is a DHCP server on it?"
+            ),
         })
     }
 
     fn of_the_host(&self, parent: &str) -> Vec<String> {
-        let Survey { bridge_nf, forward_drop, server_on_host, parent_is_bridge, macvlan, .. } = self.survey;
+        let Survey {
+            bridge_nf,
+            forward_drop,
+            server_on_host,
+            parent_is_bridge,
+            macvlan,
+            ..
+        } = self.survey;
         let setting = "net.bridge.bridge-nf-call-iptables=1";
         let walled = match (parent_is_bridge && bridge_nf == Some(true), forward_drop) {
             (true, Some(true)) => Some(format!(
@@ -112,7 +148,10 @@ impl Silence {
 mod tests {
     use super::*;
 
-    const BRIDGE: Survey = Survey { parent_is_bridge: true, ..NOTHING };
+    const BRIDGE: Survey = Survey {
+        parent_is_bridge: true,
+        ..NOTHING
+    };
     const NOTHING: Survey = Survey {
         carrier: Some(true),
         received: None,
@@ -125,30 +164,74 @@ mod tests {
     };
 
     fn reasons(survey: Survey) -> Vec<String> {
-        let lan = Lan::Link { parent: "br0".into(), vlan: 0 };
-        Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey }.reasons(&lan)
+        let lan = Lan::Link {
+            parent: "br0".into(),
+            vlan: 0,
+        };
+        Silence {
+            ifname: "eth0".to_owned(),
+            before: 10,
+            up_for: None,
+            survey,
+        }
+        .reasons(&lan)
     }
 
     #[test]
     fn spanning_tree_is_named_on_a_bridge_that_runs_it_and_where_a_link_came_up_lately() {
         let port_delay = Some(Duration::from_secs(30));
-        let lan = Lan::Link { parent: "br0".into(), vlan: 0 };
+        let lan = Lan::Link {
+            parent: "br0".into(),
+            vlan: 0,
+        };
         let reasons = |up_for, survey: Survey| {
-            Silence { ifname: "eth0".to_owned(), before: 10, up_for, survey }.reasons(&lan).concat()
+            Silence {
+                ifname: "eth0".to_owned(),
+                before: 10,
+                up_for,
+                survey,
+            }
+            .reasons(&lan)
+            .concat()
         };
         let lately = Some(Duration::from_secs(12));
         for (up_for, survey, expected) in [
             (
                 None,
-                Survey { port_delay, ..BRIDGE },
+                Survey {
+                    port_delay,
+                    ..BRIDGE
+                },
                 "bridge br0 runs the spanning tree protocol, which blocks eth0 for its first 30s: set `timeout`",
             ),
-            (lately, Survey { port_delay, ..BRIDGE }, "bridge br0 runs"),
-            (lately, NOTHING, "came up only 12s earlier: if its switch port"),
-            (lately, Survey { port_delay, macvlan: true, ..BRIDGE }, "came up only 12s earlier"),
+            (
+                lately,
+                Survey {
+                    port_delay,
+                    ..BRIDGE
+                },
+                "bridge br0 runs",
+            ),
+            (
+                lately,
+                NOTHING,
+                "came up only 12s earlier: if its switch port",
+            ),
+            (
+                lately,
+                Survey {
+                    port_delay,
+                    macvlan: true,
+                    ..BRIDGE
+                },
+                "came up only 12s earlier",
+            ),
         ] {
             let found = reasons(up_for, survey.clone());
-            assert!(found.contains(expected) && found.contains("`timeout`"), "{survey:?}: {found}");
+            assert!(
+                found.contains(expected) && found.contains("`timeout`"),
+                "{survey:?}: {found}"
+            );
         }
         assert!(!reasons(None, BRIDGE).contains("spanning tree"));
     }
@@ -159,39 +242,137 @@ mod tests {
         let bridge_nf = Some(true);
         let table: [(Survey, &[&str]); 12] = [
             (NOTHING, &[]),
-            (Survey { carrier: Some(false), received: Some(10), ..NOTHING }, &["eth0 has lost its carrier"]),
-            (Survey { received: Some(10), ..NOTHING }, &["not one frame came in on eth0"]),
-            (Survey { received: Some(11), ..NOTHING }, &["one frame from another station came in"]),
-            (Survey { received: Some(52), ..NOTHING }, &["42 frames from other stations came in"]),
-            (Survey { bridge_nf, forward_drop: Some(true), ..BRIDGE }, &["FORWARD drops by policy: set that to 0"]),
-            (Survey { bridge_nf, ..BRIDGE }, &["does its chain FORWARD let it through?"]),
-            (Survey { bridge_nf, forward_drop: Some(false), ..BRIDGE }, &[]),
-            (Survey { bridge_nf: Some(false), forward_drop: Some(true), ..BRIDGE }, &[]),
-            (Survey { server_on_host, ..NOTHING }, &["use a bridge, or put the server elsewhere"]),
-            (Survey { server_on_host, ..BRIDGE }, &["does it serve br0"]),
-            (Survey { server_on_host, macvlan: true, ..BRIDGE }, &["a container on br0 cannot reach"]),
+            (
+                Survey {
+                    carrier: Some(false),
+                    received: Some(10),
+                    ..NOTHING
+                },
+                &["eth0 has lost its carrier"],
+            ),
+            (
+                Survey {
+                    received: Some(10),
+                    ..NOTHING
+                },
+                &["not one frame came in on eth0"],
+            ),
+            (
+                Survey {
+                    received: Some(11),
+                    ..NOTHING
+                },
+                &["one frame from another station came in"],
+            ),
+            (
+                Survey {
+                    received: Some(52),
+                    ..NOTHING
+                },
+                &["42 frames from other stations came in"],
+            ),
+            (
+                Survey {
+                    bridge_nf,
+                    forward_drop: Some(true),
+                    ..BRIDGE
+                },
+                &["FORWARD drops by policy: set that to 0"],
+            ),
+            (
+                Survey {
+                    bridge_nf,
+                    ..BRIDGE
+                },
+                &["does its chain FORWARD let it through?"],
+            ),
+            (
+                Survey {
+                    bridge_nf,
+                    forward_drop: Some(false),
+                    ..BRIDGE
+                },
+                &[],
+            ),
+            (
+                Survey {
+                    bridge_nf: Some(false),
+                    forward_drop: Some(true),
+                    ..BRIDGE
+                },
+                &[],
+            ),
+            (
+                Survey {
+                    server_on_host,
+                    ..NOTHING
+                },
+                &["use a bridge, or put the server elsewhere"],
+            ),
+            (
+                Survey {
+                    server_on_host,
+                    ..BRIDGE
+                },
+                &["does it serve br0"],
+            ),
+            (
+                Survey {
+                    server_on_host,
+                    macvlan: true,
+                    ..BRIDGE
+                },
+                &["a container on br0 cannot reach"],
+            ),
         ];
         for (survey, expected) in table {
             let found = reasons(survey.clone());
             assert_eq!(found.len(), expected.len(), "{survey:?}: {found:?}");
-            assert!(found.iter().zip(expected).all(|(found, part)| found.contains(part)), "{found:?}");
+            assert!(
+                found
+                    .iter()
+                    .zip(expected)
+                    .all(|(found, part)| found.contains(part)),
+                "{found:?}"
+            );
         }
     }
 
     #[test]
     fn all_that_was_found_is_named_the_likeliest_first() {
         let forward_drop = Some(true);
-        let all = Survey { bridge_nf: forward_drop, forward_drop, server_on_host: true, received: Some(12), ..BRIDGE };
+        let all = Survey {
+            bridge_nf: forward_drop,
+            forward_drop,
+            server_on_host: true,
+            received: Some(12),
+            ..BRIDGE
+        };
         let found = reasons(all);
         let order = ["FORWARD", "runs on this host", "2 frames"];
         assert_eq!(found.len(), order.len());
-        assert!(found.iter().zip(order).all(|(found, part)| found.contains(part)), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .zip(order)
+                .all(|(found, part)| found.contains(part)),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn of_a_network_without_a_host_link_the_host_says_nothing() {
-        let survey = Survey { server_on_host: true, received: Some(10), ..NOTHING };
-        let silence = Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey };
+        let survey = Survey {
+            server_on_host: true,
+            received: Some(10),
+            ..NOTHING
+        };
+        let silence = Silence {
+            ifname: "eth0".to_owned(),
+            before: 10,
+            up_for: None,
+            survey,
+        };
         let found = silence.reasons(&Lan::Network("lan".into()));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("not one frame"), "{found:?}");

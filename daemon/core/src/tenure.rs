@@ -64,7 +64,13 @@ impl Tenure {
 
     /// Returns its first IPv4 address.
     pub fn v4(&self) -> Option<Ipv4Net> {
-        self.addresses.iter().find_map(|address| if let IpNet::V4(net) = address.net { Some(net) } else { None })
+        self.addresses.iter().find_map(|address| {
+            if let IpNet::V4(net) = address.net {
+                Some(net)
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns whether another one grants the same, apart from its times.

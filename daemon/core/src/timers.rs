@@ -14,7 +14,10 @@ pub(crate) struct Timers<K> {
 
 impl<K> Default for Timers<K> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
+        Self {
+            by_time: BTreeSet::new(),
+            by_key: BTreeMap::new(),
+        }
     }
 }
 
@@ -35,7 +38,11 @@ impl<K: Copy + Ord> Timers<K> {
 
     /// Returns how many deadlines some keys have.
     pub(crate) fn count(&self, is_one: impl Fn(&K) -> bool) -> usize {
-        let by_time = self.by_time.iter().filter(|(_, key, _)| is_one(key)).count();
+        let by_time = self
+            .by_time
+            .iter()
+            .filter(|(_, key, _)| is_one(key))
+            .count();
         by_time.max(self.by_key.keys().filter(|key| is_one(key)).count())
     }
 
@@ -46,6 +53,10 @@ impl<K: Copy + Ord> Timers<K> {
 
     /// Returns the keys whose deadline has come, in order of time. They stay until they are set again.
     pub(crate) fn due(&self, now: Instant) -> Vec<K> {
-        self.by_time.iter().take_while(|(at, ..)| *at <= now).map(|(_, key, _)| *key).collect()
+        self.by_time
+            .iter()
+            .take_while(|(at, ..)| *at <= now)
+            .map(|(_, key, _)| *key)
+            .collect()
     }
 }

@@ -24,10 +24,22 @@ fn read(text: &str) -> Result<Option<Adoptee>, Unusable> {
 /// The attachment, namespace, LAN, client identifier and address of a cached attachment.
 fn summary(text: &str) -> (String, String, Lan, String, String) {
     let Adoptee { add, address, .. } = read(text).unwrap().unwrap();
-    let Add { attachment, place, lan, client_id, .. } = *add;
+    let Add {
+        attachment,
+        place,
+        lan,
+        client_id,
+        ..
+    } = *add;
     let netns = place.netns().expect("it runs in one").to_owned();
     let id = String::from_utf8(client_id.resolve(Mac::default()).as_bytes().to_vec()).unwrap();
-    (attachment.to_string(), netns.display().to_string(), lan, id, address.to_string())
+    (
+        attachment.to_string(),
+        netns.display().to_string(),
+        lan,
+        id,
+        address.to_string(),
+    )
 }
 
 /// A cached attachment of `config`, changed by `change`.
@@ -41,7 +53,8 @@ fn cached(config: &str, change: impl FnOnce(&mut Value)) -> String {
     value.to_string()
 }
 
-const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "ptp", "ipam": {"type": "dhcp"}}"#;
+const CONFIG: &str =
+    r#"{"cniVersion": "1.0.0", "name": "lan", "type": "ptp", "ipam": {"type": "dhcp"}}"#;
 
 fn refusal(text: &str) -> String {
     read(text).unwrap_err().to_string()
@@ -49,10 +62,28 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn a_container_of_ctr_is_found_in_its_sandbox() {
-    let lan = Lan::Link { parent: "eth9".into(), vlan: 0 };
-    let expected = ("lan/default-c1/eth0", "/proc/15021/ns/net", lan, "\0default-c1/lan/eth0", "10.9.0.5/24");
+    let lan = Lan::Link {
+        parent: "eth9".into(),
+        vlan: 0,
+    };
+    let expected = (
+        "lan/default-c1/eth0",
+        "/proc/15021/ns/net",
+        lan,
+        "\0default-c1/lan/eth0",
+        "10.9.0.5/24",
+    );
     let (attachment, netns, lan, id, address) = summary(CTR);
-    assert_eq!((attachment.as_str(), netns.as_str(), lan, id.as_str(), address.as_str()), expected);
+    assert_eq!(
+        (
+            attachment.as_str(),
+            netns.as_str(),
+            lan,
+            id.as_str(),
+            address.as_str()
+        ),
+        expected
+    );
 }
 
 #[test]
@@ -63,9 +94,15 @@ fn a_container_of_podman_is_found_with_its_arguments() {
     let stdin = r#"{"capabilities":{"ips":true,"mac":true},"cniVersion":"0.4.0","ipam":{"type":"dhcp"},"master":"eth9","name":"lan","type":"macvlan"}"#;
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(json(&request.config), json(stdin));
-    assert_eq!(request.env.args.as_deref(), Some("IgnoreUnknown=1;K8S_POD_NAME=c1;MAC=02:00:00:00:00:77"));
+    assert_eq!(
+        request.env.args.as_deref(),
+        Some("IgnoreUnknown=1;K8S_POD_NAME=c1;MAC=02:00:00:00:00:77")
+    );
     assert!(cached.mac().is_some(), "{}", cached.result);
-    assert_eq!(summary(PODMAN).1, "/run/netns/netns-f3ff9af0-3e09-d26e-f157-525760eb5fdd");
+    assert_eq!(
+        summary(PODMAN).1,
+        "/run/netns/netns-f3ff9af0-3e09-d26e-f157-525760eb5fdd"
+    );
 }
 
 #[test]
@@ -78,16 +115,34 @@ fn a_container_of_multus_is_found_with_what_its_plugin_is_capable_of() {
     let id = "3f6940ab5ab43bc522569d15b23f8c1bbde1d7678b080398506924fc01d72755";
     assert_eq!(attachment, format!("macvlan-conf-1/{id}/net1"));
     assert_eq!(netns, "/var/run/netns/8b8677c8-8929-4746-8206-514069760f6e");
-    assert_eq!((lan, address.as_str()), (Lan::Link { parent: "eth1".into(), vlan: 7 }, "10.1.1.101/24"));
+    assert_eq!(
+        (lan, address.as_str()),
+        (
+            Lan::Link {
+                parent: "eth1".into(),
+                vlan: 7
+            },
+            "10.1.1.101/24"
+        )
+    );
 }
 
 #[test]
 fn a_list_gives_its_name_and_version_to_the_plugin_that_asks_for_an_address() {
     let list = r#"{"cniVersion": "1.1.0", "name": "x", "plugins": [
         {"type": "bandwidth"}, {"type": "bridge", "bridge": "br7", "ipam": {"type": "leasehold"}}, {"type": "tuning"}]}"#;
-    assert_eq!(summary(&cached(list, |_| ())).2, Lan::Link { parent: "br7".into(), vlan: 0 });
+    assert_eq!(
+        summary(&cached(list, |_| ())).2,
+        Lan::Link {
+            parent: "br7".into(),
+            vlan: 0
+        }
+    );
     // A list may say several versions (CNI 1.1.0); the runtime's choice is in the result.
-    let versions = list.replace(r#""cniVersion": "1.1.0""#, r#""cniVersions": ["1.0.0", "1.1.0"]"#);
+    let versions = list.replace(
+        r#""cniVersion": "1.1.0""#,
+        r#""cniVersions": ["1.0.0", "1.1.0"]"#,
+    );
     assert!(read(&cached(&versions, |_| ())).unwrap().is_some());
 }
 
@@ -108,16 +163,30 @@ fn the_address_is_the_interfaces_own_and_of_version_4() {
     let result = json!({"interfaces": [{"name": "veth0"}, {"name": "net1", "sandbox": "/run/netns/abc"}],
         "ips": [{"address": "10.0.0.1/24", "interface": 0}, {"address": "fd00::2/64", "interface": 1},
                 {"address": "10.0.0.2/24", "interface": 1}]});
-    assert_eq!(summary(&cached(CONFIG, |value| value["result"] = result)).4, "10.0.0.2/24");
-    let before_0_3 = json!({"cniVersion": "0.2.0", "ip4": {"ip": "10.0.0.3/8", "gateway": "10.0.0.1"}});
-    assert_eq!(summary(&cached(CONFIG, |value| value["result"] = before_0_3)).4, "10.0.0.3/8");
+    assert_eq!(
+        summary(&cached(CONFIG, |value| value["result"] = result)).4,
+        "10.0.0.2/24"
+    );
+    let before_0_3 =
+        json!({"cniVersion": "0.2.0", "ip4": {"ip": "10.0.0.3/8", "gateway": "10.0.0.1"}});
+    assert_eq!(
+        summary(&cached(CONFIG, |value| value["result"] = before_0_3)).4,
+        "10.0.0.3/8"
+    );
 }
 
 #[test]
 fn the_daemons_defaults_are_those_of_an_add() {
-    let site = Site { add_timeout: Duration::from_secs(208), broadcast: true, ..Site::default() };
+    let site = Site {
+        add_timeout: Duration::from_secs(208),
+        broadcast: true,
+        ..Site::default()
+    };
     let add = adoptee(CTR.as_bytes(), &site).unwrap().unwrap().add;
-    assert_eq!((add.timeout, add.profile.client.broadcast), (Duration::from_secs(208), true));
+    assert_eq!(
+        (add.timeout, add.profile.client.broadcast),
+        (Duration::from_secs(208), true)
+    );
 }
 
 #[test]
@@ -127,23 +196,65 @@ fn what_leads_to_no_container_says_why() {
         ("".to_owned(), "is not a cached attachment"),
         ("{}".to_owned(), "is of kind \"\""),
         // A result alone, as libcni before 0.8 wrote it.
-        (r#"{"cniVersion": "0.4.0", "ips": []}"#.to_owned(), "is of kind \"\""),
-        (with(|v| v["kind"] = "cniCacheV2".into()), "is of kind \"cniCacheV2\""),
-        (with(|v| v["containerId"] = Value::Null), "is not a cached attachment"),
-        (with(|v| v["cniArgs"] = json!([["A"]])), "is not a cached attachment"),
-        (with(|v| v["config"] = "!".into()), "has a network configuration that cannot be read"),
-        (with(|v| v["config"] = "e30".into()), "has a network configuration that cannot be read"),
-        (with(|v| v["config"] = "ew==".into()), "has a network configuration that cannot be read"),
-        (cached("[]", |_| ()), "has a network configuration that cannot be read"),
+        (
+            r#"{"cniVersion": "0.4.0", "ips": []}"#.to_owned(),
+            "is of kind \"\"",
+        ),
+        (
+            with(|v| v["kind"] = "cniCacheV2".into()),
+            "is of kind \"cniCacheV2\"",
+        ),
+        (
+            with(|v| v["containerId"] = Value::Null),
+            "is not a cached attachment",
+        ),
+        (
+            with(|v| v["cniArgs"] = json!([["A"]])),
+            "is not a cached attachment",
+        ),
+        (
+            with(|v| v["config"] = "!".into()),
+            "has a network configuration that cannot be read",
+        ),
+        (
+            with(|v| v["config"] = "e30".into()),
+            "has a network configuration that cannot be read",
+        ),
+        (
+            with(|v| v["config"] = "ew==".into()),
+            "has a network configuration that cannot be read",
+        ),
+        (
+            cached("[]", |_| ()),
+            "has a network configuration that cannot be read",
+        ),
         ("[]".to_owned(), "is of kind \"\""),
-        (with(|v| v["netns"] = Value::String(String::new())), "names no network namespace"),
+        (
+            with(|v| v["netns"] = Value::String(String::new())),
+            "names no network namespace",
+        ),
         (with(|v| v["netns"] = "relative".into()), "CNI_NETNS"),
-        (with(|v| v["ifName"] = "too-long-for-a-link".into()), "CNI_IFNAME"),
-        (with(|v| v["networkName"] = "/".into()), "the network's name"),
+        (
+            with(|v| v["ifName"] = "too-long-for-a-link".into()),
+            "CNI_IFNAME",
+        ),
+        (
+            with(|v| v["networkName"] = "/".into()),
+            "the network's name",
+        ),
         (with(|v| v["result"] = Value::Null), "has no IPv4 address"),
-        (with(|v| v["result"] = json!({"ips": [{"address": "x"}]})), "has no IPv4 address"),
-        (with(|v| v["result"] = json!({"ips": [{"address": "fd00::1/64"}]})), "has no IPv4 address"),
-        (with(|v| v["result"] = json!({"ip4": {"ip": "10.0.0.1"}})), "has no IPv4 address"),
+        (
+            with(|v| v["result"] = json!({"ips": [{"address": "x"}]})),
+            "has no IPv4 address",
+        ),
+        (
+            with(|v| v["result"] = json!({"ips": [{"address": "fd00::1/64"}]})),
+            "has no IPv4 address",
+        ),
+        (
+            with(|v| v["result"] = json!({"ip4": {"ip": "10.0.0.1"}})),
+            "has no IPv4 address",
+        ),
     ];
     for (text, cause) in table {
         assert!(refusal(&text).contains(cause), "{text}: {}", refusal(&text));
@@ -170,9 +281,15 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
         let caches: Vec<_> = caches.iter().map(PathBuf::from).collect();
         let found = find(&caches, host.path(), &Site::default());
         let name = |adoptee: Adoptee| adoptee.add.attachment.to_string();
-        found.into_iter().map(|adoptee| name(adoptee).split('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+        found
+            .into_iter()
+            .map(|adoptee| name(adoptee).split('/').next().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(found(&["/one", "/missing", "/var/two", ""]), ["lan", "macvlan-conf-1"]);
+    assert_eq!(
+        found(&["/one", "/missing", "/var/two", ""]),
+        ["lan", "macvlan-conf-1"]
+    );
     assert_eq!(found(&[""]), [""; 0], "not the root directory");
 }
 

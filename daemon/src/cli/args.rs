@@ -73,7 +73,12 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
     /// Docker's plugin directory (/run/docker/plugins), for the drivers leasehold and leasehold-ipvlan
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
@@ -95,16 +100,36 @@ pub(crate) struct DaemonArgs {
     #[arg(long, env = "LEASEHOLD_READ_GID", value_name = "GID")]
     pub(crate) read_gid: Option<u32>,
     /// Where Docker keeps its containers' network namespaces
-    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_DOCKER_NETNS_DIR",
+        value_name = "DIR",
+        default_value = "/run/docker/netns"
+    )]
     pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are stored
-    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_STATE_DIR",
+        value_name = "DIR",
+        default_value = "/var/lib/leasehold"
+    )]
     pub(crate) state_dir: PathBuf,
     /// Where the name servers of each lease are published, in a file like /etc/resolv.conf
-    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_RUNTIME_DIR",
+        value_name = "DIR",
+        default_value = "/run/leasehold"
+    )]
     pub(crate) runtime_dir: PathBuf,
     /// Where a daemon in a container sees the host's root directory; it is put before each netns path
-    #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_HOST_PREFIX",
+        value_name = "DIR",
+        default_value = "/"
+    )]
     pub(crate) host_prefix: PathBuf,
     /// Where to write the process id; the file is removed at the end
     #[arg(long, env = "LEASEHOLD_PID_FILE", value_name = "PATH")]
@@ -126,10 +151,20 @@ pub(crate) struct DaemonArgs {
     )]
     pub(crate) cni_cache: Vec<PathBuf>,
     /// The format of the log, on standard error
-    #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
     pub(crate) log_format: LogFormat,
     /// What is logged: a level, or `target=level`, comma-separated
-    #[arg(long, env = "LEASEHOLD_LOG", value_name = "FILTER", default_value = "info")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_LOG",
+        value_name = "FILTER",
+        default_value = "info"
+    )]
     pub(crate) log: String,
 }
 
@@ -151,7 +186,13 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     /// Show all columns
-    #[arg(long, short, value_name = "FORM", default_value = "few", hide_default_value = true)]
+    #[arg(
+        long,
+        short,
+        value_name = "FORM",
+        default_value = "few",
+        hide_default_value = true
+    )]
     pub(crate) output: Columns,
     /// Refresh the list every second, in place
     #[arg(long, short, conflicts_with = "json")]
@@ -160,7 +201,12 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -187,7 +233,13 @@ pub(crate) struct WhichArgs {
 impl WhichArgs {
     /// Returns it as the daemon's query.
     pub(crate) fn which(&self) -> Which {
-        let Self { network, container, address, state, door } = self;
+        let Self {
+            network,
+            container,
+            address,
+            state,
+            door,
+        } = self;
         Which {
             name: None,
             network: network.clone(),
@@ -217,7 +269,12 @@ pub(crate) struct OrderArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -241,7 +298,12 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -252,7 +314,12 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -269,7 +336,12 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) after: u64,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -277,10 +349,20 @@ pub(crate) struct EventsArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExporterArgs {
     /// Where to listen
-    #[arg(long, env = "LEASEHOLD_EXPORTER_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9467")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_EXPORTER_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:9467"
+    )]
     pub(crate) listen: SocketAddr,
     /// The names by which browsers may ask for the page, besides addresses and localhost
-    #[arg(long, env = "LEASEHOLD_EXPORTER_HOST", value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "LEASEHOLD_EXPORTER_HOST",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
     pub(crate) host: Vec<String>,
     /// The daemon's read-only socket
     #[arg(
@@ -296,25 +378,55 @@ pub(crate) struct ExporterArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
     /// Where leases are stored
-    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_STATE_DIR",
+        value_name = "DIR",
+        default_value = "/var/lib/leasehold"
+    )]
     pub(crate) state_dir: PathBuf,
     /// Where name servers are published
-    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_RUNTIME_DIR",
+        value_name = "DIR",
+        default_value = "/run/leasehold"
+    )]
     pub(crate) runtime_dir: PathBuf,
     /// Docker's plugin directory, if the daemon serves Docker
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Where the daemon looks for the network namespaces of Docker's containers
-    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_DOCKER_NETNS_DIR",
+        value_name = "DIR",
+        default_value = "/run/docker/netns"
+    )]
     pub(crate) docker_netns_dir: PathBuf,
     /// Where runtimes look for CNI plugins; by default what their configuration says, and the well-known places
-    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_BIN_DIR",
+        value_name = "DIR,…",
+        value_delimiter = ','
+    )]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Where CNI networks are configured
-    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = "/etc/cni/net.d")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_CONF_DIR",
+        value_name = "DIR",
+        default_value = "/etc/cni/net.d"
+    )]
     pub(crate) cni_conf_dir: PathBuf,
     /// Print all findings as one JSON object
     #[arg(long)]
@@ -340,7 +452,12 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "MIB", default_value_t = 100)]
     pub(crate) size: u64,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -360,7 +477,12 @@ pub(crate) struct LogArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/cni/dhcp.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 
@@ -393,7 +515,12 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
     /// Where CNI networks are configured
-    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = "/etc/cni/net.d")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_CONF_DIR",
+        value_name = "DIR",
+        default_value = "/etc/cni/net.d"
+    )]
     pub(crate) cni_conf_dir: PathBuf,
     /// Print everything as one JSON object, at the end
     #[arg(long)]
@@ -404,7 +531,12 @@ pub(crate) struct ProbeArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     /// The directory for CNI plugins, instead of those that the host's runtimes use; made if it is missing
-    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_BIN_DIR",
+        value_name = "DIR,…",
+        value_delimiter = ','
+    )]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Install the plugin host-local too
     #[arg(long)]
@@ -419,7 +551,12 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub(crate) systemd: bool,
     /// The daemon's store of leases: nothing is changed if a later release wrote it
-    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
+    #[arg(
+        long,
+        env = "LEASEHOLD_STATE_DIR",
+        value_name = "DIR",
+        default_value = "/var/lib/leasehold"
+    )]
     pub(crate) state_dir: PathBuf,
     /// The host's root directory, for a container or an image
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -430,7 +567,12 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     /// The directory for CNI plugins, instead of those that the host's runtimes use
-    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_BIN_DIR",
+        value_name = "DIR,…",
+        value_delimiter = ','
+    )]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Stop the systemd service and remove it
     #[arg(long)]
@@ -452,22 +594,33 @@ fn net(text: &str) -> Result<IpNet, &'static str> {
 
 /// Reads a span of time, a second at least.
 fn span(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (number, unit) = text.split_at(
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len()),
+    );
     let seconds = match unit {
         "s" | "" => 1,
         "m" => 60,
         "h" => 3600,
         _ => 0,
     };
-    let whole = number.parse().ok().and_then(|number: u64| number.checked_mul(seconds)).filter(|seconds| *seconds > 0);
-    whole.map(Duration::from_secs).ok_or("not a time such as 90s, 10m or 2h".to_owned())
+    let whole = number
+        .parse()
+        .ok()
+        .and_then(|number: u64| number.checked_mul(seconds))
+        .filter(|seconds| *seconds > 0);
+    whole
+        .map(Duration::from_secs)
+        .ok_or("not a time such as 90s, 10m or 2h".to_owned())
 }
 
 /// Reads a number of seconds for an ADD.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.map(|duration| duration.min(MAX_ADD_TIMEOUT)).ok_or("not a number of seconds".to_owned())
+    duration
+        .map(|duration| duration.min(MAX_ADD_TIMEOUT))
+        .ok_or("not a number of seconds".to_owned())
 }
 
 #[cfg(test)]
@@ -484,21 +637,40 @@ mod tests {
     #[test]
     fn the_daemon_needs_no_argument() {
         let args = Args::try_parse_from(["leasehold", "daemon"]).unwrap();
-        let Command::Daemon(args) = args.command else { panic!("{args:?}") };
+        let Command::Daemon(args) = args.command else {
+            panic!("{args:?}")
+        };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
-        assert_eq!((args.docker_plugin_dir, args.docker_requires_mac), (None, true));
+        assert_eq!(
+            (args.docker_plugin_dir, args.docker_requires_mac),
+            (None, true)
+        );
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
         assert_eq!(args.runtime_dir, PathBuf::from("/run/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);
-        assert_eq!((args.timeout, args.broadcast, args.pid_file), (Duration::from_secs(30), false, None));
-        assert_eq!(args.cni_cache, ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from));
+        assert_eq!(
+            (args.timeout, args.broadcast, args.pid_file),
+            (Duration::from_secs(30), false, None)
+        );
+        assert_eq!(
+            args.cni_cache,
+            ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from)
+        );
     }
 
     #[test]
     fn a_daemon_may_have_no_cache_to_adopt_from() {
         let args = Args::try_parse_from(["leasehold", "daemon", "--cni-cache", ""]).unwrap();
-        let Command::Daemon(args) = args.command else { panic!("{args:?}") };
-        assert!(args.cni_cache.iter().all(|cache| cache.as_os_str().is_empty()), "{:?}", args.cni_cache);
+        let Command::Daemon(args) = args.command else {
+            panic!("{args:?}")
+        };
+        assert!(
+            args.cni_cache
+                .iter()
+                .all(|cache| cache.as_os_str().is_empty()),
+            "{:?}",
+            args.cni_cache
+        );
     }
 
     #[test]
@@ -506,7 +678,16 @@ mod tests {
         for (text, seconds) in [("90s", 90), ("90", 90), ("10m", 600), ("2h", 7200)] {
             assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "0", "0m", "m", "10d", "-1s", "1.5h", "99999999999999999999s"] {
+        for text in [
+            "",
+            "0",
+            "0m",
+            "m",
+            "10d",
+            "-1s",
+            "1.5h",
+            "99999999999999999999s",
+        ] {
             assert!(span(text).is_err(), "{text}");
         }
     }

@@ -76,31 +76,61 @@ pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
 }
 
 /// Does the same; the daemon may stay silent no longer than `patience`.
-pub(crate) fn get_within(socket: &Path, url: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn get_within(
+    socket: &Path,
+    url: &str,
+    patience: Duration,
+) -> Result<Vec<u8>, ClientError> {
     request(socket, ("GET", url), "", patience)
 }
 
 /// Sends the daemon a body of JSON, and returns the body of its answer.
-pub(crate) fn send(socket: &Path, method: &str, url: &str, body: &str) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn send(
+    socket: &Path,
+    method: &str,
+    url: &str,
+    body: &str,
+) -> Result<Vec<u8>, ClientError> {
     request(socket, (method, url), body, PATIENCE)
 }
 
 /// Has the daemon do something that may take as long as `patience`, and returns the body of its answer.
-pub(crate) fn post_within(socket: &Path, url: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn post_within(
+    socket: &Path,
+    url: &str,
+    patience: Duration,
+) -> Result<Vec<u8>, ClientError> {
     request(socket, ("POST", url), "", patience)
 }
 
-fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+fn request(
+    socket: &Path,
+    what: (&str, &str),
+    body: &str,
+    patience: Duration,
+) -> Result<Vec<u8>, ClientError> {
     let failed = |source: io::Error| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(socket.to_owned()),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            ClientError::NoDaemon(socket.to_owned())
+        }
         ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
-        _ => ClientError::Io { socket: socket.to_owned(), source },
+        _ => ClientError::Io {
+            socket: socket.to_owned(),
+            source,
+        },
     };
     let answer = exchange(socket, what, body, patience).map_err(failed)?;
-    let not_http = |reason| ClientError::NotHttp { socket: socket.to_owned(), reason };
+    let not_http = |reason| ClientError::NotHttp {
+        socket: socket.to_owned(),
+        reason,
+    };
     let (status, body) = parse(&answer).map_err(not_http)?;
     if status != 200 {
-        return Err(ClientError::Status { socket: socket.to_owned(), status, body: said(body) });
+        return Err(ClientError::Status {
+            socket: socket.to_owned(),
+            status,
+            body: said(body),
+        });
     }
     Ok(body.to_vec())
 }
@@ -108,14 +138,24 @@ fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) ->
 /// Returns the text of a refusal, usually an object with one sentence.
 fn said(body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = object["error"].as_str().map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
+    let text = object["error"]
+        .as_str()
+        .map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
     printable(text.trim_end()).chars().take(500).collect()
 }
 
-fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Duration) -> io::Result<Vec<u8>> {
+fn exchange(
+    socket: &Path,
+    (method, url): (&str, &str),
+    body: &str,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
     let silent = |error: io::Error| match error.kind() {
         // A Unix socket reports a time-out like this, also when its backlog had no room for the connection.
-        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {patience:?}")),
+        ErrorKind::WouldBlock => io::Error::new(
+            ErrorKind::TimedOut,
+            format!("no answer within {patience:?}"),
+        ),
         _ => error,
     };
     let stream = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -124,10 +164,19 @@ fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Du
     stream.connect(&SockAddr::unix(socket)?).map_err(silent)?;
     let mut stream = UnixStream::from(OwnedFd::from(stream));
     let head = format!("{method} {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n");
-    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-    stream.write_all(format!("{head}{length}\r\n{body}").as_bytes()).map_err(silent)?;
+    let length = if body.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
+    };
+    stream
+        .write_all(format!("{head}{length}\r\n{body}").as_bytes())
+        .map_err(silent)?;
     let mut answer = Vec::new();
-    stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(silent)?;
+    stream
+        .take(MAX_ANSWER)
+        .read_to_end(&mut answer)
+        .map_err(silent)?;
     Ok(answer)
 }
 
@@ -137,17 +186,29 @@ fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(answer) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Err("the answer ends within its headers".to_owned()),
+        Ok(httparse::Status::Partial) => {
+            return Err("the answer ends within its headers".to_owned());
+        }
         Err(error) => return Err(error.to_string()),
     };
     let body = &answer[length..];
-    let named = |name: &str| head.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+    let named = |name: &str| {
+        head.headers
+            .iter()
+            .find(|h| h.name.eq_ignore_ascii_case(name))
+            .map(|h| h.value)
+    };
     let said = named("content-length").ok_or("the answer has no length")?;
-    let said: usize =
-        str::from_utf8(said).ok().and_then(|text| text.trim().parse().ok()).ok_or("the length is not a number")?;
+    let said: usize = str::from_utf8(said)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or("the length is not a number")?;
     match body.get(..said) {
         Some(body) => Ok((head.code.unwrap_or_default(), body)),
-        None => Err(format!("the answer ends after {} of {said} bytes", body.len())),
+        None => Err(format!(
+            "the answer ends after {} of {said} bytes",
+            body.len()
+        )),
     }
 }
 
@@ -168,7 +229,10 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let server = thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
-            let head = BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+            let head = BufReader::new(&stream)
+                .lines()
+                .map(Result::unwrap)
+                .take_while(|line| !line.is_empty());
             assert_eq!(head.collect::<Vec<_>>()[0], "GET /v1/bindings HTTP/1.1");
             (&stream).write_all(answer).unwrap();
         });
@@ -179,20 +243,32 @@ mod tests {
 
     #[test]
     fn the_body_of_an_answer_is_returned() {
-        let body = asked(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\ncontent-type: application/json\r\n\r\n{}").unwrap();
+        let body = asked(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\ncontent-type: application/json\r\n\r\n{}",
+        )
+        .unwrap();
         assert_eq!(body, b"{}");
     }
 
     #[test]
     fn an_error_of_the_daemon_is_shown_escaped() {
-        let error = asked(b"HTTP/1.1 503 Busy\r\ncontent-length: 7\r\n\r\nlater\x1b\n").unwrap_err();
-        assert!(error.to_string().ends_with(r"answered 503: later\u{1b}"), "{error}");
+        let error =
+            asked(b"HTTP/1.1 503 Busy\r\ncontent-length: 7\r\n\r\nlater\x1b\n").unwrap_err();
+        assert!(
+            error.to_string().ends_with(r"answered 503: later\u{1b}"),
+            "{error}"
+        );
     }
 
     #[test]
     fn the_sentence_of_a_refusal_is_shown_alone() {
-        let error = asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 20\r\n\r\n{\"error\":\"no \\\"x\\\"\"}").unwrap_err();
-        assert!(error.to_string().ends_with("answered 400: no \"x\""), "{error}");
+        let error =
+            asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 20\r\n\r\n{\"error\":\"no \\\"x\\\"\"}")
+                .unwrap_err();
+        assert!(
+            error.to_string().ends_with("answered 400: no \"x\""),
+            "{error}"
+        );
     }
 
     #[test]
@@ -201,7 +277,10 @@ mod tests {
             (b"", "ends within its headers"),
             (b"HTTP/1.1 200 OK\r\ncontent-le", "ends within its headers"),
             (b"HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
-            (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", "ends after 2 of 9 bytes"),
+            (
+                b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}",
+                "ends after 2 of 9 bytes",
+            ),
             (b"SSH-2.0-x\r\n\r\n", "invalid HTTP version"),
         ];
         for (answer, reason) in table {
@@ -216,7 +295,10 @@ mod tests {
         let socket = dir.path().join("s");
         let _listener = UnixListener::bind(&socket).unwrap();
         let error = get_within(&socket, "/", Duration::from_millis(10)).unwrap_err();
-        assert!(matches!(&error, ClientError::Io { source, .. } if source.kind() == ErrorKind::TimedOut), "{error:?}");
+        assert!(
+            matches!(&error, ClientError::Io { source, .. } if source.kind() == ErrorKind::TimedOut),
+            "{error:?}"
+        );
     }
 
     #[test]

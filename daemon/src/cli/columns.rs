@@ -9,7 +9,12 @@ pub(super) fn escaped(line: &str) -> String {
 
 /// Lays rows out in columns, two spaces apart.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
     let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {

@@ -53,7 +53,9 @@ pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), Event
         };
         (found, silent) = (true, false);
         match print(&answer.events, args.json, out) {
-            Err(EventsError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(EventsError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {
+                return Ok(());
+            }
             printed => printed?,
         }
         if !args.follow && answer.events.is_empty() && answer.next_after == after {
@@ -79,7 +81,11 @@ fn may_come_back(error: &ClientError) -> bool {
 
 fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), EventsError> {
     for event in events {
-        let line = if json { event.to_string() } else { line(&Event::deserialize(event).map_err(ClientError::from)?) };
+        let line = if json {
+            event.to_string()
+        } else {
+            line(&Event::deserialize(event).map_err(ClientError::from)?)
+        };
         writeln!(out, "{line}").map_err(EventsError::Print)?;
     }
     out.flush().map_err(EventsError::Print)
@@ -90,12 +96,24 @@ pub(super) fn line(event: &Event) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let address = or_dash(event.address.map(|address| address.to_string()));
     let server = or_dash(event.server.map(|server| server.to_string()));
-    let Event { time, attachment, kind, cause, .. } = event;
+    let Event {
+        time,
+        attachment,
+        kind,
+        cause,
+        ..
+    } = event;
     let run = event.times.zip(event.since.as_ref());
-    let run = run.map(|(times, since)| format!(" ({times} times since {since})")).unwrap_or_default();
+    let run = run
+        .map(|(times, since)| format!(" ({times} times since {since})"))
+        .unwrap_or_default();
     let line = format!("{time} {attachment} {kind} {address} {server} {cause}{run}");
     // Names come from callers and servers: none may move a terminal's cursor. Quotes stay as they are.
-    let parts: Vec<String> = line.trim_end().split(['"']).map(|part| part.escape_debug().to_string()).collect();
+    let parts: Vec<String> = line
+        .trim_end()
+        .split(['"'])
+        .map(|part| part.escape_debug().to_string())
+        .collect();
     parts.join("\"")
 }
 
@@ -125,20 +143,30 @@ mod tests {
 
     fn answer(events: &[Value], next_after: u64) -> String {
         let body = json!({ "events": events, "next_after": next_after }).to_string();
-        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
     }
 
     /// Runs the command against daemons that give these answers in turn; `None`: the daemon stops without one. Returns
     /// what was printed, how it ended, and what was asked.
-    fn ran(follow: bool, json: bool, answers: Vec<Option<String>>) -> (String, Result<(), EventsError>, Vec<String>) {
+    fn ran(
+        follow: bool,
+        json: bool,
+        answers: Vec<Option<String>>,
+    ) -> (String, Result<(), EventsError>, Vec<String>) {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
         let server = thread::spawn(move || {
             let asked = answers.into_iter().map(|answer| {
                 let (stream, _) = listener.accept().unwrap();
-                let head: Vec<_> =
-                    BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+                let head: Vec<_> = BufReader::new(&stream)
+                    .lines()
+                    .map(Result::unwrap)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
                 if let Some(answer) = answer {
                     (&stream).write_all(answer.as_bytes()).unwrap();
                 }
@@ -146,15 +174,28 @@ mod tests {
             });
             asked.collect::<Vec<_>>()
         });
-        let args = EventsArgs { follow, json, after: 3, socket: PathBuf::from(&socket) };
+        let args = EventsArgs {
+            follow,
+            json,
+            after: 3,
+            socket: PathBuf::from(&socket),
+        };
         let mut out = Vec::new();
         let ended = events(&args, &mut out);
-        (String::from_utf8(out).unwrap(), ended, server.join().unwrap())
+        (
+            String::from_utf8(out).unwrap(),
+            ended,
+            server.join().unwrap(),
+        )
     }
 
     #[test]
     fn all_events_are_printed_page_by_page() {
-        let pages = [answer(&[event(4, "a"), event(5, "b")], 5), answer(&[event(6, "c")], 6), answer(&[], 6)];
+        let pages = [
+            answer(&[event(4, "a"), event(5, "b")], 5),
+            answer(&[event(6, "c")], 6),
+            answer(&[], 6),
+        ];
         let (text, ended, asked) = ran(false, false, pages.into_iter().map(Some).collect());
         ended.unwrap();
         let expected = "2024-12-31T23:59:59.001Z lan/c1/eth0 lost 10.0.0.7/24 10.0.0.1 ";
@@ -167,17 +208,31 @@ mod tests {
         let mut renewed = event(4, "renewal at T1");
         renewed["times"] = 37.into();
         renewed["since"] = "2024-12-30T00:00:00.000Z".into();
-        let (text, ended, _) = ran(false, false, vec![Some(answer(&[renewed], 4)), Some(answer(&[], 4))]);
+        let (text, ended, _) = ran(
+            false,
+            false,
+            vec![Some(answer(&[renewed], 4)), Some(answer(&[], 4))],
+        );
         ended.unwrap();
-        assert!(text.ends_with("renewal at T1 (37 times since 2024-12-30T00:00:00.000Z)\n"), "{text}");
+        assert!(
+            text.ends_with("renewal at T1 (37 times since 2024-12-30T00:00:00.000Z)\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn json_is_a_line_an_event_with_all_that_the_daemon_said() {
-        let (text, ended, _) = ran(false, true, vec![Some(answer(&[event(4, "a\nb")], 4)), Some(answer(&[], 4))]);
+        let (text, ended, _) = ran(
+            false,
+            true,
+            vec![Some(answer(&[event(4, "a\nb")], 4)), Some(answer(&[], 4))],
+        );
         ended.unwrap();
         assert_eq!(text.lines().count(), 1);
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), event(4, "a\nb"));
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).unwrap(),
+            event(4, "a\nb")
+        );
     }
 
     #[test]
@@ -191,8 +246,19 @@ mod tests {
             Some("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned()),
         ];
         let (text, ended, asked) = ran(true, false, answers);
-        assert!(matches!(ended, Err(EventsError::Client(ClientError::Status { status: 400, .. }))), "{ended:?}");
-        assert_eq!(text.lines().map(|line| line.chars().last().unwrap()).collect::<String>(), "ab");
+        assert!(
+            matches!(
+                ended,
+                Err(EventsError::Client(ClientError::Status { status: 400, .. }))
+            ),
+            "{ended:?}"
+        );
+        assert_eq!(
+            text.lines()
+                .map(|line| line.chars().last().unwrap())
+                .collect::<String>(),
+            "ab"
+        );
         assert_eq!(asked[0], "GET /v1/events?after=3&wait=0 HTTP/1.1");
         assert_eq!(asked[3], "GET /v1/events?after=4&wait=20 HTTP/1.1");
         assert_eq!(asked[4], "GET /v1/events?after=1&wait=20 HTTP/1.1");
@@ -201,14 +267,26 @@ mod tests {
     #[test]
     fn a_follower_that_finds_no_daemon_at_first_says_so() {
         let dir = TempDir::new().unwrap();
-        let args = EventsArgs { follow: true, json: false, after: 0, socket: dir.path().join("s") };
+        let args = EventsArgs {
+            follow: true,
+            json: false,
+            after: 0,
+            socket: dir.path().join("s"),
+        };
         let error = events(&args, &mut Vec::new()).unwrap_err();
-        assert!(matches!(error, EventsError::Client(ClientError::NoDaemon(_))), "{error}");
+        assert!(
+            matches!(error, EventsError::Client(ClientError::NoDaemon(_))),
+            "{error}"
+        );
     }
 
     #[test]
     fn text_of_a_server_cannot_move_the_cursor() {
         let event: Event = Event::deserialize(event(1, "NAK: \"\u{1b}[2J\"")).unwrap();
-        assert!(line(&event).ends_with("lost 10.0.0.7/24 10.0.0.1 NAK: \"\\u{1b}[2J\""), "{}", line(&event));
+        assert!(
+            line(&event).ends_with("lost 10.0.0.7/24 10.0.0.1 NAK: \"\\u{1b}[2J\""),
+            "{}",
+            line(&event)
+        );
     }
 }

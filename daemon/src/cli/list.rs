@@ -7,7 +7,9 @@ use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges, Which};
+use leasehold_api::control::{
+    BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges, Which,
+};
 
 use super::args::{Columns, ListArgs};
 use super::client::{self, ClientError};
@@ -58,7 +60,11 @@ pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError
 /// Asks the daemon and returns the text to print.
 fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     let which = args.which.which();
-    let path = if args.ranges { RANGES.to_owned() } else { format!("{BINDINGS}?{}", which.parameters().join("&")) };
+    let path = if args.ranges {
+        RANGES.to_owned()
+    } else {
+        format!("{BINDINGS}?{}", which.parameters().join("&"))
+    };
     let body = client::get(&args.socket, &path)?;
     if args.json {
         return Ok(client::pretty(&body)?);
@@ -66,7 +72,13 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     if args.ranges {
         return Ok(ranges::table(&client::read::<Ranges>(&body)?.ranges));
     }
-    let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = client::read(&body)?;
+    let Bindings {
+        bindings,
+        pools,
+        not_adopted,
+        strangers,
+        refused: _,
+    } = client::read(&body)?;
     let table = match args.output {
         Columns::Few => table::few(&bindings, term.width()),
         Columns::Wide => table::wide(&bindings),
@@ -82,17 +94,30 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
 /// Returns a heading with these lines, to go below the table; empty if there are no lines.
 fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
     let lines: String = lines.map(|line| line + "\n").collect();
-    if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("\n{head}\n{lines}")
+    }
 }
 
 /// Returns what delays RELEASEs.
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
-        let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease expires in {seconds} s)"));
-        Some(escaped(&format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default())))
+        let end = binding
+            .seconds_to_expiry
+            .map(|seconds| format!(" (the lease expires in {seconds} s)"));
+        Some(escaped(&format!(
+            "{}: for {seconds} s, {what}{}",
+            binding.attachment,
+            end.unwrap_or_default()
+        )))
     };
-    below("Being given back, but held up:", bindings.iter().filter_map(line))
+    below(
+        "Being given back, but held up:",
+        bindings.iter().filter_map(line),
+    )
 }
 
 /// Returns the containers in namespaces without a path.
@@ -101,11 +126,18 @@ fn pathless(bindings: &[Binding]) -> String {
         escaped(&format!(
             "{}: was at {}",
             binding.attachment,
-            binding.link.as_ref().and_then(|link| link.netns.as_deref()).unwrap_or_default()
+            binding
+                .link
+                .as_ref()
+                .and_then(|link| link.netns.as_deref())
+                .unwrap_or_default()
         ))
     };
     let head = "No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:";
-    below(head, bindings.iter().filter(|binding| binding.pathless).map(line))
+    below(
+        head,
+        bindings.iter().filter(|binding| binding.pathless).map(line),
+    )
 }
 
 /// Returns the containers whose address is not the one that Docker was told.
@@ -113,27 +145,49 @@ fn misbelieved(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (told, address) = (binding.told?, binding.address?);
         let differs = told.addr() != address.addr();
-        differs.then(|| escaped(&format!("{}: {told}, and has {address}", binding.attachment)))
+        differs.then(|| {
+            escaped(&format!(
+                "{}: {told}, and has {address}",
+                binding.attachment
+            ))
+        })
     };
-    below("Docker still shows an earlier address:", bindings.iter().filter_map(line))
+    below(
+        "Docker still shows an earlier address:",
+        bindings.iter().filter_map(line),
+    )
 }
 
 /// Returns the addresses that Docker networks reserve.
 fn reserved(pools: &[Pool]) -> String {
-    let line = |Pool { id, reserved, gateway: _ }: &Pool| {
+    let line = |Pool {
+                    id,
+                    reserved,
+                    gateway: _,
+                }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
         escaped(&format!("{id}: {}", addresses.join(", ")))
     };
     let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
-    below("Reserved in Docker's networks, without a lease:", pools.map(line))
+    below(
+        "Reserved in Docker's networks, without a lease:",
+        pools.map(line),
+    )
 }
 
 /// Returns the running containers whose leases the daemon does not hold. Reasons keep their quotation marks.
 fn unadopted(not_adopted: &[NotAdopted]) -> String {
     let line = |NotAdopted { attachment, reason }: &NotAdopted| {
-        format!("{attachment}: {reason}").split('"').map(escaped).collect::<Vec<_>>().join("\"")
+        format!("{attachment}: {reason}")
+            .split('"')
+            .map(escaped)
+            .collect::<Vec<_>>()
+            .join("\"")
     };
-    below("Not adopted; nobody renews their leases:", not_adopted.iter().map(line))
+    below(
+        "Not adopted; nobody renews their leases:",
+        not_adopted.iter().map(line),
+    )
 }
 
 /// The heading for links that another store's daemon made.
@@ -141,7 +195,12 @@ const LEFT_OVER: &str = "Made for Docker by another leasehold, or under a store 
 
 /// Returns the links that nobody deletes, each with the command that deletes it.
 fn left_over(strangers: &[String]) -> String {
-    below(LEFT_OVER, strangers.iter().map(|link| format!("ip link delete {}", escaped(link))))
+    below(
+        LEFT_OVER,
+        strangers
+            .iter()
+            .map(|link| format!("ip link delete {}", escaped(link))),
+    )
 }
 
 #[cfg(test)]
@@ -152,16 +211,26 @@ mod tests {
 
     fn attachment(network: &str, container: &str) -> Attachment {
         let [network, container, ifname] = [network, container, "eth0"].map(str::to_owned);
-        Attachment::Cni { network, container, ifname }
+        Attachment::Cni {
+            network,
+            container,
+            ifname,
+        }
     }
 
     fn binding(container: &str) -> Binding {
-        let hex: String = format!("\0{container}/lan/eth0").bytes().map(|b| format!("{b:02x}")).collect();
+        let hex: String = format!("\0{container}/lan/eth0")
+            .bytes()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         Binding {
             attachment: attachment("lan", container),
             name: container.to_owned(),
             identity: Some(Identity {
-                lan: Lan::Link { parent: "eno1".into(), vlan: 20 },
+                lan: Lan::Link {
+                    parent: "eno1".into(),
+                    vlan: 20,
+                },
                 client_id: hex,
                 chaddr: "02:00:00:00:00:01".to_owned(),
             }),
@@ -200,19 +269,34 @@ mod tests {
             seconds_to_expiry: None,
             ..binding("c2-with-a-longer-name")
         };
-        let for_ever = Binding { seconds_to_t1: None, seconds_to_t2: None, seconds_to_expiry: None, ..binding("c3") };
+        let for_ever = Binding {
+            seconds_to_t1: None,
+            seconds_to_t2: None,
+            seconds_to_expiry: None,
+            ..binding("c3")
+        };
         let releasing = Binding {
             state: "RELEASING".to_owned(),
             seconds_to_t1: Some(0),
-            link: Some(Link { netns: None, ifindex: 4, mac: "02:00:00:00:00:01".to_owned() }),
+            link: Some(Link {
+                netns: None,
+                ifindex: 4,
+                mac: "02:00:00:00:00:01".to_owned(),
+            }),
             identity: Some(Identity {
-                lan: Lan::Network { network: "lan".to_owned() },
+                lan: Lan::Network {
+                    network: "lan".to_owned(),
+                },
                 client_id: "ff00010203".to_owned(),
                 chaddr: "02:00:00:00:00:04".to_owned(),
             }),
             ..binding("c4")
         };
-        let kept = Binding { state: "KEPT".to_owned(), seconds_to_release: Some(42), ..binding("c5") };
+        let kept = Binding {
+            state: "KEPT".to_owned(),
+            seconds_to_release: Some(42),
+            ..binding("c5")
+        };
         let bindings = [binding("c1"), acquiring, for_ever, releasing, kept];
         let (few, wide) = (table::few(&bindings, 80), table::wide(&bindings));
         assert_eq!(few, include_str!("list/few.golden"), "\n{few}");
@@ -221,7 +305,10 @@ mod tests {
 
     #[test]
     fn an_empty_table_is_its_head() {
-        assert_eq!(table::few(&[], 80), "NAME  ATTACHMENT  ADDRESS  STATE  LEFT\n");
+        assert_eq!(
+            table::few(&[], 80),
+            "NAME  ATTACHMENT  ADDRESS  STATE  LEFT\n"
+        );
         assert!(table::wide(&[]).starts_with("ATTACHMENT  NAME  LAN  "));
     }
 
@@ -229,7 +316,10 @@ mod tests {
     fn names_cannot_move_the_cursor() {
         let mut odd = binding("c1");
         odd.attachment = attachment("\u{1b}[2Jlan", "c1");
-        assert!(!table::few(&[odd.clone()], 80).contains('\u{1b}') && !table::wide(&[odd]).contains('\u{1b}'));
+        assert!(
+            !table::few(&[odd.clone()], 80).contains('\u{1b}')
+                && !table::wide(&[odd]).contains('\u{1b}')
+        );
     }
 
     #[test]
@@ -237,13 +327,22 @@ mod tests {
         let mut long = binding(&"c0ffee".repeat(11));
         long.attachment = attachment("a-network-with-a-long-name", &"c0ffee".repeat(11));
         let table = table::few(&[long, binding("c1")], 80);
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-        assert!(table.contains("…") && table.contains("10.0.0.23/24  BOUND  59m55s"), "{table}");
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 80),
+            "{table}"
+        );
+        assert!(
+            table.contains("…") && table.contains("10.0.0.23/24  BOUND  59m55s"),
+            "{table}"
+        );
     }
 
     #[test]
     fn what_docker_shows_stands_below_where_it_is_not_so() {
-        let told = |told: &str| Binding { told: Some(told.parse().unwrap()), ..binding("c1") };
+        let told = |told: &str| Binding {
+            told: Some(told.parse().unwrap()),
+            ..binding("c1")
+        };
         assert_eq!(misbelieved(&[binding("c1"), told("10.0.0.23/16")]), "");
         assert_eq!(
             misbelieved(&[told("10.0.0.24/16")]),
@@ -254,8 +353,17 @@ mod tests {
     #[test]
     fn what_no_path_leads_to_stands_below() {
         assert_eq!(pathless(&[binding("c1")]), "");
-        let text = pathless(&[binding("c1"), Binding { pathless: true, ..binding("c2") }]);
-        assert!(text.starts_with("\nNo path leads to these any more") && !text.contains("c1/"), "{text}");
+        let text = pathless(&[
+            binding("c1"),
+            Binding {
+                pathless: true,
+                ..binding("c2")
+            },
+        ]);
+        assert!(
+            text.starts_with("\nNo path leads to these any more") && !text.contains("c1/"),
+            "{text}"
+        );
         assert!(text.contains("\nlan/c2/eth0: was at /run/netns/"), "{text}");
     }
 
@@ -267,9 +375,16 @@ mod tests {
             ..binding(container)
         };
         assert_eq!(held_up(&[binding("c1")]), "");
-        let endless = Binding { seconds_to_expiry: None, ..waits("c3", "odd\u{1b}[2J") };
+        let endless = Binding {
+            seconds_to_expiry: None,
+            ..waits("c3", "odd\u{1b}[2J")
+        };
         assert_eq!(
-            held_up(&[binding("c1"), waits("c2", "host link eth0 is not there"), endless]),
+            held_up(&[
+                binding("c1"),
+                waits("c2", "host link eth0 is not there"),
+                endless
+            ]),
             "\nBeing given back, but held up:\n\
              lan/c2/eth0: for 312 s, host link eth0 is not there (the lease expires in 3595 s)\n\
              lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
@@ -285,7 +400,11 @@ mod tests {
         };
         assert_eq!(reserved(&[pool("a", &[])]), "");
         assert_eq!(
-            reserved(&[pool("a", &[]), pool("b", &["10.0.0.1", "10.0.0.9"]), pool("\u{1b}[2J", &["10.1.0.1"])]),
+            reserved(&[
+                pool("a", &[]),
+                pool("b", &["10.0.0.1", "10.0.0.9"]),
+                pool("\u{1b}[2J", &["10.1.0.1"])
+            ]),
             "\nReserved in Docker's networks, without a lease:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
         );
     }

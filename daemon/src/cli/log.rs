@@ -8,15 +8,24 @@ use super::client::{self, ClientError};
 
 /// Asks the daemon and returns the text to print.
 pub(crate) fn log(args: &LogArgs) -> Result<String, ClientError> {
-    let change = |filter: &String| LogChange { filter: filter.clone(), seconds: args.limit.as_secs() };
+    let change = |filter: &String| LogChange {
+        filter: filter.clone(),
+        seconds: args.limit.as_secs(),
+    };
     let answer = match args.filter.as_ref().map(change) {
         Some(change) => client::send(&args.socket, "PUT", LOG, &to_json(&change))?,
         None if args.reset => client::send(&args.socket, "DELETE", LOG, "")?,
         None => client::get(&args.socket, LOG)?,
     };
-    let Log { filter, seconds_left } = client::read(&answer)?;
+    let Log {
+        filter,
+        seconds_left,
+    } = client::read(&answer)?;
     if args.json {
-        return Ok(to_json(&Log { filter, seconds_left }) + "\n");
+        return Ok(to_json(&Log {
+            filter,
+            seconds_left,
+        }) + "\n");
     }
     let filter = filter.escape_debug();
     Ok(match seconds_left {

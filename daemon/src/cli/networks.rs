@@ -41,22 +41,32 @@ pub(super) struct Networks {
 
 /// Returns the facts about this host on which an ADD depends.
 pub(super) fn site() -> Site {
-    let machine_id = fs::read_to_string(MACHINE_ID).ok().and_then(|text| MachineId::parse(&text));
-    Site { machine_id, ..Site::default() }
+    let machine_id = fs::read_to_string(MACHINE_ID)
+        .ok()
+        .and_then(|text| MachineId::parse(&text));
+    Site {
+        machine_id,
+        ..Site::default()
+    }
 }
 
 /// Reads the files that libcni reads: those named `.conf`, `.conflist` and `.json`. `site` should be the daemon's.
 pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
-    let mut files: Vec<_> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    files.retain(|file| file.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|e| end == *e)));
+    let mut files: Vec<_> = fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|end| ["conf", "conflist", "json"].iter().any(|e| end == *e))
+    });
     files.sort();
     let mut networks = Networks::default();
     for file in files {
         let text = fs::read_to_string(&file).map_err(|error| error.to_string());
         match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
-            Ok(configuration) => {
-                networks.ours.extend(plugins(configuration).filter_map(|plugin| read(&file, &plugin, site)))
-            }
+            Ok(configuration) => networks
+                .ours
+                .extend(plugins(configuration).filter_map(|plugin| read(&file, &plugin, site))),
             Err(error) => networks.unread.push((file, error)),
         }
     }
@@ -80,16 +90,33 @@ fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
         }
         plugin
     };
-    plugins.into_iter().map(with_shared).collect::<Vec<_>>().into_iter()
+    plugins
+        .into_iter()
+        .map(with_shared)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// Returns a network, if its addresses come from us.
 fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
-    plugin.get("ipam").and_then(|ipam| ipam.get("type")).filter(|kind| *kind == "dhcp")?;
+    plugin
+        .get("ipam")
+        .and_then(|ipam| ipam.get("type"))
+        .filter(|kind| *kind == "dhcp")?;
     let text = plugin.to_string();
     let config = Config::parse(&text).unwrap_or_default();
-    let add = match Asked::parse(&Request { env: stand_in(), config: text, resolv_conf: None }, site) {
-        Ok(Asked { call: Call::Add(add), .. }) => Ok(add),
+    let add = match Asked::parse(
+        &Request {
+            env: stand_in(),
+            config: text,
+            resolv_conf: None,
+        },
+        site,
+    ) {
+        Ok(Asked {
+            call: Call::Add(add),
+            ..
+        }) => Ok(add),
         Ok(other) => unreachable!("an ADD is read as one: {other:?}"),
         Err(error) => Err(error),
     };
@@ -126,15 +153,23 @@ mod tests {
     #[test]
     fn networks_of_ours_are_found_in_lists_and_alone() {
         let dir = TempDir::new().unwrap();
-        let lan =
-            r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "servers": {"deny": ["10.0.0.2"]}}}"#;
+        let lan = r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "servers": {"deny": ["10.0.0.2"]}}}"#;
         let files = [
             (
                 "10-list.conflist",
-                format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "plugins": [{lan}, {{"type": "tuning"}}]}}"#),
+                format!(
+                    r#"{{"cniVersion": "1.0.0", "name": "lan", "plugins": [{lan}, {{"type": "tuning"}}]}}"#
+                ),
             ),
-            ("20-alone.conf", r#"{"name": "br", "type": "bridge", "ipam": {"type": "dhcp", "grace": "x"}}"#.to_owned()),
-            ("30-other.json", r#"{"name": "o", "type": "bridge", "ipam": {"type": "host-local"}}"#.to_owned()),
+            (
+                "20-alone.conf",
+                r#"{"name": "br", "type": "bridge", "ipam": {"type": "dhcp", "grace": "x"}}"#
+                    .to_owned(),
+            ),
+            (
+                "30-other.json",
+                r#"{"name": "o", "type": "bridge", "ipam": {"type": "host-local"}}"#.to_owned(),
+            ),
             ("40-broken.conf", "{".to_owned()),
             ("50-notes.txt", "{".to_owned()),
         ];
@@ -142,12 +177,38 @@ mod tests {
             fs::write(dir.path().join(file), text).unwrap();
         }
         let Networks { ours, unread } = networks(dir.path(), &Site::default()).unwrap();
-        let [lan, bridge] = &ours[..] else { panic!("{ours:?}") };
-        assert_eq!((lan.name.as_str(), lan.parent.as_deref(), lan.is_standing), ("lan", Some("eth0"), true));
+        let [lan, bridge] = &ours[..] else {
+            panic!("{ours:?}")
+        };
+        assert_eq!(
+            (lan.name.as_str(), lan.parent.as_deref(), lan.is_standing),
+            ("lan", Some("eth0"), true)
+        );
         let add = lan.add.as_ref().unwrap();
-        assert!(!add.profile.client.servers.trusts("10.0.0.2".parse().unwrap()));
-        assert_eq!((bridge.name.as_str(), bridge.parent.as_deref(), bridge.is_standing), ("br", Some("cni0"), false));
-        assert!(bridge.add.as_ref().unwrap_err().msg.contains("ipam.grace"), "{bridge:?}");
-        assert_eq!(unread.iter().map(|(file, _)| file.file_name().unwrap()).collect::<Vec<_>>(), ["40-broken.conf"]);
+        assert!(
+            !add.profile
+                .client
+                .servers
+                .trusts("10.0.0.2".parse().unwrap())
+        );
+        assert_eq!(
+            (
+                bridge.name.as_str(),
+                bridge.parent.as_deref(),
+                bridge.is_standing
+            ),
+            ("br", Some("cni0"), false)
+        );
+        assert!(
+            bridge.add.as_ref().unwrap_err().msg.contains("ipam.grace"),
+            "{bridge:?}"
+        );
+        assert_eq!(
+            unread
+                .iter()
+                .map(|(file, _)| file.file_name().unwrap())
+                .collect::<Vec<_>>(),
+            ["40-broken.conf"]
+        );
     }
 }

@@ -49,7 +49,12 @@ pub(crate) fn renew(args: &OrderArgs, out: impl Write) -> Result<Verdict, OrderE
 
 /// Gives leases back, and prints the outcome.
 pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> Result<Verdict, OrderError> {
-    order(&args.order, (RELEASE, "Give back"), args.force.then_some("force=true"), out)
+    order(
+        &args.order,
+        (RELEASE, "Give back"),
+        args.force.then_some("force=true"),
+        out,
+    )
 }
 
 fn order(
@@ -58,11 +63,17 @@ fn order(
     more: Option<&str>,
     mut out: impl Write,
 ) -> Result<Verdict, OrderError> {
-    let which = Which { name: args.name.clone(), ..args.which.which() };
+    let which = Which {
+        name: args.name.clone(),
+        ..args.which.which()
+    };
     if !args.all && which == Which::default() {
         return Err(OrderError::Nobody);
     }
-    let meant = client::get(&args.socket, &format!("{BINDINGS}?{}", which.parameters().join("&")))?;
+    let meant = client::get(
+        &args.socket,
+        &format!("{BINDINGS}?{}", which.parameters().join("&")),
+    )?;
     let meant = client::read::<Bindings>(&meant)?.bindings.len();
     if args.all && !args.yes && !confirmed(&format!("{words} {meant} leases?"))? {
         return Err(OrderError::Unconfirmed);
@@ -71,7 +82,11 @@ fn order(
     parameters.extend(args.all.then(|| "all=true".to_owned()));
     parameters.extend(more.map(str::to_owned));
     let patience = PATIENCE + EACH * u32::try_from(meant).unwrap_or(u32::MAX);
-    let answer = client::post_within(&args.socket, &format!("{path}?{}", parameters.join("&")), patience)?;
+    let answer = client::post_within(
+        &args.socket,
+        &format!("{path}?{}", parameters.join("&")),
+        patience,
+    )?;
     let obeyed: Obeyed = client::read(&answer)?;
     let text = match args.json {
         true => client::pretty(&answer)?,
@@ -95,7 +110,13 @@ fn confirmed(question: &str) -> io::Result<bool> {
 fn verdict(leases: &[Upshot]) -> Verdict {
     match leases {
         [] => Verdict::Nobody,
-        leases if leases.iter().any(|lease| lease.outcome == Outcome::Ambiguous) => Verdict::Nobody,
+        leases
+            if leases
+                .iter()
+                .any(|lease| lease.outcome == Outcome::Ambiguous) =>
+        {
+            Verdict::Nobody
+        }
         leases if leases.iter().all(|lease| lease.outcome.is_done()) => Verdict::Done,
         _ => Verdict::Undone,
     }
@@ -104,17 +125,34 @@ fn verdict(leases: &[Upshot]) -> Verdict {
 /// Returns a line for each lease, with the cause below each that was not done, and the number of each outcome at the end.
 fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
     if leases.is_empty() {
-        let name = which.name.as_deref().map_or_else(String::new, |name| format!(" called {name}"));
-        return escaped(&format!("There is no such lease{name}: `leasehold list` shows all.")) + "\n";
+        let name = which
+            .name
+            .as_deref()
+            .map_or_else(String::new, |name| format!(" called {name}"));
+        return escaped(&format!(
+            "There is no such lease{name}: `leasehold list` shows all."
+        )) + "\n";
     }
     if leases[0].outcome == Outcome::Ambiguous {
-        let names: String = leases.iter().map(|lease| format!("  {}\n", line(lease))).collect();
-        return format!("Nothing was done: {} leases match the name.\n{names}", leases.len());
+        let names: String = leases
+            .iter()
+            .map(|lease| format!("  {}\n", line(lease)))
+            .collect();
+        return format!(
+            "Nothing was done: {} leases match the name.\n{names}",
+            leases.len()
+        );
     }
     let mut text = String::new();
     for lease in leases {
-        let paint = if lease.outcome.is_done() { Paint::Good } else { Paint::Warn };
-        let left = lease.seconds_to_expiry.map(|seconds| format!(", {} left", brief(seconds)));
+        let paint = if lease.outcome.is_done() {
+            Paint::Good
+        } else {
+            Paint::Warn
+        };
+        let left = lease
+            .seconds_to_expiry
+            .map(|seconds| format!(", {} left", brief(seconds)));
         let outcome = term.paint(paint, lease.outcome.name());
         text += &format!("{}  {outcome}{}\n", line(lease), left.unwrap_or_default());
         if !lease.outcome.is_done() {
@@ -123,15 +161,22 @@ fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
     }
     if leases.len() > 1 {
         let mut counts = std::collections::BTreeMap::new();
-        leases.iter().for_each(|lease| *counts.entry(lease.outcome).or_insert(0) += 1);
-        let counts: Vec<_> = counts.iter().map(|(outcome, count)| format!("{count} {}", outcome.name())).collect();
+        leases
+            .iter()
+            .for_each(|lease| *counts.entry(lease.outcome).or_insert(0) += 1);
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(outcome, count)| format!("{count} {}", outcome.name()))
+            .collect();
         text += &format!("\n{}.\n", counts.join(", "));
     }
     text
 }
 
 fn line(lease: &Upshot) -> String {
-    let address = lease.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
+    let address = lease
+        .address
+        .map_or_else(|| "-".to_owned(), |address| address.to_string());
     escaped(&format!("{}  {address}", lease.attachment))
 }
 
@@ -144,7 +189,11 @@ mod tests {
     fn lease(container: &str, outcome: Outcome) -> Upshot {
         let [network, container, ifname] = ["lan", container, "eth0"].map(str::to_owned);
         Upshot {
-            attachment: Attachment::Cni { network, container, ifname },
+            attachment: Attachment::Cni {
+                network,
+                container,
+                ifname,
+            },
             address: Some("10.0.0.7/24".parse().unwrap()),
             outcome,
             because: "server 10.0.0.1 sent NAK; the daemon looks for another lease".to_owned(),
@@ -154,7 +203,11 @@ mod tests {
 
     #[test]
     fn each_lease_has_a_line_and_what_was_not_done_its_cause() {
-        let leases = [lease("c1", Outcome::Extended), lease("c\u{1b}2", Outcome::Lost), lease("c3", Outcome::Extended)];
+        let leases = [
+            lease("c1", Outcome::Extended),
+            lease("c\u{1b}2", Outcome::Lost),
+            lease("c3", Outcome::Extended),
+        ];
         let expected = "\
 lan/c1/eth0  10.0.0.7/24  extended, 1h0m left
 lan/c\\u{1b}2/eth0  10.0.0.7/24  lost
@@ -170,12 +223,18 @@ lan/c3/eth0  10.0.0.7/24  extended, 1h0m left
 
     #[test]
     fn a_name_that_fits_none_or_several_is_told() {
-        let which = Which { name: Some("web\u{1b}".to_owned()), ..Which::default() };
+        let which = Which {
+            name: Some("web\u{1b}".to_owned()),
+            ..Which::default()
+        };
         assert_eq!(
             text(Term::PLAIN, &which, &[]),
             "There is no such lease called web\\u{1b}: `leasehold list` shows all.\n"
         );
-        let several = [lease("c1", Outcome::Ambiguous), lease("c2", Outcome::Ambiguous)];
+        let several = [
+            lease("c1", Outcome::Ambiguous),
+            lease("c2", Outcome::Ambiguous),
+        ];
         assert_eq!(
             text(Term::PLAIN, &which, &several),
             "Nothing was done: 2 leases match the name.\n  lan/c1/eth0  10.0.0.7/24\n  lan/c2/eth0  10.0.0.7/24\n"

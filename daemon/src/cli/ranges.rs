@@ -12,10 +12,23 @@ pub(super) fn table(ranges: &[Range]) -> String {
     rows.extend(ranges.iter().map(row));
     let mut text = columns(&rows);
     for range in ranges.iter().filter(|range| !range.taken.is_empty()) {
-        let set = if range.fallback { "fallback".to_owned() } else { format!("set {}", range.set) };
+        let set = if range.fallback {
+            "fallback".to_owned()
+        } else {
+            format!("set {}", range.set)
+        };
         text.push_str(&format!("\n{}, {set}:\n", escaped(&range.network)));
-        for Taken { address, attachment, since } in &range.taken {
-            let by = if since.is_some() { "" } else { ", as its file says" };
+        for Taken {
+            address,
+            attachment,
+            since,
+        } in &range.taken
+        {
+            let by = if since.is_some() {
+                ""
+            } else {
+                ", as its file says"
+            };
             text.push_str(&escaped(&format!("{address}: {attachment}{by}")));
             text.push('\n');
         }
@@ -27,7 +40,11 @@ fn row(range: &Range) -> [String; HEAD.len()] {
     let cells = [
         range.network.clone(),
         range.lan.to_string(),
-        if range.fallback { "fallback".to_owned() } else { range.set.to_string() },
+        if range.fallback {
+            "fallback".to_owned()
+        } else {
+            range.set.to_string()
+        },
         format!("{}-{} in {}", range.first, range.last, range.subnet),
         range.size.to_string(),
         range.taken.len().to_string(),
@@ -42,15 +59,25 @@ mod tests {
     use super::*;
 
     fn taken(address: &str, network: &str, container: &str, since: Option<u64>) -> Taken {
-        let attachment =
-            Attachment::Cni { network: network.to_owned(), container: container.to_owned(), ifname: "eth0".to_owned() };
-        Taken { address: address.parse().unwrap(), attachment, since }
+        let attachment = Attachment::Cni {
+            network: network.to_owned(),
+            container: container.to_owned(),
+            ifname: "eth0".to_owned(),
+        };
+        Taken {
+            address: address.parse().unwrap(),
+            attachment,
+            since,
+        }
     }
 
     fn ranges() -> Vec<Range> {
         let v4 = Range {
             network: "pods".to_owned(),
-            lan: Lan::Link { parent: "cni0".into(), vlan: 0 },
+            lan: Lan::Link {
+                parent: "cni0".into(),
+                vlan: 0,
+            },
             set: 0,
             subnet: "10.0.0.0/24".parse().unwrap(),
             first: "10.0.0.1".parse().unwrap(),

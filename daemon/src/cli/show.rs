@@ -1,6 +1,8 @@
 //! `leasehold show`: everything about one lease.
 
-use leasehold_api::control::{Acknowledged, Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which};
+use leasehold_api::control::{
+    Acknowledged, Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which,
+};
 
 use super::args::ShowArgs;
 use super::client::{self, ClientError};
@@ -11,16 +13,31 @@ use super::term::brief;
 
 /// Asks the daemon; returns the text to print, and whether it is about one lease.
 pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
-    let which = Which { name: Some(args.name.clone()), ..Which::default() };
-    let answer = client::get(&args.socket, &format!("{SHOW}?{}", which.parameters().join("&")))?;
+    let which = Which {
+        name: Some(args.name.clone()),
+        ..Which::default()
+    };
+    let answer = client::get(
+        &args.socket,
+        &format!("{SHOW}?{}", which.parameters().join("&")),
+    )?;
     let story: Story = client::read(&answer)?;
-    let verdict = if story.lease.is_some() { Verdict::Done } else { Verdict::Nobody };
+    let verdict = if story.lease.is_some() {
+        Verdict::Done
+    } else {
+        Verdict::Nobody
+    };
     if args.json {
         return Ok((client::pretty(&answer)?, verdict));
     }
     let text = match (&story.lease, &story.candidates[..]) {
         (Some(lease), _) => text(lease),
-        (None, []) => escaped(&format!("There is no lease called {}: `leasehold list` shows all.", args.name)) + "\n",
+        (None, []) => {
+            escaped(&format!(
+                "There is no lease called {}: `leasehold list` shows all.",
+                args.name
+            )) + "\n"
+        }
         (None, several) => {
             let lines: String = several.iter().map(candidate).collect();
             format!("{} leases match the name:\n{lines}", several.len())
@@ -30,8 +47,13 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
 }
 
 fn candidate(binding: &Binding) -> String {
-    let address = binding.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
-    escaped(&format!("  {}  {address}  {}", binding.attachment, binding.name)) + "\n"
+    let address = binding
+        .address
+        .map_or_else(|| "-".to_owned(), |address| address.to_string());
+    escaped(&format!(
+        "  {}  {address}  {}",
+        binding.attachment, binding.name
+    )) + "\n"
 }
 
 /// Describes a lease: a line for each fact, then its options and its last events.
@@ -41,7 +63,9 @@ fn text(lease: &Lease) -> String {
     if !lease.options.is_empty() {
         text += match lease.options_as_sent {
             true => "\nOptions, as the server last sent them:\n",
-            false => "\nOptions that the daemon remembers; the server's other options are no longer known:\n",
+            false => {
+                "\nOptions that the daemon remembers; the server's other options are no longer known:\n"
+            }
         };
         text += &options(&lease.options);
     }
@@ -64,31 +88,56 @@ fn facts(lease: &Lease) -> String {
         Some(mac) => format!("{server}, at {mac}"),
         None => server.to_string(),
     });
-    let kept = binding.seconds_to_release.map(|seconds| format!("{}, goes back in {}", binding.state, brief(seconds)));
+    let kept = binding
+        .seconds_to_release
+        .map(|seconds| format!("{}, goes back in {}", binding.state, brief(seconds)));
     let identity = binding.identity.as_ref();
     let held_up = binding.held_up_by.as_ref().zip(binding.seconds_held_up);
     let all = [
         ("name", Some(binding.name.clone())),
-        ("address", binding.address.map(|address| address.to_string())),
+        (
+            "address",
+            binding.address.map(|address| address.to_string()),
+        ),
         ("state", Some(kept.unwrap_or_else(|| binding.state.clone()))),
-        ("held up", held_up.map(|(what, seconds)| format!("for {}: {what}", brief(seconds)))),
+        (
+            "held up",
+            held_up.map(|(what, seconds)| format!("for {}: {what}", brief(seconds))),
+        ),
         ("server", server),
         (
             "client",
-            identity.map_or(Some(lease.client.clone()), |of| Some(format!("{} ({})", lease.client, of.client_id))),
+            identity.map_or(Some(lease.client.clone()), |of| {
+                Some(format!("{} ({})", lease.client, of.client_id))
+            }),
         ),
         ("hardware address", identity.map(|of| of.chaddr.clone())),
         ("LAN", identity.map(|of| of.lan.to_string())),
         ("T1", at(&lease.renews, binding.seconds_to_t1)),
         ("T2", at(&lease.rebinds, binding.seconds_to_t2)),
-        ("expires", at(&lease.expires, binding.seconds_to_expiry).or_else(never)),
-        ("told", binding.told.map(|told| format!("Docker was told {told}"))),
+        (
+            "expires",
+            at(&lease.expires, binding.seconds_to_expiry).or_else(never),
+        ),
+        (
+            "told",
+            binding.told.map(|told| format!("Docker was told {told}")),
+        ),
         ("last exchange", lease.exchange.as_ref().map(exchange)),
         ("link", binding.link.as_ref().map(ToString::to_string)),
         ("interface", lease.interface.as_ref().map(interface)),
-        ("interface", lease.interface_unseen.as_ref().map(|cause| format!("cannot be seen: {cause}"))),
+        (
+            "interface",
+            lease
+                .interface_unseen
+                .as_ref()
+                .map(|cause| format!("cannot be seen: {cause}")),
+        ),
     ];
-    let rows: Vec<_> = all.into_iter().filter_map(|(what, fact)| Some([format!("  {what}"), plain(&fact?)])).collect();
+    let rows: Vec<_> = all
+        .into_iter()
+        .filter_map(|(what, fact)| Some([format!("  {what}"), plain(&fact?)]))
+        .collect();
     columns(&rows)
 }
 
@@ -99,7 +148,12 @@ fn exchange(of: &Acknowledged) -> String {
     let offer = of.offer_after_ms.zip(of.discovers);
     let offer = offer.map(|(took, count)| sent("offer", took, "DISCOVER", count) + ", ");
     let ack = sent("ACK", of.ack_after_ms, "REQUEST", of.requests);
-    format!("{} in {}: {}{ack}", of.time, of.state, offer.unwrap_or_default())
+    format!(
+        "{} in {}: {}{ack}",
+        of.time,
+        of.state,
+        offer.unwrap_or_default()
+    )
 }
 
 fn interface(of: &Interface) -> String {
@@ -113,14 +167,27 @@ fn interface(of: &Interface) -> String {
         [] => format!(", no {what}"),
         all => format!(", {what} {}", all.join(", ")),
     };
-    let Interface { name, mac, mtu, routes, .. } = of;
-    format!("{name} ({mac}) is {state}, MTU {mtu}{}{}", list("addresses", &addresses), list("routes", routes))
+    let Interface {
+        name,
+        mac,
+        mtu,
+        routes,
+        ..
+    } = of;
+    format!(
+        "{name} ({mac}) is {state}, MTU {mtu}{}{}",
+        list("addresses", &addresses),
+        list("routes", routes)
+    )
 }
 
 fn options(all: &[DhcpOption]) -> String {
     let row = |option: &DhcpOption| {
         let name = option.name.as_deref().unwrap_or("option");
-        [plain(&format!("  {name} ({})", option.code)), plain(&option.value)]
+        [
+            plain(&format!("  {name} ({})", option.code)),
+            plain(&option.value),
+        ]
     };
     columns(&all.iter().map(row).collect::<Vec<_>>())
 }

@@ -21,17 +21,33 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
 }
 
 fn text(status: &Status, term: Term) -> String {
-    let Status { version, since, seconds_up, sockets, store, leases, servers, warnings, attention } = status;
+    let Status {
+        version,
+        since,
+        seconds_up,
+        sockets,
+        store,
+        leases,
+        servers,
+        warnings,
+        attention,
+    } = status;
     let facts = [
         ("version", version.clone()),
-        ("running", format!("for {}, since {since}", brief(*seconds_up))),
+        (
+            "running",
+            format!("for {}, since {since}", brief(*seconds_up)),
+        ),
         ("sockets", sockets.join(", ")),
         ("store", of_store(store)),
         ("leases by state", counts(&leases.by_state)),
         ("by door", counts(&leases.by_door)),
         ("by source", counts(&leases.by_source)),
     ];
-    let rows: Vec<_> = facts.into_iter().map(|(what, fact)| [what.to_owned(), printable(&fact)]).collect();
+    let rows: Vec<_> = facts
+        .into_iter()
+        .map(|(what, fact)| [what.to_owned(), printable(&fact)])
+        .collect();
     let mut text = columns(&rows);
     if !servers.is_empty() {
         text += "\n";
@@ -44,21 +60,33 @@ fn text(status: &Status, term: Term) -> String {
     }
     if !warnings.is_empty() {
         text += "\nLast warnings:\n";
-        warnings.iter().for_each(|warning| text += &term.wrapped("  ", &format!("{} {}", warning.time, warning.line)));
+        warnings.iter().for_each(|warning| {
+            text += &term.wrapped("  ", &format!("{} {}", warning.time, warning.line))
+        });
     }
     text += "\n";
     match attention.is_empty() {
         true => text += &format!("{}\n", term.paint(Paint::Good, "Nothing needs attention.")),
         false => {
             text += &format!("{}\n", term.paint(Paint::Warn, "This needs attention:"));
-            attention.iter().for_each(|sentence| text += &term.wrapped("  ", sentence));
+            attention
+                .iter()
+                .for_each(|sentence| text += &term.wrapped("  ", sentence));
         }
     }
     text
 }
 
 fn of_store(store: &Store) -> String {
-    let Store { path, bytes, free_bytes, last_commit, commits, failures, fault } = store;
+    let Store {
+        path,
+        bytes,
+        free_bytes,
+        last_commit,
+        commits,
+        failures,
+        fault,
+    } = store;
     let mut parts = vec![path.clone()];
     parts.extend(bytes.map(|bytes| mebibytes(bytes) + " MiB"));
     parts.extend(free_bytes.map(|bytes| mebibytes(bytes) + " MiB free"));
@@ -67,7 +95,11 @@ fn of_store(store: &Store) -> String {
         None => "no commit yet".to_owned(),
     });
     parts.extend((*failures > 0).then(|| format!("{failures} failed")));
-    parts.extend(fault.as_ref().map(|why| format!("cannot be written: {why}")));
+    parts.extend(
+        fault
+            .as_ref()
+            .map(|why| format!("cannot be written: {why}")),
+    );
     parts.join(", ")
 }
 
@@ -78,13 +110,29 @@ fn mebibytes(bytes: u64) -> String {
 fn counts(of: &BTreeMap<String, u64>) -> String {
     match of.is_empty() {
         true => "none".to_owned(),
-        false => of.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", "),
+        false => of
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
-fn of_server(Server { server, lan, leases, answered_in_ms }: &Server) -> [String; 4] {
+fn of_server(
+    Server {
+        server,
+        lan,
+        leases,
+        answered_in_ms,
+    }: &Server,
+) -> [String; 4] {
     let answered = answered_in_ms.map_or_else(|| "-".to_owned(), |took| format!("{took:.1} ms"));
-    [server.to_string(), printable(&lan.to_string()), leases.to_string(), answered]
+    [
+        server.to_string(),
+        printable(&lan.to_string()),
+        leases.to_string(),
+        answered,
+    ]
 }
 
 #[cfg(test)]
@@ -110,10 +158,17 @@ mod tests {
                 failures: 0,
                 fault: None,
             },
-            leases: Leases { by_state: count("BOUND"), by_door: count("cni"), by_source: count("server") },
+            leases: Leases {
+                by_state: count("BOUND"),
+                by_door: count("cni"),
+                by_source: count("server"),
+            },
             servers: vec![Server {
                 server: "10.0.0.1".parse().unwrap(),
-                lan: Lan::Link { parent: text("eth0"), vlan: 5 },
+                lan: Lan::Link {
+                    parent: text("eth0"),
+                    vlan: 5,
+                },
                 leases: 2,
                 answered_in_ms: Some(1.25),
             }],
@@ -143,9 +198,19 @@ Nothing needs attention.
 
     #[test]
     fn what_wants_attention_comes_last_and_moves_no_cursor() {
-        let warning = Warning { time: "2026-11-25T10:59:00.000Z".to_owned(), line: "WARN odd\u{1b}[2J".to_owned() };
+        let warning = Warning {
+            time: "2026-11-25T10:59:00.000Z".to_owned(),
+            line: "WARN odd\u{1b}[2J".to_owned(),
+        };
         let attention = vec!["no ADD can be recorded: store full".to_owned()];
-        let text = text(&Status { warnings: vec![warning], attention, ..fine() }, Term::PLAIN);
+        let text = text(
+            &Status {
+                warnings: vec![warning],
+                attention,
+                ..fine()
+            },
+            Term::PLAIN,
+        );
         let end = "\
 Last warnings:
   2026-11-25T10:59:00.000Z WARN odd\\u{1b}[2J

@@ -33,9 +33,15 @@ impl Term {
     pub(crate) fn of_stdout() -> Self {
         let is_terminal = stdout().is_terminal();
         let size = is_terminal.then(|| tcgetwinsize(stdout()).ok()).flatten();
-        let width = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= WIDTH / 2);
+        let width = size
+            .map(|size| usize::from(size.ws_col))
+            .filter(|columns| *columns >= WIDTH / 2);
         let colour = is_terminal && env::var_os("NO_COLOR").is_none_or(|said| said.is_empty());
-        Self { width: width.unwrap_or(WIDTH), colour, redraws: is_terminal }
+        Self {
+            width: width.unwrap_or(WIDTH),
+            colour,
+            redraws: is_terminal,
+        }
     }
 
     /// Returns how many columns the reader shows.
@@ -58,7 +64,11 @@ impl Term {
             Paint::Warn => 33,
             Paint::Bad => 31,
         };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Returns a text in lines no wider than the reader, broken between words; the first begins with `head`, the others are
@@ -84,7 +94,11 @@ impl Term {
     }
 
     #[cfg(test)]
-    pub(crate) const PLAIN: Self = Self { width: WIDTH, colour: false, redraws: false };
+    pub(crate) const PLAIN: Self = Self {
+        width: WIDTH,
+        colour: false,
+        redraws: false,
+    };
 }
 
 /// Returns a time in a form that people read: its two largest units.
@@ -115,33 +129,58 @@ mod tests {
 
     #[test]
     fn a_text_is_wrapped_behind_its_head() {
-        let narrow = Term { width: 12, ..Term::PLAIN };
+        let narrow = Term {
+            width: 12,
+            ..Term::PLAIN
+        };
         assert_eq!(
             narrow.wrapped("- ", "one two three fourteenletters five"),
             "- one two\n  three\n  fourteenletters\n  five\n"
         );
         assert_eq!(narrow.wrapped("- ", ""), "- \n");
-        assert_eq!(narrow.wrapped("", "it's \u{1b}[2J \"b\" \\x"), "it's\n\\u{1b}[2J\n\"b\" \\x\n");
+        assert_eq!(
+            narrow.wrapped("", "it's \u{1b}[2J \"b\" \\x"),
+            "it's\n\\u{1b}[2J\n\"b\" \\x\n"
+        );
     }
 
     #[test]
     fn a_text_takes_the_place_of_the_one_before_on_a_terminal() {
-        let terminal = Term { redraws: true, ..Term::PLAIN };
-        assert_eq!(terminal.in_place("a\nb\n"), "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J");
+        let terminal = Term {
+            redraws: true,
+            ..Term::PLAIN
+        };
+        assert_eq!(
+            terminal.in_place("a\nb\n"),
+            "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J"
+        );
         assert_eq!(Term::PLAIN.in_place("a\n"), "a\n\n");
     }
 
     #[test]
     fn a_time_has_its_two_largest_units() {
-        let table = [(0, "0s"), (59, "59s"), (60, "1m0s"), (3_599, "59m59s"), (3_600, "1h0m"), (86_399, "23h59m")];
-        for (seconds, text) in table.into_iter().chain([(90_000, "1d1h"), (u64::from(u32::MAX), "49710d6h")]) {
+        let table = [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m0s"),
+            (3_599, "59m59s"),
+            (3_600, "1h0m"),
+            (86_399, "23h59m"),
+        ];
+        for (seconds, text) in table
+            .into_iter()
+            .chain([(90_000, "1d1h"), (u64::from(u32::MAX), "49710d6h")])
+        {
             assert_eq!(brief(seconds), text);
         }
     }
 
     #[test]
     fn colours_are_for_those_who_show_them() {
-        let colourful = Term { colour: true, ..Term::PLAIN };
+        let colourful = Term {
+            colour: true,
+            ..Term::PLAIN
+        };
         assert_eq!(colourful.paint(Paint::Warn, "x"), "\x1b[33mx\x1b[0m");
         assert_eq!(Term::PLAIN.paint(Paint::Warn, "x"), "x");
     }

@@ -19,20 +19,33 @@ pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
         return line;
     }
     let said = variables(&fs::read_to_string(FILE).unwrap_or_default());
-    if said.is_empty() { line } else { completed(line, &said) }
+    if said.is_empty() {
+        line
+    } else {
+        completed(line, &said)
+    }
 }
 
 fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<OsString> {
     let command = Args::command();
-    let Ok(matches) = command.clone().try_get_matches_from(&line) else { return line };
-    let Some((name, given)) = matches.subcommand() else { return line };
-    let flags = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    let Ok(matches) = command.clone().try_get_matches_from(&line) else {
+        return line;
+    };
+    let Some((name, given)) = matches.subcommand() else {
+        return line;
+    };
+    let flags = command
+        .find_subcommand(name)
+        .into_iter()
+        .flat_map(clap::Command::get_arguments);
     for flag in flags {
         let is_set = matches!(
             given.value_source(flag.get_id().as_str()),
             Some(ValueSource::CommandLine | ValueSource::EnvVariable)
         );
-        let value = flag.get_env().and_then(|variable| said.get(variable.to_str()?));
+        let value = flag
+            .get_env()
+            .and_then(|variable| said.get(variable.to_str()?));
         if let (Some(long), Some(value), false) = (flag.get_long(), value, is_set) {
             line.push(format!("--{long}={value}").into());
         }
@@ -42,13 +55,22 @@ fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<Os
 
 /// Reads a file of variables as systemd does, except for syntax that nobody uses there (systemd.exec(5), EnvironmentFile=).
 fn variables(text: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with(['#', ';']));
     let pairs = lines.filter_map(|line| line.split_once('='));
-    pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value.trim()).to_owned())).collect()
+    pairs
+        .map(|(name, value)| (name.trim().to_owned(), unquoted(value.trim()).to_owned()))
+        .collect()
 }
 
 fn unquoted(value: &str) -> &str {
-    let within = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    let within = |quote| {
+        value
+            .strip_prefix(quote)
+            .and_then(|rest| rest.strip_suffix(quote))
+    };
     within('"').or_else(|| within('\'')).unwrap_or(value)
 }
 
@@ -58,14 +80,18 @@ mod tests {
 
     #[test]
     fn what_the_unit_says_counts_unless_the_command_line_says_otherwise() {
-        let said =
-            variables("# a comment\nLEASEHOLD_STATE_DIR=\"/mnt/state\"\nLEASEHOLD_SOCKET=/run/x.sock\nOTHER=1\n");
+        let said = variables(
+            "# a comment\nLEASEHOLD_STATE_DIR=\"/mnt/state\"\nLEASEHOLD_SOCKET=/run/x.sock\nOTHER=1\n",
+        );
         let line = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let mut completed = completed(line("leasehold doctor --socket /run/y.sock"), &said);
         assert_eq!(completed.split_off(4), line("--state-dir=/mnt/state"));
         for as_it_is in ["leasehold doctor --bad", "leasehold"] {
             assert_eq!(super::completed(line(as_it_is), &said), line(as_it_is));
         }
-        assert_eq!(with_unit(line("leasehold daemon")), line("leasehold daemon"));
+        assert_eq!(
+            with_unit(line("leasehold daemon")),
+            line("leasehold daemon")
+        );
     }
 }

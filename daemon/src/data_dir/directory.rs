@@ -42,7 +42,12 @@ impl Directory {
     }
 
     /// Makes an address's file what it should be (see [`Wish::act`]).
-    pub(super) fn follow(&self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
+    pub(super) fn follow(
+        &self,
+        address: IpAddr,
+        wish: &Wish,
+        is_given: bool,
+    ) -> Result<(), FileCause> {
         let path = self.path.join(address.to_string());
         let later = |error: io::Error| FileCause::Later(error.to_string());
         let there = holder_of(&path).map_err(later)?;
@@ -55,29 +60,53 @@ impl Directory {
         }
         match (act, wish.wanted()) {
             (Act::Write | Act::Replace, Some((by, set))) => {
-                let taken = File::Taken { address, by: by.clone() };
-                let mut written = write(&path, &taken.contents(), OpenOptions::new().create_new(true));
-                if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                let taken = File::Taken {
+                    address,
+                    by: by.clone(),
+                };
+                let mut written = write(
+                    &path,
+                    &taken.contents(),
+                    OpenOptions::new().create_new(true),
+                );
+                if written
+                    .as_ref()
+                    .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+                {
                     make_dirs(&self.path).map_err(later)?;
-                    written = write(&path, &taken.contents(), OpenOptions::new().create_new(true));
+                    written = write(
+                        &path,
+                        &taken.contents(),
+                        OpenOptions::new().create_new(true),
+                    );
                 }
                 match written {
                     // It was created after that look.
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                         return Err(FileCause::Taken(
-                            holder_of(&path).ok().flatten().flatten().map_or_else(String::new, |by| by.container),
+                            holder_of(&path)
+                                .ok()
+                                .flatten()
+                                .flatten()
+                                .map_or_else(String::new, |by| by.container),
                         ));
                     }
                     written => written.map_err(later)?,
                 }
                 let last = File::Last { set: *set, address };
                 let path = self.path.join(last.name());
-                if let Err(error) = write(&path, &last.contents(), OpenOptions::new().create(true).truncate(true)) {
+                if let Err(error) = write(
+                    &path,
+                    &last.contents(),
+                    OpenOptions::new().create(true).truncate(true),
+                ) {
                     tracing::debug!(path = %path.display(), %error, "cannot write down the last address given");
                 }
                 Ok(())
             }
-            (Act::Yield, _) => Err(FileCause::Taken(there.flatten().map_or_else(String::new, |by| by.container))),
+            (Act::Yield, _) => Err(FileCause::Taken(
+                there.flatten().map_or_else(String::new, |by| by.container),
+            )),
             (Act::Nothing | Act::Remove | Act::Write | Act::Replace, _) => Ok(()),
         }
     }
@@ -92,7 +121,9 @@ impl Directory {
         for entry in entries.take(MAX_FILES) {
             let name = entry?.file_name();
             let Some(name) = name.to_str() else { continue };
-            let Some((contents, written)) = read(&self.path.join(name))? else { continue };
+            let Some((contents, written)) = read(&self.path.join(name))? else {
+                continue;
+            };
             found.extend(File::read(name, &contents).map(|file| (file, written)));
         }
         Ok(found)
@@ -101,8 +132,13 @@ impl Directory {
 
 /// Returns whose file it is, or nothing if there is none.
 fn holder_of(path: &Path) -> io::Result<Option<Option<Holder>>> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some((contents, _)) = read(path)? else { return Ok(None) };
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let Some((contents, _)) = read(path)? else {
+        return Ok(None);
+    };
     let by = match File::read(name, &contents) {
         Some(File::Taken { by, .. }) => by,
         Some(File::Last { .. }) | None => None,
@@ -112,7 +148,10 @@ fn holder_of(path: &Path) -> io::Result<Option<Option<Holder>>> {
 
 /// Reads the beginning of a file, and when it was written. Anything but a file counts as a file without contents.
 fn read(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
-    let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
+        .open(path);
     let mut contents = Vec::new();
     match opened {
         Ok(file) => {
@@ -132,7 +171,11 @@ fn read(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
 
 /// Writes a file. A failure leaves no file that was not there before.
 fn write(path: &Path, contents: &str, how: &mut OpenOptions) -> io::Result<()> {
-    let mut file = how.write(true).mode(0o600).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+    let mut file = how
+        .write(true)
+        .mode(0o600)
+        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
+        .open(path)?;
     file.write_all(contents.as_bytes()).inspect_err(|_| {
         // It may not be removable either; the first error is the one to report.
         let _ = fs::remove_file(path);

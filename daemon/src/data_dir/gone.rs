@@ -32,17 +32,30 @@ pub(super) struct Known {
 
 impl Gone {
     pub(super) fn new(host_prefix: &Path, caches: &[PathBuf]) -> Self {
-        Self { host_prefix: host_prefix.to_owned(), caches: caches.to_vec() }
+        Self {
+            host_prefix: host_prefix.to_owned(),
+            caches: caches.to_vec(),
+        }
     }
 
     /// Returns what is known about a network's containers.
     pub(super) fn of(&self, network: &str) -> Known {
         let look = |attached: Attached| {
-            let lives = attached.netns.as_deref().and_then(|netns| is_there(&self.host_prefix, netns));
+            let lives = attached
+                .netns
+                .as_deref()
+                .and_then(|netns| is_there(&self.host_prefix, netns));
             (attached, lives)
         };
-        let looked: Vec<_> = cni_cache::attached(&self.caches, &self.host_prefix, network).map(look).collect();
-        let directory = |attached: &Attached| attached.netns.as_deref().map(|netns| directory_of(netns).to_owned());
+        let looked: Vec<_> = cni_cache::attached(&self.caches, &self.host_prefix, network)
+            .map(look)
+            .collect();
+        let directory = |attached: &Attached| {
+            attached
+                .netns
+                .as_deref()
+                .map(|netns| directory_of(netns).to_owned())
+        };
         let seen = looked.iter().filter(|(_, lives)| *lives == Some(true));
         let seen: HashSet<_> = seen.map(|(attached, _)| directory(attached)).collect();
         // If no namespace in its directory is seen, this process may be unable to see any.
@@ -52,7 +65,11 @@ impl Gone {
         };
         let cached = looked.into_iter().map(believed).collect();
         let now = SystemTime::now();
-        Known { cached, boot: now - Clock::now().boot.since_boot(), now }
+        Known {
+            cached,
+            boot: now - Clock::now().boot.since_boot(),
+            now,
+        }
     }
 }
 
@@ -64,11 +81,20 @@ impl Known {
             *container == by.container && by.ifname.as_ref().is_none_or(|of_file| of_file == ifname)
         };
         let of_holder: Vec<_> = match by {
-            Some(by) => self.cached.iter().filter(|(key, _)| is_of(key, by)).map(|(_, lives)| *lives).collect(),
+            Some(by) => self
+                .cached
+                .iter()
+                .filter(|(key, _)| is_of(key, by))
+                .map(|(_, lives)| *lives)
+                .collect(),
             None => Vec::new(),
         };
         let is_older_than_boot = written < self.boot;
-        let is_forgotten = !self.cached.is_empty() && self.now.duration_since(written).is_ok_and(|age| age > SETTLED);
+        let is_forgotten = !self.cached.is_empty()
+            && self
+                .now
+                .duration_since(written)
+                .is_ok_and(|age| age > SETTLED);
         match &of_holder[..] {
             [] => is_older_than_boot || (is_forgotten && by.is_some()),
             all if all.contains(&Some(true)) => false,
@@ -96,10 +122,18 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let (boot, now) = (at(10_000), at(20_000));
         let key = |container: &str| (container.to_owned(), "eth0".to_owned());
-        let cached: HashMap<_, _> =
-            [(key("runs"), Some(true)), (key("ended"), Some(false)), (key("unclear"), None)].into();
+        let cached: HashMap<_, _> = [
+            (key("runs"), Some(true)),
+            (key("ended"), Some(false)),
+            (key("unclear"), None),
+        ]
+        .into();
         let some = Known { cached, boot, now };
-        let none = Known { cached: HashMap::new(), boot, now };
+        let none = Known {
+            cached: HashMap::new(),
+            boot,
+            now,
+        };
         let (before, long_ago, lately) = (at(9_999), at(19_399), at(19_401));
         let table = [
             (&some, Some("runs"), before, false),
@@ -116,8 +150,15 @@ mod tests {
         ];
         for (known, container, written, gone) in table {
             for ifname in [Some("eth0".to_owned()), None] {
-                let by = container.map(|container| Holder { container: container.to_owned(), ifname });
-                assert_eq!(known.is_gone(by.as_ref(), written), gone, "{by:?} {written:?}");
+                let by = container.map(|container| Holder {
+                    container: container.to_owned(),
+                    ifname,
+                });
+                assert_eq!(
+                    known.is_gone(by.as_ref(), written),
+                    gone,
+                    "{by:?} {written:?}"
+                );
             }
         }
     }
@@ -137,21 +178,40 @@ mod tests {
         let missing = dir.path().join("none");
         attached("ended", missing.to_str().unwrap());
         let gone = Gone::new(Path::new("/"), std::slice::from_ref(&cache));
-        let by = Holder { container: "ended".to_owned(), ifname: None };
-        assert!(!gone.of("lan").is_gone(Some(&by), SystemTime::now()), "nothing is seen there");
-        assert!(gone.of("lan").is_gone(Some(&by), SystemTime::UNIX_EPOCH), "it is from before the boot");
+        let by = Holder {
+            container: "ended".to_owned(),
+            ifname: None,
+        };
+        assert!(
+            !gone.of("lan").is_gone(Some(&by), SystemTime::now()),
+            "nothing is seen there"
+        );
+        assert!(
+            gone.of("lan").is_gone(Some(&by), SystemTime::UNIX_EPOCH),
+            "it is from before the boot"
+        );
         let runs = dir.path().join("runs");
         std::os::unix::fs::symlink("/proc/self/ns/net", &runs).unwrap();
         attached("runs", runs.to_str().unwrap());
-        assert!(gone.of("lan").is_gone(Some(&by), SystemTime::now()), "another is seen in the same directory");
+        assert!(
+            gone.of("lan").is_gone(Some(&by), SystemTime::now()),
+            "another is seen in the same directory"
+        );
     }
 
     #[test]
     fn another_interface_of_a_container_says_nothing() {
         let now = SystemTime::now();
         let cached = [(("c1".to_owned(), "eth0".to_owned()), Some(false))].into();
-        let known = Known { cached, boot: SystemTime::UNIX_EPOCH, now };
-        let by = Holder { container: "c1".to_owned(), ifname: Some("net1".to_owned()) };
+        let known = Known {
+            cached,
+            boot: SystemTime::UNIX_EPOCH,
+            now,
+        };
+        let by = Holder {
+            container: "c1".to_owned(),
+            ifname: Some("net1".to_owned()),
+        };
         assert!(!known.is_gone(Some(&by), now));
     }
 

@@ -36,13 +36,20 @@ struct Look {
 
 impl Looks {
     pub(super) fn new(jobs: Sender<Job>) -> Self {
-        Self { jobs, begun: Arc::default() }
+        Self {
+            jobs,
+            begun: Arc::default(),
+        }
     }
 
     /// Returns when the core knows the contents of a network's directory. Waits for that only before the first call, and only a
     /// moment.
     pub(crate) async fn before_call(&self, network: &str, directory: &Path) {
-        let Look { begun, mut known, is_first } = self.look(network, directory);
+        let Look {
+            begun,
+            mut known,
+            is_first,
+        } = self.look(network, directory);
         if is_first && timeout_at(begun + MOMENT, known.changed()).await.is_err() {
             debug!(directory = %directory.display(), "not looked at in time");
         }
@@ -52,7 +59,9 @@ impl Looks {
     fn look(&self, network: &str, directory: &Path) -> Look {
         let mut all = self.begun.lock().expect("nobody panics with it");
         let now = Instant::now();
-        let before = all.get(directory).map(|look| (look.known.has_changed().is_err(), look.clone()));
+        let before = all
+            .get(directory)
+            .map(|look| (look.known.has_changed().is_err(), look.clone()));
         match before {
             Some((_, look)) if now - look.begun < AGAIN => return look,
             Some((false, look)) => return look,
@@ -62,9 +71,17 @@ impl Looks {
             all.clear();
         }
         let (sender, known) = watch::channel(());
-        let look = Look { begun: now, known, is_first: before.is_none() };
+        let look = Look {
+            begun: now,
+            known,
+            is_first: before.is_none(),
+        };
         all.insert(directory.to_owned(), look.clone());
-        let job = Job::Look { network: network.to_owned(), directory: directory.to_owned(), known: sender };
+        let job = Job::Look {
+            network: network.to_owned(),
+            directory: directory.to_owned(),
+            known: sender,
+        };
         // If the thread is gone, the daemon is stopping.
         let _ = self.jobs.send(job);
         look

@@ -133,12 +133,21 @@ impl DataDirs {
             pause: first_pause,
             next_try: Instant::now(),
         };
-        thread::Builder::new().name("data-dir".to_owned()).spawn(move || {
-            files.serve(&queue);
-            drop(end);
-        })?;
+        thread::Builder::new()
+            .name("data-dir".to_owned())
+            .spawn(move || {
+                files.serve(&queue);
+                drop(end);
+            })?;
         let looks = Looks::new(jobs.clone());
-        Ok((Self { jobs, ended, removals: HashMap::new() }, looks))
+        Ok((
+            Self {
+                jobs,
+                ended,
+                removals: HashMap::new(),
+            },
+            looks,
+        ))
     }
 
     /// Has the file of an attachment's address written or removed. Changes of one file keep their order.
@@ -151,15 +160,32 @@ impl DataDirs {
         change: FileChange,
     ) {
         if change == FileChange::Remove {
-            *self.removals.entry((directory.clone(), address)).or_default() += 1;
+            *self
+                .removals
+                .entry((directory.clone(), address))
+                .or_default() += 1;
         }
-        let job = Job::Change { op, directory, address, of: of.clone(), change };
-        self.jobs.send(job).expect("the thread ends only when it is told to");
+        let job = Job::Change {
+            op,
+            directory,
+            address,
+            of: of.clone(),
+            change,
+        };
+        self.jobs
+            .send(job)
+            .expect("the thread ends only when it is told to");
     }
 
     /// Records that a change is over. Returns the result for the core.
     pub(crate) fn filed(&mut self, filed: Filed) -> Option<(OpId, Outcome)> {
-        let Filed { op, directory, address, is_removal, result } = filed;
+        let Filed {
+            op,
+            directory,
+            address,
+            is_removal,
+            result,
+        } = filed;
         let key = (directory, address);
         if is_removal && let Some(count) = self.removals.get_mut(&key) {
             *count -= 1;
@@ -172,8 +198,14 @@ impl DataDirs {
 
     /// Removes from the findings the files that are being removed.
     pub(crate) fn without_removed(&self, mut found: Found) -> Found {
-        let Found { directory, files, .. } = &mut found;
-        files.retain(|file| !self.removals.contains_key(&(directory.clone(), file.address)));
+        let Found {
+            directory, files, ..
+        } = &mut found;
+        files.retain(|file| {
+            !self
+                .removals
+                .contains_key(&(directory.clone(), file.address))
+        });
         found
     }
 }
@@ -207,7 +239,9 @@ impl Files {
         loop {
             let next = match self.undone.is_empty() {
                 true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => queue.recv_timeout(self.next_try.saturating_duration_since(Instant::now())),
+                false => {
+                    queue.recv_timeout(self.next_try.saturating_duration_since(Instant::now()))
+                }
             };
             match next {
                 // The next daemon compares all files.
@@ -223,15 +257,35 @@ impl Files {
 
     fn carry_out(&mut self, job: Job) {
         match job {
-            Job::Change { op, directory, address, of, change } => {
+            Job::Change {
+                op,
+                directory,
+                address,
+                of,
+                change,
+            } => {
                 let at = Directory::new(directory, &self.host_prefix);
                 let result = self.change(&at, op.is_none(), address, &of, change);
                 let (directory, is_removal) = (at.name().to_owned(), change == FileChange::Remove);
                 // While the daemon stops nobody listens any more.
-                let _ = self.reports.send(FileReport::Filed(Filed { op, directory, address, is_removal, result }));
+                let _ = self.reports.send(FileReport::Filed(Filed {
+                    op,
+                    directory,
+                    address,
+                    is_removal,
+                    result,
+                }));
             }
-            Job::Look { network, directory, known } => {
-                self.look(&Directory::new(directory, &self.host_prefix), network, known);
+            Job::Look {
+                network,
+                directory,
+                known,
+            } => {
+                self.look(
+                    &Directory::new(directory, &self.host_prefix),
+                    network,
+                    known,
+                );
             }
             Job::Close => {}
         }
@@ -313,20 +367,36 @@ impl Files {
             match file {
                 File::Last { set, address } => last.push((set, address)),
                 File::Taken { address, by } if !self.is_stale(at, address, by.as_ref()) => {
-                    let gone = gone.as_ref().is_some_and(|gone| gone.is_gone(by.as_ref(), written));
-                    let (container, ifname) = by.map_or((None, None), |by| (Some(by.container), by.ifname));
-                    files.push(FoundFile { address, container, ifname, gone });
+                    let gone = gone
+                        .as_ref()
+                        .is_some_and(|gone| gone.is_gone(by.as_ref(), written));
+                    let (container, ifname) =
+                        by.map_or((None, None), |by| (Some(by.container), by.ifname));
+                    files.push(FoundFile {
+                        address,
+                        container,
+                        ifname,
+                        gone,
+                    });
                 }
                 File::Taken { .. } => {}
             }
         }
         debug!(directory = %at.name().display(), files = files.len(), "looked at which addresses others gave out");
         let directory = at.name().to_owned();
-        let _ = self.reports.send(FileReport::Found(Found { network, directory, files, last, known }));
+        let _ = self.reports.send(FileReport::Found(Found {
+            network,
+            directory,
+            files,
+            last,
+            known,
+        }));
     }
 
     /// Returns whether a file should have been removed.
     fn is_stale(&self, at: &Directory, address: IpAddr, by: Option<&Holder>) -> bool {
-        self.undone.get(&(at.name().to_owned(), address)).is_some_and(|wish| wish.is_stale(by))
+        self.undone
+            .get(&(at.name().to_owned(), address))
+            .is_some_and(|wish| wish.is_stale(by))
     }
 }

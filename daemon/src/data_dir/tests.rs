@@ -25,8 +25,15 @@ impl Rig {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let (sender, events) = unbounded_channel();
-        let (dirs, looks) = DataDirs::start_with(root.path(), &["/cache".into()], sender, SOON).unwrap();
-        Self { root, dirs, looks, events, ops: 0 }
+        let (dirs, looks) =
+            DataDirs::start_with(root.path(), &["/cache".into()], sender, SOON).unwrap();
+        Self {
+            root,
+            dirs,
+            looks,
+            events,
+            ops: 0,
+        }
     }
 
     fn named(&self) -> PathBuf {
@@ -50,15 +57,20 @@ impl Rig {
     fn order(&mut self, container: &str, change: FileChange) {
         self.ops += 1;
         let of = Attachment::cni("lan", container, "eth0");
-        self.dirs.change(Some(OpId(self.ops)), self.named(), A, &of, change);
+        self.dirs
+            .change(Some(OpId(self.ops)), self.named(), A, &of, change);
     }
 
     /// Orders a change, and waits for its end.
     fn change(&mut self, container: &str, change: FileChange) -> Result<(), FileCause> {
         self.order(container, change);
-        let Some(FileReport::Filed(filed)) = self.events.blocking_recv() else { panic!("it is answered") };
+        let Some(FileReport::Filed(filed)) = self.events.blocking_recv() else {
+            panic!("it is answered")
+        };
         let (op, outcome) = self.dirs.filed(filed).unwrap();
-        let Outcome::Filed { address: A, result } = outcome else { panic!("{outcome:?}") };
+        let Outcome::Filed { address: A, result } = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(op, OpId(self.ops));
         result
     }
@@ -74,7 +86,14 @@ impl Rig {
 
     fn look(&mut self) -> Found {
         let (known, _) = watch::channel(());
-        self.dirs.jobs.send(Job::Look { network: "lan".to_owned(), directory: self.named(), known }).unwrap();
+        self.dirs
+            .jobs
+            .send(Job::Look {
+                network: "lan".to_owned(),
+                directory: self.named(),
+                known,
+            })
+            .unwrap();
         self.found()
     }
 
@@ -98,7 +117,10 @@ fn an_address_has_its_file_as_host_local_writes_it() {
     assert_eq!(rig.change("c1", WRITE), Ok(()));
     assert_eq!(rig.read("10.0.0.2").unwrap(), "c1\r\neth0");
     assert_eq!(rig.read("last_reserved_ip.0").unwrap(), "10.0.0.2");
-    assert_eq!(rig.file("10.0.0.2").metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(
+        rig.file("10.0.0.2").metadata().unwrap().mode() & 0o777,
+        0o600
+    );
     assert_eq!(rig.file("").metadata().unwrap().mode() & 0o777, 0o755);
     assert_eq!(rig.change("c1", WRITE), Ok(()));
     assert_eq!(rig.change("c1", FileChange::Remove), Ok(()));
@@ -111,7 +133,10 @@ fn an_address_has_its_file_as_host_local_writes_it() {
 fn a_file_of_somebody_else_is_left_alone() {
     let mut rig = Rig::new();
     rig.put("10.0.0.2", "x\r\neth0");
-    assert_eq!(rig.change("c1", WRITE), Err(FileCause::Taken("x".to_owned())));
+    assert_eq!(
+        rig.change("c1", WRITE),
+        Err(FileCause::Taken("x".to_owned()))
+    );
     assert_eq!(rig.change("c1", FileChange::Remove), Ok(()));
     assert_eq!(rig.read("10.0.0.2").unwrap(), "x\r\neth0");
     assert_eq!(rig.read("last_reserved_ip.0"), None);
@@ -133,7 +158,10 @@ fn what_others_have_locked_is_done_all_the_same() {
 fn a_file_that_could_not_be_removed_is_in_nobody_s_way() {
     let mut rig = Rig::new();
     assert_eq!(rig.change("c1", WRITE), Ok(()));
-    let (place, away) = (rig.root.path().join("networks/lan"), rig.root.path().join("networks/away"));
+    let (place, away) = (
+        rig.root.path().join("networks/lan"),
+        rig.root.path().join("networks/away"),
+    );
     fs::rename(&place, &away).unwrap();
     fs::write(&place, "").unwrap();
     assert!(later(&rig.change("c1", FileChange::Remove)));
@@ -142,7 +170,9 @@ fn a_file_that_could_not_be_removed_is_in_nobody_s_way() {
     assert!(later(&rig.change("c3", WRITE)));
     fs::remove_file(&place).unwrap();
     fs::rename(&away, &place).unwrap();
-    rig.until("the file follows", |rig| rig.read("10.0.0.2").as_deref() == Some("c3\r\neth0"));
+    rig.until("the file follows", |rig| {
+        rig.read("10.0.0.2").as_deref() == Some("c3\r\neth0")
+    });
     // Nothing is owed any more.
     assert_eq!(rig.change("c3", FileChange::Remove), Ok(()));
     assert_eq!(rig.read("10.0.0.2"), None);
@@ -178,7 +208,12 @@ fn what_lies_there_is_found_whatever_it_is() {
     let mut found = rig.look();
     found.files.sort_by_key(|file| file.address);
     let files = found.files.iter().map(|file| {
-        (file.address.to_string(), file.container.clone().unwrap_or_default(), file.ifname.clone(), file.gone)
+        (
+            file.address.to_string(),
+            file.container.clone().unwrap_or_default(),
+            file.ifname.clone(),
+            file.gone,
+        )
     });
     let eth0 = Some("eth0".to_owned());
     let expected = [
@@ -212,7 +247,12 @@ fn a_missing_directory_holds_nothing_and_is_not_made() {
 fn files_from_before_the_boot_are_gone_at_the_first_look_alone() {
     let mut rig = Rig::new();
     let path = rig.put("10.0.0.2", "c1\r\neth0");
-    fs::File::options().write(true).open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(SystemTime::UNIX_EPOCH)
+        .unwrap();
     let gone = |found: Found| found.files.iter().map(|file| file.gone).collect::<Vec<_>>();
     assert_eq!(gone(rig.look()), [true]);
     assert_eq!(gone(rig.look()), [false]);
@@ -223,7 +263,11 @@ fn a_file_whose_removal_is_under_way_was_not_found() {
     let mut rig = Rig::new();
     rig.put("10.0.0.2", "c1\r\neth0");
     let (known, _) = watch::channel(());
-    let look = Job::Look { network: "lan".to_owned(), directory: rig.named(), known };
+    let look = Job::Look {
+        network: "lan".to_owned(),
+        directory: rig.named(),
+        known,
+    };
     rig.dirs.jobs.send(look).unwrap();
     // The core gives the address back before it hears about the look.
     rig.order("c1", FileChange::Remove);
@@ -233,7 +277,11 @@ fn a_file_whose_removal_is_under_way_was_not_found() {
 
 #[test]
 fn calls_wait_for_the_first_look_and_for_no_other() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let (jobs, queue) = channel();
     let looks = Looks::new(jobs);
     let directory = Path::new("/networks/lan");
@@ -244,7 +292,9 @@ fn calls_wait_for_the_first_look_and_for_no_other() {
             async move { looks.before_call("lan", directory).await }
         });
         tokio::task::yield_now().await;
-        let Ok(Job::Look { network, known, .. }) = queue.try_recv() else { panic!("it is looked at") };
+        let Ok(Job::Look { network, known, .. }) = queue.try_recv() else {
+            panic!("it is looked at")
+        };
         assert_eq!(network, "lan");
         drop(known);
         waits.await.unwrap();
@@ -256,7 +306,11 @@ fn calls_wait_for_the_first_look_and_for_no_other() {
         tokio::time::advance(Duration::from_secs(1)).await;
         let before = tokio::time::Instant::now();
         looks.before_call("lan", directory).await;
-        assert_eq!(before.elapsed(), Duration::ZERO, "nobody waits for another look");
+        assert_eq!(
+            before.elapsed(),
+            Duration::ZERO,
+            "nobody waits for another look"
+        );
         let held = queue.try_recv().expect("another look");
         tokio::time::advance(Duration::from_secs(60)).await;
         looks.before_call("lan", directory).await;
@@ -275,6 +329,10 @@ fn the_end_is_not_held_up() {
     fs::write(rig.root.path().join("networks"), "").unwrap();
     assert!(later(&rig.change("c1", WRITE)));
     // Front doors may live longer.
-    let Rig { dirs, looks: _looks, .. } = rig;
+    let Rig {
+        dirs,
+        looks: _looks,
+        ..
+    } = rig;
     drop(dirs);
 }

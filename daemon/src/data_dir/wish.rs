@@ -83,7 +83,13 @@ impl Wish {
 /// Returns whether a file's holder is this one. Before 0.8, host-local wrote only the container.
 fn is_same(of_file: Option<&Holder>, holder: Option<&Holder>) -> bool {
     match (of_file, holder) {
-        (Some(Holder { container, ifname: None }), Some(holder)) => *container == holder.container,
+        (
+            Some(Holder {
+                container,
+                ifname: None,
+            }),
+            Some(holder),
+        ) => *container == holder.container,
         (of_file, holder) => of_file == holder,
     }
 }
@@ -92,9 +98,12 @@ fn is_same(of_file: Option<&Holder>, holder: Option<&Holder>) -> bool {
 pub(super) fn holder(of: &Attachment) -> Option<Holder> {
     let known = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
     match of {
-        Attachment::Cni { container, ifname, .. } => {
-            known(container).map(|container| Holder { container, ifname: known(ifname) })
-        }
+        Attachment::Cni {
+            container, ifname, ..
+        } => known(container).map(|container| Holder {
+            container,
+            ifname: known(ifname),
+        }),
         Attachment::Docker { .. } => None,
     }
 }
@@ -104,11 +113,17 @@ mod tests {
     use super::*;
 
     fn by(container: &str) -> Option<Holder> {
-        Some(Holder { container: container.to_owned(), ifname: Some("eth0".to_owned()) })
+        Some(Holder {
+            container: container.to_owned(),
+            ifname: Some("eth0".to_owned()),
+        })
     }
 
     fn older(container: &str) -> Option<Holder> {
-        Some(Holder { container: container.to_owned(), ifname: None })
+        Some(Holder {
+            container: container.to_owned(),
+            ifname: None,
+        })
     }
 
     /// `+c` writes the file of c, `-c` removes it.
@@ -149,7 +164,11 @@ mod tests {
             (&["+a", "-b"], Some(&a), Act::Nothing),
         ];
         for (steps, there, act) in table {
-            assert_eq!(wish(steps).act(there.map(Option::as_ref), false), act, "{steps:?} {there:?}");
+            assert_eq!(
+                wish(steps).act(there.map(Option::as_ref), false),
+                act,
+                "{steps:?} {there:?}"
+            );
         }
     }
 

@@ -43,10 +43,16 @@ impl Settings {
     /// Returns what the front doors need to know about the host.
     pub(super) fn site(&self) -> Site {
         let path = self.host_prefix.join("etc/machine-id");
-        let machine_id = fs::read_to_string(&path).ok().and_then(|text| MachineId::parse(&text));
+        let machine_id = fs::read_to_string(&path)
+            .ok()
+            .and_then(|text| MachineId::parse(&text));
         if machine_id.is_none() {
             debug!(path = %path.display(), "no machine id: refusing networks with clientId duid");
         }
-        Site { machine_id, broadcast: self.broadcast, add_timeout: self.add_timeout }
+        Site {
+            machine_id,
+            broadcast: self.broadcast,
+            add_timeout: self.add_timeout,
+        }
     }
 }

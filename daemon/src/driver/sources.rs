@@ -43,7 +43,10 @@ pub(super) struct Signals {
 impl Signals {
     /// Handles these signals from now on. Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     /// Waits for a signal, and returns its name.
@@ -78,7 +81,11 @@ pub(super) enum Wake {
 
 impl Sources {
     /// Waits for whatever comes first.
-    pub(super) async fn next(&mut self, due: Option<Instant>, grace: Option<tokio::time::Instant>) -> Wake {
+    pub(super) async fn next(
+        &mut self,
+        due: Option<Instant>,
+        grace: Option<tokio::time::Instant>,
+    ) -> Wake {
         let clock = &mut self.clock;
         let due = async move {
             match due {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_api::cni::{self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route};
+use leasehold_api::cni::{
+    self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route,
+};
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
@@ -49,12 +51,21 @@ pub(crate) struct Site {
 
 impl Default for Site {
     fn default() -> Self {
-        Self { machine_id: None, broadcast: false, add_timeout: ADD_TIMEOUT }
+        Self {
+            machine_id: None,
+            broadcast: false,
+            add_timeout: ADD_TIMEOUT,
+        }
     }
 }
 
 /// Reads an ADD.
-pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &Site) -> Result<Add, Error> {
+pub(super) fn add(
+    request: &Request,
+    config: &Config,
+    named: Named<'_>,
+    site: &Site,
+) -> Result<Add, Error> {
     let ipam = config.ipam().map_err(refused)?;
     let said = config.runtime_config().map_err(refused)?;
     let args = Args::parse(request.env.args.as_deref());
@@ -68,9 +79,17 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
     // An answer to a hardware address other than its own does not reach an interface either, and the daemon does not know whether
     // the main plugin has set the address that the runtime names.
-    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
-    let client = Arc::new(ClientProfile { broadcast, ..client(&ipam, provided, &names)? });
-    let timeout = ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
+    let broadcast = ipam
+        .broadcast
+        .unwrap_or(site.broadcast || on_parent || chaddr.is_some());
+    let client = Arc::new(ClientProfile {
+        broadcast,
+        ..client(&ipam, provided, &names)?
+    });
+    let timeout = ipam
+        .timeout
+        .filter(|s| *s > 0.0)
+        .map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
     let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
     Ok(Add {
         attachment: named.attachment(),
@@ -84,8 +103,18 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
         lan: lan(config, named.network),
         client_id,
         chaddr,
-        wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
-        profile: Profile { client, on_parent, release, grace, policy, wants: Wants::default() },
+        wanted: wanted.map(|address| Wanted {
+            address,
+            preferred: ipam.ip_preferred,
+        }),
+        profile: Profile {
+            client,
+            on_parent,
+            release,
+            grace,
+            policy,
+            wants: Wants::default(),
+        },
         timeout,
     })
 }
@@ -101,7 +130,10 @@ pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
 /// Returns how many seconds a lease is kept if its identity can return; `None` if it cannot. `fixed_mac`: the runtime sets the
 /// hardware address.
 fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<u32> {
-    let by_kind = ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, fixed_mac));
+    let by_kind = ipam
+        .client_id
+        .as_ref()
+        .is_some_and(|kind| client_id::returns(kind, fixed_mac));
     (by_kind || provided.contains_key(&CLIENT_ID)).then_some(ipam.grace.unwrap_or(GRACE))
 }
 
@@ -115,11 +147,17 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
             let fault = format!("only the client itself may send option {option}");
             return Err(bad_config("ipam.provide", fault));
         }
-        let arg = entry.from_arg.as_deref().and_then(|key| Some((key, args.raw(key)?)));
+        let arg = entry
+            .from_arg
+            .as_deref()
+            .and_then(|key| Some((key, args.raw(key)?)));
         if let Some((key, value)) = arg
             && value.len() > 255
         {
-            return Err(bad_env("CNI_ARGS", format!("{key:.64} is longer than the 255 bytes of option {option}")));
+            return Err(bad_env(
+                "CNI_ARGS",
+                format!("{key:.64} is longer than the 255 bytes of option {option}"),
+            ));
         }
         if let Some(value) = arg.map(|(_, value)| value).or(entry.value.as_deref()) {
             provided.insert(option, value);
@@ -138,7 +176,11 @@ fn client_id(
     once("clientId", ipam.client_id.is_some(), CLIENT_ID, provided)?;
     match provided.remove(&CLIENT_ID) {
         Some(bytes) => client_id::of_bytes("ipam.provide: option 61", bytes.into()),
-        None => client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), names, site.machine_id),
+        None => client_id::rule(
+            ipam.client_id.as_ref().unwrap_or(&ClientId::Container),
+            names,
+            site.machine_id,
+        ),
     }
 }
 
@@ -152,17 +194,34 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
 }
 
 /// Returns what the client says and wants, except how servers should answer, which depends on the main plugin.
-fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<ClientProfile, Error> {
-    once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
+fn client(
+    ipam: &Ipam,
+    mut provided: BTreeMap<u8, &str>,
+    names: &Names<'_>,
+) -> Result<ClientProfile, Error> {
+    once(
+        "vendorClass",
+        ipam.vendor_class.is_some(),
+        VENDOR_CLASS,
+        &provided,
+    )?;
     // `provide` gives all of option 77 as bytes, which need not have the form of RFC 3004: they are sent unchanged.
-    once("userClass", ipam.user_class.is_some(), USER_CLASS, &provided)?;
+    once(
+        "userClass",
+        ipam.user_class.is_some(),
+        USER_CLASS,
+        &provided,
+    )?;
     once("hostname", ipam.hostname.is_some(), HOST_NAME, &provided)?;
     once("fqdn", ipam.fqdn.is_some(), FQDN, &provided)?;
     let fits = |key, text: &Option<String>, most| match text {
-        Some(text) if text.len() > most => Err(bad_config(key, format!("longer than {most} bytes"))),
+        Some(text) if text.len() > most => {
+            Err(bad_config(key, format!("longer than {most} bytes")))
+        }
         text => Ok(text.clone()),
     };
-    let named = |option: u8, provided: &mut BTreeMap<u8, &str>| provided.remove(&option).map(str::to_owned);
+    let named =
+        |option: u8, provided: &mut BTreeMap<u8, &str>| provided.remove(&option).map(str::to_owned);
     let fqdn = said_fqdn(ipam, names)?;
     let hostname = said_hostname(ipam, names)?
         .or_else(|| named(HOST_NAME, &mut provided))
@@ -172,7 +231,8 @@ fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> R
         // RFC 4702 §3.1: a client that sends 81 must not send 12.
         hostname: hostname.filter(|name| !name.is_empty() && !one_name_only),
         fqdn,
-        vendor_class: fits("ipam.vendorClass", &ipam.vendor_class, 255)?.or_else(|| named(VENDOR_CLASS, &mut provided)),
+        vendor_class: fits("ipam.vendorClass", &ipam.vendor_class, 255)?
+            .or_else(|| named(VENDOR_CLASS, &mut provided)),
         user_class: fits("ipam.userClass", &ipam.user_class, 254)?,
         provide: provided
             .into_iter()
@@ -182,7 +242,10 @@ fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> R
         request: request_list(&ipam.request),
         broadcast: false,
         rapid_commit: ipam.rapid_commit,
-        servers: Servers { allow: ipam.servers.allow.clone(), deny: ipam.servers.deny.clone() },
+        servers: Servers {
+            allow: ipam.servers.allow.clone(),
+            deny: ipam.servers.deny.clone(),
+        },
     };
     match length(&client) {
         0..=ClientMessage::EXTRA => Ok(client),
@@ -209,8 +272,16 @@ pub(super) fn detection(said: ConflictDetection) -> Detection {
 fn policy(ipam: &Ipam) -> Policy {
     Policy {
         detection: detection(ipam.conflict_detection),
-        on_change: if ipam.keep_on_change { OnChange::Keep } else { OnChange::Apply },
-        on_expiry: if ipam.keep_on_expiry { OnExpiry::Keep } else { OnExpiry::Remove },
+        on_change: if ipam.keep_on_change {
+            OnChange::Keep
+        } else {
+            OnChange::Apply
+        },
+        on_expiry: if ipam.keep_on_expiry {
+            OnExpiry::Keep
+        } else {
+            OnExpiry::Remove
+        },
         metric: ipam.priority,
         routes: ipam.routes.iter().map(extra_route).collect(),
         suppress_default_route: ipam.suppress_default_route,
@@ -219,19 +290,52 @@ fn policy(ipam: &Ipam) -> Policy {
 }
 
 fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
-    let Route { dst: destination, via: _, mtu, advmss, priority: metric, table, scope } = said.route;
-    ExtraRoute { destination, gateway: said.gw, metric, mtu, advmss, table, scope }
+    let Route {
+        dst: destination,
+        via: _,
+        mtu,
+        advmss,
+        priority: metric,
+        table,
+        scope,
+    } = said.route;
+    ExtraRoute {
+        destination,
+        gateway: said.gw,
+        metric,
+        mtu,
+        advmss,
+        table,
+        scope,
+    }
 }
 
 /// Returns how many bytes a client's options take in a message.
 fn length(client: &ClientProfile) -> usize {
-    let ClientProfile { hostname, fqdn: name, vendor_class, user_class, provide, rapid_commit, .. } = client;
-    let texts = [hostname, vendor_class].into_iter().flatten().map(String::len);
+    let ClientProfile {
+        hostname,
+        fqdn: name,
+        vendor_class,
+        user_class,
+        provide,
+        rapid_commit,
+        ..
+    } = client;
+    let texts = [hostname, vendor_class]
+        .into_iter()
+        .flatten()
+        .map(String::len);
     let user_class = user_class.iter().map(|class| 1 + class.len());
     let name = name.iter().filter_map(|name| Some(fqdn(name)?.len()));
     let provide = provide.iter().map(|(_, value)| value.len());
     let rapid_commit = rapid_commit.then_some(0);
-    texts.chain(user_class).chain(name).chain(provide).chain(rapid_commit).map(|length| 2 + length).sum()
+    texts
+        .chain(user_class)
+        .chain(name)
+        .chain(provide)
+        .chain(rapid_commit)
+        .map(|length| 2 + length)
+        .sum()
 }
 
 /// Returns the parameter request list if it is not the default one: the default, unless skipped, and the additional options. 121
@@ -240,14 +344,20 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     if *said == RequestList::default() {
         return None;
     }
-    let default: &[u8] = if said.skip_default { &[] } else { &REQUEST_LIST };
+    let default: &[u8] = if said.skip_default {
+        &[]
+    } else {
+        &REQUEST_LIST
+    };
     let mut list = Vec::new();
     for option in default.iter().chain(&said.options) {
         if !list.contains(option) {
             list.push(*option);
         }
     }
-    let replaced = list.iter().position(|option| matches!(*option, ROUTER | STATIC_ROUTE));
+    let replaced = list
+        .iter()
+        .position(|option| matches!(*option, ROUTER | STATIC_ROUTE));
     if let Some(at) = replaced {
         list[at..].sort_by_key(|option| !matches!(*option, CLASSLESS_ROUTES | MICROSOFT_ROUTES));
     }
@@ -257,9 +367,15 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
 /// Returns the host name from the configuration, empty if the configuration asks for none.
 fn said_hostname(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error> {
     const KEY: &str = "ipam.hostname";
-    let Some(template) = &ipam.hostname else { return Ok(None) };
+    let Some(template) = &ipam.hostname else {
+        return Ok(None);
+    };
     let name = names.expand(KEY, template)?;
-    if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
+    if template.is_empty() || is_hostname(&name) {
+        Ok(Some(name))
+    } else {
+        Err(bad_name(KEY, &name))
+    }
 }
 
 /// Returns the pod's name, if that is a valid host name.
@@ -270,10 +386,16 @@ fn default_hostname(ipam: &Ipam, names: &Names<'_>) -> Option<String> {
 
 fn said_fqdn(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error> {
     const KEY: &str = "ipam.fqdn";
-    let Some(template) = &ipam.fqdn else { return Ok(None) };
+    let Some(template) = &ipam.fqdn else {
+        return Ok(None);
+    };
     let name = names.expand(KEY, template)?;
     let good = is_hostname(name.strip_suffix('.').unwrap_or(&name)) && fqdn(&name).is_some();
-    if good { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
+    if good {
+        Ok(Some(name))
+    } else {
+        Err(bad_name(KEY, &name))
+    }
 }
 
 fn bad_name(key: &str, name: &str) -> Error {
@@ -283,5 +405,7 @@ fn bad_name(key: &str, name: &str) -> Error {
 /// Returns whether servers and their DNS accept `text` as a host name.
 pub(super) fn is_hostname(text: &str) -> bool {
     (1..=MAX_HOSTNAME).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }

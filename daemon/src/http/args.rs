@@ -18,7 +18,12 @@ pub(crate) struct Args<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Args<'a> {
     pub(crate) fn parse(text: Option<&'a str>) -> Self {
-        Self(text.unwrap_or_default().split(';').filter_map(|pair| pair.split_once('=')).collect())
+        Self(
+            text.unwrap_or_default()
+                .split(';')
+                .filter_map(|pair| pair.split_once('='))
+                .collect(),
+        )
     }
 
     /// Returns a value, even if it is empty.
@@ -36,11 +41,17 @@ impl<'a> Args<'a> {
 ///
 /// # Errors
 /// As [`asked`].
-pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Option<Ipv4Addr>, Error> {
-    Ok(asked(config, said, args)?.into_iter().find_map(|ip| match ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    }))
+pub(super) fn wanted(
+    config: &Config,
+    said: &RuntimeConfig,
+    args: &Args<'_>,
+) -> Result<Option<Ipv4Addr>, Error> {
+    Ok(asked(config, said, args)?
+        .into_iter()
+        .find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        }))
 }
 
 /// Returns the addresses that the runtime asks for: those in `runtimeConfig.ips`, in `args.cni.ips`, and in `IP` of
@@ -48,15 +59,32 @@ pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> 
 ///
 /// # Errors
 /// One of them is not a host address: 7, or 4 in `CNI_ARGS`.
-pub(super) fn asked(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Vec<IpAddr>, Error> {
+pub(super) fn asked(
+    config: &Config,
+    said: &RuntimeConfig,
+    args: &Args<'_>,
+) -> Result<Vec<IpAddr>, Error> {
     let by_config = |key: &'static str, ips: Vec<String>| {
-        let fault = move |text: &str| Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)));
-        ips.into_iter().map(move |ip| address(&ip).ok_or_else(|| fault(&ip)))
+        let fault = move |text: &str| {
+            Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)))
+        };
+        ips.into_iter()
+            .map(move |ip| address(&ip).ok_or_else(|| fault(&ip)))
     };
-    let by_env = |text: &'_ str| address(text).ok_or_else(|| bad_env("CNI_ARGS", format!("IP={}", no_address(text))));
+    let by_env = |text: &'_ str| {
+        address(text).ok_or_else(|| bad_env("CNI_ARGS", format!("IP={}", no_address(text))))
+    };
     by_config("runtimeConfig.ips", said.ips.clone())
-        .chain(by_config("args.cni.ips", config.args_ips().map_err(refused)?))
-        .chain(args.get("IP").into_iter().flat_map(|list| list.split(',')).map(by_env))
+        .chain(by_config(
+            "args.cni.ips",
+            config.args_ips().map_err(refused)?,
+        ))
+        .chain(
+            args.get("IP")
+                .into_iter()
+                .flat_map(|list| list.split(','))
+                .map(by_env),
+        )
         .collect()
 }
 
@@ -67,7 +95,10 @@ fn no_address(text: &str) -> String {
 /// Reads an address that a host can have, with or without a prefix. An IPv4 address in IPv6 form counts as IPv4, as in Go.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
-    let ip: IpAddr = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
+    let ip: IpAddr = text
+        .parse()
+        .ok()
+        .or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
     let ip = ip.to_canonical();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     (!(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || broadcast)).then_some(ip)
@@ -76,8 +107,20 @@ fn address(text: &str) -> Option<IpAddr> {
 /// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), but a server
 /// that recognises clients by it must know it from the start.
 pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
-    let Some(text) = &said.mac else { return Ok(None) };
-    let mac = text.replace('-', ":").parse().ok().filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
-    let fault = || format!("runtimeConfig.mac: {} is not an Ethernet address for an interface", quoted(text));
-    mac.map(Some).ok_or_else(|| Error::new(Code::InvalidConfig, fault()))
+    let Some(text) = &said.mac else {
+        return Ok(None);
+    };
+    let mac = text
+        .replace('-', ":")
+        .parse()
+        .ok()
+        .filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
+    let fault = || {
+        format!(
+            "runtimeConfig.mac: {} is not an Ethernet address for an interface",
+            quoted(text)
+        )
+    };
+    mac.map(Some)
+        .ok_or_else(|| Error::new(Code::InvalidConfig, fault()))
 }

@@ -38,20 +38,38 @@ impl Caller {
 
 /// Takes one of the places for callers that wait for events: they must not take the last place from an ADD.
 pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-    caller.doors().share(caller.door.protocol).waiting.try_acquire()
+    caller
+        .doors()
+        .share(caller.door.protocol)
+        .waiting
+        .try_acquire()
 }
 
 pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
-    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many callers wait for events: try again later")
+    sentence(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many callers wait for events: try again later",
+    )
 }
 
 /// Asks the driver; `None` if it stops instead of answering. Tells the driver if this is dropped before the answer.
 pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors().mint();
     let (answer, waiting) = oneshot::channel();
-    let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
-    caller.doors().reports.send(DoorReport::Asked { id, call, reply }).ok()?;
-    let mut hang_up = HangUp { id, reports: Some(&caller.doors().reports) };
+    let reply = Reply {
+        answer,
+        protocol: caller.door.protocol,
+        _place: caller.place.clone(),
+    };
+    caller
+        .doors()
+        .reports
+        .send(DoorReport::Asked { id, call, reply })
+        .ok()?;
+    let mut hang_up = HangUp {
+        id,
+        reports: Some(&caller.doors().reports),
+    };
     let answer = waiting.await;
     hang_up.reports = None;
     answer.ok()
@@ -75,7 +93,9 @@ impl Drop for HangUp<'_> {
 /// Answers a caller whose question the driver did not answer.
 pub(super) fn unexpected(answer: Option<Answer>) -> Response<Full<Bytes>> {
     match answer {
-        Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
+        Some(Answer::Failed(failure)) => {
+            sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string())
+        }
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
     }
@@ -88,6 +108,8 @@ pub(super) fn sentence(status: StatusCode, error: &str) -> Response<Full<Bytes>>
 pub(super) fn json(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

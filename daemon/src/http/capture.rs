@@ -25,7 +25,11 @@ pub(super) struct BadQuestion(String);
 impl Question {
     /// Reads a URL's query.
     pub(super) fn parse(query: &str) -> Result<Self, BadQuestion> {
-        let mut question = Self { after: None, wait: Duration::ZERO, attachment: None };
+        let mut question = Self {
+            after: None,
+            wait: Duration::ZERO,
+            attachment: None,
+        };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let bad = || BadQuestion(parameter.escape_debug().to_string());
             let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -37,7 +41,9 @@ impl Question {
                         return Err(bad());
                     }
                 }
-                ("attachment", text) => question.attachment = Some(control::from_url(text).ok_or_else(bad)?),
+                ("attachment", text) => {
+                    question.attachment = Some(control::from_url(text).ok_or_else(bad)?)
+                }
                 _ => return Err(bad()),
             }
         }
@@ -56,9 +62,18 @@ impl Question {
             (Some(wanted), Some(attachment)) => attachment.to_string() == *wanted,
             (Some(_), None) => false,
         };
-        let Read { frames, next_after, missed } =
-            frames.read(self.after, MAX_FRAMES, Instant::now() + self.wait, wanted).await;
-        control::Frames { frames: frames.iter().map(frame).collect(), next_after, missed }
+        let Read {
+            frames,
+            next_after,
+            missed,
+        } = frames
+            .read(self.after, MAX_FRAMES, Instant::now() + self.wait, wanted)
+            .await;
+        control::Frames {
+            frames: frames.iter().map(frame).collect(),
+            next_after,
+            missed,
+        }
     }
 }
 
@@ -78,12 +93,29 @@ mod tests {
 
     #[test]
     fn a_question_names_what_it_wants() {
-        let all = Question { after: None, wait: Duration::ZERO, attachment: None };
+        let all = Question {
+            after: None,
+            wait: Duration::ZERO,
+            attachment: None,
+        };
         assert_eq!(Question::parse(""), Ok(all));
-        let one =
-            Question { after: Some(7), wait: Duration::from_secs(60), attachment: Some("docker/a b/c".to_owned()) };
-        assert_eq!(Question::parse("after=7&wait=60&attachment=docker%2Fa%20b%2Fc"), Ok(one));
-        for bad in ["after", "after=x", "wait=61", "attachment=%", "attachment=%zz", "other=1"] {
+        let one = Question {
+            after: Some(7),
+            wait: Duration::from_secs(60),
+            attachment: Some("docker/a b/c".to_owned()),
+        };
+        assert_eq!(
+            Question::parse("after=7&wait=60&attachment=docker%2Fa%20b%2Fc"),
+            Ok(one)
+        );
+        for bad in [
+            "after",
+            "after=x",
+            "wait=61",
+            "attachment=%",
+            "attachment=%zz",
+            "other=1",
+        ] {
             assert!(Question::parse(bad).is_err(), "{bad}");
         }
     }

@@ -50,13 +50,16 @@ impl MachineId {
         let digits = text.trim_end();
         let all_hex = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = all_hex.then(|| u128::from_str_radix(digits, 16).ok())?;
-        number.filter(|number| *number != 0).map(|number| Self(number.to_be_bytes()))
+        number
+            .filter(|number| *number != 0)
+            .map(|number| Self(number.to_be_bytes()))
     }
 
     /// Returns a UUID of this host that does not reveal the machine id, which machine-id(5) asks to keep from networks.
     /// `systemd-id128 machine-id --app-specific=0c1d5b029f4e4a7ba3d66e8571f248c9 --uuid` prints the same.
     fn uuid(self) -> [u8; 16] {
-        let mut hmac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut hmac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         hmac.update(&Self::APPLICATION);
         let bytes = hmac.finalize().into_bytes();
         let mut uuid = [0; 16];
@@ -73,14 +76,26 @@ impl MachineId {
 /// # Errors
 /// 7 if something that the kind needs is missing, or if the identifier does not fit option 61; 4 for an invalid pod
 /// name.
-pub(super) fn rule(kind: &Kind, names: &Names<'_>, machine: Option<MachineId>) -> Result<ClientIdRule, Error> {
+pub(super) fn rule(
+    kind: &Kind,
+    names: &Names<'_>,
+    machine: Option<MachineId>,
+) -> Result<ClientIdRule, Error> {
     match kind {
         Kind::Mac => Ok(ClientIdRule::Mac),
         Kind::Container => Ok(of_container(names.named)),
         Kind::Pod => of_text(&of_pod(names)?),
         Kind::Duid => {
-            let missing = || bad_config(KEY, "duid needs the host's /etc/machine-id: run systemd-machine-id-setup");
-            of_bytes(KEY, of_host(&path_of(names.named), machine.ok_or_else(missing)?))
+            let missing = || {
+                bad_config(
+                    KEY,
+                    "duid needs the host's /etc/machine-id: run systemd-machine-id-setup",
+                )
+            };
+            of_bytes(
+                KEY,
+                of_host(&path_of(names.named), machine.ok_or_else(missing)?),
+            )
         }
         Kind::Hex(bytes) => of_bytes(KEY, bytes.clone()),
         Kind::Text(template) => of_text(&names.expand(KEY, template)?),
@@ -100,7 +115,9 @@ pub(super) fn returns(kind: &Kind, fixed_mac: bool) -> bool {
 
 /// Returns the rule for these bytes, which were given at `key`.
 pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error> {
-    ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))
+    ClientId::new(bytes)
+        .map(ClientIdRule::Bytes)
+        .map_err(|fault| bad_config(key, fault))
 }
 
 /// Returns a text as an identifier: type byte 0, then the text.
@@ -116,7 +133,10 @@ fn of_text(text: &str) -> Result<ClientIdRule, Error> {
     }
     // A longer whole text was never sent.
     let known = ClientId::new(whole).ok();
-    Ok(ClientIdRule::Hashed { sent: hashed(text), known })
+    Ok(ClientIdRule::Hashed {
+        sent: hashed(text),
+        known,
+    })
 }
 
 /// Returns the rule for the identifier that the incumbent would send, so that a server recognises its containers: a type
@@ -126,29 +146,44 @@ fn of_container(named: Named<'_>) -> ClientIdRule {
     let mut bytes = untyped(&path);
     bytes.truncate(255);
     let is_long = bytes.len() > LONGEST;
-    let incumbents =
-        ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes");
+    let incumbents = ClientId::new(bytes)
+        .expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes");
     match is_long {
         false => ClientIdRule::Bytes(incumbents),
-        true => ClientIdRule::Hashed { sent: hashed(&path), known: Some(incumbents) },
+        true => ClientIdRule::Hashed {
+            sent: hashed(&path),
+            known: Some(incumbents),
+        },
     }
 }
 
 /// Returns the identifier that is sent for a long text.
 fn hashed(text: &str) -> ClientId {
-    let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut bytes = untyped(text);
     bytes.truncate(LONGEST - digits.len());
     bytes.extend(digits.bytes());
     ClientId::new(bytes).expect("128 bytes fit option 61")
 }
 
-fn path_of(Named { network, container, ifname }: Named<'_>) -> String {
+fn path_of(
+    Named {
+        network,
+        container,
+        ifname,
+    }: Named<'_>,
+) -> String {
     format!("{container}/{network}/{ifname}")
 }
 
 fn of_pod(names: &Names<'_>) -> Result<String, Error> {
-    let (namespace, pod) = (names.arg(KEY, "pod", POD_NAMESPACE)?, names.arg(KEY, "pod", POD_NAME)?);
+    let (namespace, pod) = (
+        names.arg(KEY, "pod", POD_NAMESPACE)?,
+        names.arg(KEY, "pod", POD_NAME)?,
+    );
     Ok(format!("{namespace}/{pod}/{}", names.named.ifname))
 }
 
@@ -171,8 +206,15 @@ mod tests {
     use super::*;
 
     fn made(kind: &Kind, args: &str, machine: Option<MachineId>) -> Result<Vec<u8>, String> {
-        let named = Named { network: "lan", container: "abc", ifname: "net1" };
-        let names = Names { named, args: &Args::parse(Some(args)) };
+        let named = Named {
+            network: "lan",
+            container: "abc",
+            ifname: "net1",
+        };
+        let names = Names {
+            named,
+            args: &Args::parse(Some(args)),
+        };
         let rule = rule(kind, &names, machine).map_err(|error| error.msg)?;
         Ok(rule.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec())
     }
@@ -186,7 +228,10 @@ mod tests {
             (Kind::Pod, b"\0shop/web-0/net1".to_vec()),
             (Kind::Hex(vec![9, 8]), vec![9, 8]),
             (Kind::Text("printer".into()), b"\0printer".to_vec()),
-            (Kind::Text("prod-a/{namespace}/{pod}/{ifname}".into()), b"\0prod-a/shop/web-0/net1".to_vec()),
+            (
+                Kind::Text("prod-a/{namespace}/{pod}/{ifname}".into()),
+                b"\0prod-a/shop/web-0/net1".to_vec(),
+            ),
             (Kind::Text("{container}".into()), b"\0abc".to_vec()),
         ];
         for (kind, bytes) in table {
@@ -197,25 +242,54 @@ mod tests {
     #[test]
     fn a_text_that_not_every_server_takes_is_sent_as_its_head_and_its_hash() {
         let text = |length: usize| Kind::Text("x".repeat(length));
-        assert_eq!(made(&text(127), "", None).unwrap(), untyped(&"x".repeat(127)));
+        assert_eq!(
+            made(&text(127), "", None).unwrap(),
+            untyped(&"x".repeat(127))
+        );
         for length in [128, 254, 255, 500] {
             let id = made(&text(length), "", None).unwrap();
-            assert_eq!((id.len(), &id[..64]), (128, &untyped(&"x".repeat(63))[..]), "{length}");
+            assert_eq!(
+                (id.len(), &id[..64]),
+                (128, &untyped(&"x".repeat(63))[..]),
+                "{length}"
+            );
             assert_ne!(id, made(&text(length + 1), "", None).unwrap());
         }
         // Fixed: servers recognise containers by it.
         let id = String::from_utf8(made(&text(128), "", None).unwrap()[64..].to_vec()).unwrap();
-        assert_eq!(id, "24da1b81d0b16df6428eee73c69fcb2a93c76bc6df706f0c6670fe6bfe800464");
-        let pod = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{}", "0".repeat(200));
-        assert!(made(&Kind::Pod, &pod, None).unwrap().starts_with(b"\0shop/web-0"));
-        assert_eq!(made(&Kind::Hex(vec![7; 255]), "", None), Ok(vec![7; 255]), "bytes are sent as they are");
+        assert_eq!(
+            id,
+            "24da1b81d0b16df6428eee73c69fcb2a93c76bc6df706f0c6670fe6bfe800464"
+        );
+        let pod = format!(
+            "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{}",
+            "0".repeat(200)
+        );
+        assert!(
+            made(&Kind::Pod, &pod, None)
+                .unwrap()
+                .starts_with(b"\0shop/web-0")
+        );
+        assert_eq!(
+            made(&Kind::Hex(vec![7; 255]), "", None),
+            Ok(vec![7; 255]),
+            "bytes are sent as they are"
+        );
     }
 
     #[test]
-    fn containers_of_a_network_with_a_long_name_are_told_apart_and_known_as_the_incumbent_knew_them() {
+    fn containers_of_a_network_with_a_long_name_are_told_apart_and_known_as_the_incumbent_knew_them()
+     {
         let (network, container) = ("n".repeat(250), "c".repeat(64));
-        let of = |ifname| of_container(Named { network: &network, container: &container, ifname });
-        let (ClientIdRule::Hashed { sent, known }, ClientIdRule::Hashed { sent: other, .. }) = (of("eth0"), of("eth1"))
+        let of = |ifname| {
+            of_container(Named {
+                network: &network,
+                container: &container,
+                ifname,
+            })
+        };
+        let (ClientIdRule::Hashed { sent, known }, ClientIdRule::Hashed { sent: other, .. }) =
+            (of("eth0"), of("eth1"))
         else {
             panic!("these are long");
         };
@@ -237,26 +311,62 @@ mod tests {
     fn what_is_missing_is_named() {
         let long = "x".repeat(513);
         let table = [
-            (Kind::Pod, "K8S_POD_NAME=web-0", "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
-            (Kind::Pod, "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS"),
+            (
+                Kind::Pod,
+                "K8S_POD_NAME=web-0",
+                "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS",
+            ),
+            (
+                Kind::Pod,
+                "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=",
+                "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS",
+            ),
             (
                 Kind::Pod,
                 "K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c",
                 "CNI_ARGS: K8S_POD_NAMESPACE is not a valid Kubernetes name",
             ),
-            (Kind::Duid, "", "ipam.clientId: duid needs the host's /etc/machine-id"),
-            (Kind::Hex(vec![1]), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
-            (Kind::Text(String::new()), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
+            (
+                Kind::Duid,
+                "",
+                "ipam.clientId: duid needs the host's /etc/machine-id",
+            ),
+            (
+                Kind::Hex(vec![1]),
+                "",
+                "ipam.clientId: a client identifier has at least 2 bytes, this one has 1",
+            ),
+            (
+                Kind::Text(String::new()),
+                "",
+                "ipam.clientId: a client identifier has at least 2 bytes, this one has 1",
+            ),
             (Kind::Text(long), "", "ipam.clientId: longer than 512 bytes"),
-            (Kind::Hex(vec![1; 256]), "", "ipam.clientId: a client identifier has at most 255 bytes, this one has 256"),
-            (Kind::Text("a/{pod}".into()), "", "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS"),
-            (Kind::Text("a/{pod}".into()), "K8S_POD_NAME=a/b", "CNI_ARGS: K8S_POD_NAME is not a valid Kubernetes name"),
+            (
+                Kind::Hex(vec![1; 256]),
+                "",
+                "ipam.clientId: a client identifier has at most 255 bytes, this one has 256",
+            ),
+            (
+                Kind::Text("a/{pod}".into()),
+                "",
+                "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS",
+            ),
+            (
+                Kind::Text("a/{pod}".into()),
+                "K8S_POD_NAME=a/b",
+                "CNI_ARGS: K8S_POD_NAME is not a valid Kubernetes name",
+            ),
             (
                 Kind::Text("a/{pot}".into()),
                 "",
                 "ipam.clientId: {pot} is not {pod}, {namespace}, {container} or {ifname}",
             ),
-            (Kind::Text("a/{pod".into()), "", "ipam.clientId: a { without its }"),
+            (
+                Kind::Text("a/{pod".into()),
+                "",
+                "ipam.clientId: a { without its }",
+            ),
         ];
         for (kind, args, fault) in table {
             let error = made(&kind, args, None).unwrap_err();
@@ -266,7 +376,14 @@ mod tests {
 
     #[test]
     fn a_machine_id_is_32_digits() {
-        for bad in ["", "uninitialized\n", &"0".repeat(32), &"a".repeat(31), &"a".repeat(33), &"+".repeat(32)] {
+        for bad in [
+            "",
+            "uninitialized\n",
+            &"0".repeat(32),
+            &"a".repeat(31),
+            &"a".repeat(33),
+            &"+".repeat(32),
+        ] {
             assert_eq!(MachineId::parse(bad), None, "{bad}");
         }
         assert!(MachineId::parse(&"a".repeat(32)).is_some());

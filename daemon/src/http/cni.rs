@@ -53,7 +53,12 @@ impl Verb {
     fn parse(command: Option<&str>) -> Result<Self, Error> {
         let word = command.ok_or_else(|| bad_env("CNI_COMMAND", "not set"))?;
         let verb = Self::ALL.into_iter().find(|verb| verb.as_str() == word);
-        verb.ok_or_else(|| bad_env("CNI_COMMAND", format!("{} is not a supported verb", quoted(word))))
+        verb.ok_or_else(|| {
+            bad_env(
+                "CNI_COMMAND",
+                format!("{} is not a supported verb", quoted(word)),
+            )
+        })
     }
 
     fn as_str(self) -> &'static str {
@@ -84,12 +89,21 @@ impl Asked {
     /// that the version lacks (as Go's plugins answer), 7 for its content, 4 for the environment.
     pub(crate) fn parse(request: &Request, site: &Site) -> Result<Self, Error> {
         let verb = Verb::parse(request.env.command.as_deref())?;
-        let config = Config::parse(&request.config).map_err(|e| undecodable("the network configuration", &e))?;
-        let version = config.cni_version.as_deref().map_or(Ok(Version::UNSAID), str::parse).map_err(|e| {
-            let spoken = Version::ALL.map(Version::as_str).join(", ");
-            Error::new(Code::IncompatibleVersion, format!("{e}: set it to one of {spoken}"))
-        })?;
-        Self::parse_verb(verb, request, &config, version, site).map_err(|error| error.in_version(version))
+        let config = Config::parse(&request.config)
+            .map_err(|e| undecodable("the network configuration", &e))?;
+        let version = config
+            .cni_version
+            .as_deref()
+            .map_or(Ok(Version::UNSAID), str::parse)
+            .map_err(|e| {
+                let spoken = Version::ALL.map(Version::as_str).join(", ");
+                Error::new(
+                    Code::IncompatibleVersion,
+                    format!("{e}: set it to one of {spoken}"),
+                )
+            })?;
+        Self::parse_verb(verb, request, &config, version, site)
+            .map_err(|error| error.in_version(version))
     }
 
     fn parse_verb(
@@ -100,8 +114,11 @@ impl Asked {
         site: &Site,
     ) -> Result<Self, Error> {
         if version < verb.since() {
-            let msg =
-                format!("cniVersion {version} has no {}: {} is the first that has it", verb.as_str(), verb.since());
+            let msg = format!(
+                "cniVersion {version} has no {}: {} is the first that has it",
+                verb.as_str(),
+                verb.since()
+            );
             return Err(Error::new(Code::IncompatibleVersion, msg));
         }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
@@ -109,22 +126,33 @@ impl Asked {
         let mut extras = None;
         let (about, call) = match verb {
             Verb::Add if has_ranges => {
-                let (add, said) = ranges::add(request, config, named(request, config)?, version, site)?;
+                let (add, said) =
+                    ranges::add(request, config, named(request, config)?, version, site)?;
                 extras = Some(said);
-                (of(&add.attachment), Call::Ranges(RangeCall::Add(Box::new(add))))
+                (
+                    of(&add.attachment),
+                    Call::Ranges(RangeCall::Add(Box::new(add))),
+                )
             }
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
                 // Since that version a route has more than a destination and a next hop.
                 let is_plain = version < Version::V1_1_0;
-                (add.profile.policy.late_routes, add.profile.policy.plain_routes) = (is_plain, is_plain);
+                (
+                    add.profile.policy.late_routes,
+                    add.profile.policy.plain_routes,
+                ) = (is_plain, is_plain);
                 (of(&add.attachment), Call::Add(Box::new(add)))
             }
             // Nothing else in the configuration matters: a DEL also follows an ADD that failed because of it, and must succeed.
             Verb::Del => {
                 let attachment = named(request, config)?.attachment();
-                let grace = if has_ranges { None } else { grace_of_del(request, config) };
+                let grace = if has_ranges {
+                    None
+                } else {
+                    grace_of_del(request, config)
+                };
                 (of(&attachment), Call::Del { attachment, grace })
             }
             // host-local only looks at its files.
@@ -132,13 +160,25 @@ impl Asked {
                 let attachment = named(request, config)?.attachment();
                 netns(request)?;
                 ranges::read(config, version)?;
-                (of(&attachment), Call::Check { attachment, expected: Vec::new() })
+                (
+                    of(&attachment),
+                    Call::Check {
+                        attachment,
+                        expected: Vec::new(),
+                    },
+                )
             }
             Verb::Check => {
                 let named = named(request, config)?;
                 netns(request)?;
                 let (attachment, expected) = (named.attachment(), expected(config, named.ifname)?);
-                (of(&attachment), Call::Check { attachment, expected })
+                (
+                    of(&attachment),
+                    Call::Check {
+                        attachment,
+                        expected,
+                    },
+                )
             }
             Verb::Gc => {
                 let network = network(config)?.to_owned();
@@ -151,7 +191,12 @@ impl Asked {
             }
             Verb::Status => {
                 config.ipam().map_err(refused)?;
-                (verb.as_str().to_owned(), Call::Status { parent: standing_parent(config) })
+                (
+                    verb.as_str().to_owned(),
+                    Call::Status {
+                        parent: standing_parent(config),
+                    },
+                )
             }
         };
         let unanswered = match verb {
@@ -162,11 +207,23 @@ impl Asked {
             Verb::Add | Verb::Del | Verb::Check | Verb::Gc if has_ranges => {
                 let network = network(config)?;
                 let read = config.host_local(version).ok();
-                Some((network.to_owned(), ranges::directory(read.as_ref(), network)))
+                Some((
+                    network.to_owned(),
+                    ranges::directory(read.as_ref(), network),
+                ))
             }
             _ => None,
         };
-        Ok(Self { call, form: Form { version, about, unanswered, extras }, data_dir })
+        Ok(Self {
+            call,
+            form: Form {
+                version,
+                about,
+                unanswered,
+                extras,
+            },
+            data_dir,
+        })
     }
 }
 
@@ -179,7 +236,9 @@ impl Form {
                 let extras = self.extras.clone().unwrap_or_default();
                 Ok(extras.success(given).render(self.version))
             }
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
+            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => {
+                Ok(String::new())
+            }
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             _ => Err(self.error(Code::Io, OTHER_ANSWER)),
         }
@@ -191,14 +250,18 @@ impl Form {
     }
 
     fn error(&self, code: Code, msg: impl Into<String>) -> Error {
-        Error::new(code, msg).in_version(self.version).with_details(&self.about)
+        Error::new(code, msg)
+            .in_version(self.version)
+            .with_details(&self.about)
     }
 }
 
 /// Returns the addresses that the runtime believes to be on our interface.
 fn expected(config: &Config, ifname: &str) -> Result<Vec<IpNet>, Error> {
-    let Some(prev) = &config.prev_result else { return Ok(Vec::new()) };
-    let prev: PrevResult =
-        serde::Deserialize::deserialize(prev).map_err(|e: serde_json::Error| undecodable("prevResult", &e))?;
+    let Some(prev) = &config.prev_result else {
+        return Ok(Vec::new());
+    };
+    let prev: PrevResult = serde::Deserialize::deserialize(prev)
+        .map_err(|e: serde_json::Error| undecodable("prevResult", &e))?;
     Ok(prev.addresses_on(ifname).collect())
 }

@@ -27,13 +27,18 @@ pub(crate) fn bindings(
         pools: pools.iter().map(pool).collect(),
         not_adopted: not_adopted.iter().map(not).collect(),
         strangers,
-        refused: refused.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect(),
+        refused: refused
+            .into_iter()
+            .map(|(cause, count)| (cause.to_owned(), count))
+            .collect(),
     }
 }
 
 /// Writes all local ranges, and their taken addresses.
 pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
-    control::Ranges { ranges: rows.iter().map(range).collect() }
+    control::Ranges {
+        ranges: rows.iter().map(range).collect(),
+    }
 }
 
 fn range(row: &RangeRow) -> control::Range {
@@ -57,7 +62,11 @@ fn range(row: &RangeRow) -> control::Range {
 
 fn pool(record: &PoolRecord) -> control::Pool {
     let reserved = record.reserved.iter().copied().collect();
-    control::Pool { id: record.id.to_string(), gateway: record.gateway, reserved }
+    control::Pool {
+        id: record.id.to_string(),
+        gateway: record.gateway,
+        reserved,
+    }
 }
 
 /// Writes a short time.
@@ -109,24 +118,40 @@ fn source(by: Grantor) -> control::Source {
 
 pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {
     match attachment.clone() {
-        Attachment::Cni { network, container, ifname } => {
-            control::Attachment::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
-        }
-        Attachment::Docker { pool, endpoint } => {
-            control::Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() }
-        }
+        Attachment::Cni {
+            network,
+            container,
+            ifname,
+        } => control::Attachment::Cni {
+            network: network.into(),
+            container: container.into(),
+            ifname: ifname.into(),
+        },
+        Attachment::Docker { pool, endpoint } => control::Attachment::Docker {
+            pool: pool.into(),
+            endpoint: endpoint.into(),
+        },
     }
 }
 
 fn identity(identity: &Identity) -> control::Identity {
     let lan = lan(&identity.lan);
-    control::Identity { lan, client_id: identity.client_id.to_string(), chaddr: identity.chaddr.to_string() }
+    control::Identity {
+        lan,
+        client_id: identity.client_id.to_string(),
+        chaddr: identity.chaddr.to_string(),
+    }
 }
 
 pub(super) fn lan(lan: &Lan) -> control::Lan {
     match lan.clone() {
-        Lan::Link { parent, vlan } => control::Lan::Link { parent: parent.into(), vlan },
-        Lan::Network(network) => control::Lan::Network { network: network.into() },
+        Lan::Link { parent, vlan } => control::Lan::Link {
+            parent: parent.into(),
+            vlan,
+        },
+        Lan::Network(network) => control::Lan::Network {
+            network: network.into(),
+        },
     }
 }
 
@@ -135,5 +160,9 @@ fn link(link: &Link) -> control::Link {
         Link::InNetns { path, ifindex, .. } => (Some(path.display().to_string()), *ifindex),
         Link::Parent { ifindex, .. } => (None, *ifindex),
     };
-    control::Link { netns, ifindex, mac: link.mac().to_string() }
+    control::Link {
+        netns,
+        ifindex,
+        mac: link.mac().to_string(),
+    }
 }

@@ -40,7 +40,11 @@ pub(super) enum BadQuestion {
 impl Question {
     /// Reads a URL's query.
     pub(super) fn parse(query: &str) -> Result<Self, BadQuestion> {
-        let mut question = Self { after: 0, limit: MAX_EVENTS, wait: Duration::ZERO };
+        let mut question = Self {
+            after: 0,
+            limit: MAX_EVENTS,
+            wait: Duration::ZERO,
+        };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
@@ -59,7 +63,10 @@ impl Question {
     }
 
     /// Reads the journal; if there is nothing yet, waits as long as asked.
-    pub(super) async fn answer(self, mut journal: Journal) -> Result<control::Events, JournalError> {
+    pub(super) async fn answer(
+        self,
+        mut journal: Journal,
+    ) -> Result<control::Events, JournalError> {
         let (until, mut after) = (Instant::now() + self.wait, self.after);
         loop {
             let read = journal.read(after, self.limit).await?;
@@ -76,12 +83,23 @@ impl Question {
 }
 
 fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BadQuestion> {
-    let number = value.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| BadQuestion::Value { name, value: value.escape_debug().to_string(), least, most })
+    let number = value
+        .parse()
+        .ok()
+        .filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| BadQuestion::Value {
+        name,
+        value: value.escape_debug().to_string(),
+        least,
+        most,
+    })
 }
 
 fn events(read: &Read) -> control::Events {
-    control::Events { events: read.events.iter().map(event).collect(), next_after: read.next_after }
+    control::Events {
+        events: read.events.iter().map(event).collect(),
+        next_after: read.next_after,
+    }
 }
 
 /// Writes an event.
@@ -101,7 +119,10 @@ pub(super) fn event(Numbered { number, event }: &Numbered) -> control::Event {
 
 /// Writes a wall time as RFC 3339 in UTC, to the millisecond.
 pub(super) fn rfc3339(time: WallTime) -> String {
-    let (seconds, millis) = (time.since_epoch().as_secs(), time.since_epoch().subsec_millis());
+    let (seconds, millis) = (
+        time.since_epoch().as_secs(),
+        time.since_epoch().subsec_millis(),
+    );
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -137,28 +158,48 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ];
         for (millis, text) in table {
-            assert_eq!(rfc3339(WallTime::from_epoch(Duration::from_millis(millis))), text);
+            assert_eq!(
+                rfc3339(WallTime::from_epoch(Duration::from_millis(millis))),
+                text
+            );
         }
     }
 
     #[test]
     fn a_question_may_leave_everything_out() {
-        let all = Question { after: 0, limit: 1000, wait: Duration::ZERO };
+        let all = Question {
+            after: 0,
+            limit: 1000,
+            wait: Duration::ZERO,
+        };
         assert_eq!(Question::parse(""), Ok(all));
-        let some = Question { after: 7, limit: 20, wait: Duration::from_secs(60) };
+        let some = Question {
+            after: 7,
+            limit: 20,
+            wait: Duration::from_secs(60),
+        };
         assert_eq!(Question::parse("limit=20&wait=60&after=7"), Ok(some));
     }
 
     #[test]
     fn a_bad_parameter_is_named() {
         let table = [
-            ("after=x", "after=x: expected a number from 0 to 18446744073709551615"),
-            ("after", "after=: expected a number from 0 to 18446744073709551615"),
+            (
+                "after=x",
+                "after=x: expected a number from 0 to 18446744073709551615",
+            ),
+            (
+                "after",
+                "after=: expected a number from 0 to 18446744073709551615",
+            ),
             ("limit=0", "limit=0: expected a number from 1 to 1000"),
             ("limit=1001", "limit=1001: expected a number from 1 to 1000"),
             ("wait=-1", "wait=-1: expected a number from 0 to 60"),
             ("wait=61", "wait=61: expected a number from 0 to 60"),
-            ("sinc%65=3", "unknown parameter sinc%65: there are after, limit and wait"),
+            (
+                "sinc%65=3",
+                "unknown parameter sinc%65: there are after, limit and wait",
+            ),
         ];
         for (query, said) in table {
             assert_eq!(Question::parse(query).unwrap_err().to_string(), said);

@@ -16,10 +16,23 @@ pub(super) const PROBES: Duration = Duration::from_secs(10);
 /// Completes and checks the ranges at a key.
 pub(super) fn sets(key: &str, said: &[Vec<cni::Range>]) -> Result<Sets, Error> {
     let range = |range: &cni::Range| {
-        let cni::Range { subnet, start, end, gateway } = *range;
-        Said { subnet, start, end, gateway }
+        let cni::Range {
+            subnet,
+            start,
+            end,
+            gateway,
+        } = *range;
+        Said {
+            subnet,
+            start,
+            end,
+            gateway,
+        }
     };
-    let sets: Vec<Vec<_>> = said.iter().map(|set| set.iter().map(range).collect()).collect();
+    let sets: Vec<Vec<_>> = said
+        .iter()
+        .map(|set| set.iter().map(range).collect())
+        .collect();
     Sets::new(&sets).map_err(|bad| bad_config(key, bad))
 }
 
@@ -29,8 +42,12 @@ pub(super) fn fallback(
     timeout: Duration,
     machine: Option<MachineId>,
 ) -> Result<Option<Box<Fallback>>, Error> {
-    let Some(said) = &ipam.fallback else { return Ok(None) };
-    let after = said.after.map_or(SILENCE, |seconds| Duration::from_secs(seconds.into()));
+    let Some(said) = &ipam.fallback else {
+        return Ok(None);
+    };
+    let after = said
+        .after
+        .map_or(SILENCE, |seconds| Duration::from_secs(seconds.into()));
     if after.is_zero() || after + PROBES > timeout {
         let fits = timeout.saturating_sub(PROBES).as_secs();
         let fault = format!(
@@ -42,6 +59,11 @@ pub(super) fn fallback(
     }
     let sets = sets("ipam.fallback.ranges", &said.sets)?;
     let fallback = Fallback::new(sets, after, machine.map_or(0, MachineId::place));
-    let one = || bad_config("ipam.fallback.ranges", "one set of IPv4 ranges: a container gets one address");
+    let one = || {
+        bad_config(
+            "ipam.fallback.ranges",
+            "one set of IPv4 ranges: a container gets one address",
+        )
+    };
     Ok(Some(Box::new(fallback.ok_or_else(one)?)))
 }

@@ -32,5 +32,8 @@ pub(super) fn change(log: &Filter, body: &[u8]) -> Result<(), BadChange> {
 /// Returns what is logged.
 pub(super) fn said(log: &Filter) -> Log {
     let (filter, left) = log.now();
-    Log { filter, seconds_left: left.map(|left| left.as_secs()) }
+    Log {
+        filter,
+        seconds_left: left.map(|left| left.as_secs()),
+    }
 }

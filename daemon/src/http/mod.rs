@@ -168,11 +168,29 @@ impl Doors {
         let most = places.clamp(1, MAX_OPEN);
         let share = |protocol| {
             let (places, waiting, reading) = (of(most), of(MAX_WAITING), of(MAX_READING));
-            (protocol, Share { places, most, waiting, reading })
+            (
+                protocol,
+                Share {
+                    places,
+                    most,
+                    waiting,
+                    reading,
+                },
+            )
         };
         let shares = Arc::new(Protocol::ALL.map(share).into());
         let (said, next) = (Arc::default(), Arc::default());
-        let doors = Self { site, reports, looks, shares, journal, log, frames, said, next };
+        let doors = Self {
+            site,
+            reports,
+            looks,
+            shares,
+            journal,
+            log,
+            frames,
+            said,
+            next,
+        };
         (doors, driver)
     }
 
@@ -188,7 +206,10 @@ impl Doors {
             // One is reserved for the next caller.
             free => share.most.saturating_sub(free + 1) as u64,
         };
-        self.shares.iter().map(|(protocol, share)| (protocol.name(), open(share))).collect()
+        self.shares
+            .iter()
+            .map(|(protocol, share)| (protocol.name(), open(share)))
+            .collect()
     }
 
     /// Returns a new id, for spooled calls too.

@@ -45,7 +45,8 @@ pub(super) async fn snapshot(reports: &mpsc::UnboundedSender<DoorReport>) -> Opt
 /// restarted for that.
 pub(super) async fn is_alive(reports: &mpsc::UnboundedSender<DoorReport>) -> bool {
     let (to, pinged) = oneshot::channel();
-    reports.send(DoorReport::Pinged(to)).is_ok() && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
+    reports.send(DoorReport::Pinged(to)).is_ok()
+        && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
 }
 
 /// Returns whether an ADD could be recorded now. The answer to a STATUS shows that, because a STATUS writes to the store.

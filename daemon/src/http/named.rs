@@ -12,7 +12,8 @@ use super::refusal::{bad_config, bad_env, quoted};
 const MAX_NAME: usize = 255;
 
 /// The rule of [`is_name`], for messages.
-const NAME_RULE: &str = "it must begin with a letter or digit, and hold only these, \"_\", \".\" and \"-\"";
+const NAME_RULE: &str =
+    "it must begin with a letter or digit, and hold only these, \"_\", \".\" and \"-\"";
 
 /// The longest path that the kernel accepts (`PATH_MAX` with its NUL).
 const MAX_PATH: usize = 4095;
@@ -51,20 +52,32 @@ pub(super) fn named<'a>(request: &'a Request, config: &'a Config) -> Result<Name
     }
     let ifname = set("CNI_IFNAME", &request.env.ifname)?;
     if !is_link_name(ifname, 15) {
-        return Err(bad_env("CNI_IFNAME", "1 to 15 bytes, not \".\" or \"..\", without \"/\", \":\" and white space"));
+        return Err(bad_env(
+            "CNI_IFNAME",
+            "1 to 15 bytes, not \".\" or \"..\", without \"/\", \":\" and white space",
+        ));
     }
-    Ok(Named { network, container, ifname })
+    Ok(Named {
+        network,
+        container,
+        ifname,
+    })
 }
 
 fn set<'a>(variable: &str, value: &'a Option<String>) -> Result<&'a str, Error> {
-    value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| bad_env(variable, "not set"))
+    value
+        .as_deref()
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| bad_env(variable, "not set"))
 }
 
 /// Returns whether `text` matches `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$` (CNI specification, "Parameters") and is not too
 /// long.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
         && text.len() <= MAX_NAME
 }
 
@@ -79,21 +92,31 @@ pub(super) fn is_link_name(text: &str, max: usize) -> bool {
 pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
     let path = set("CNI_NETNS", &request.env.netns)?;
     if !Path::new(path).is_absolute() || path.contains('\0') || path.len() > MAX_PATH {
-        return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
+        return Err(bad_env(
+            "CNI_NETNS",
+            format!("{} is not an absolute path", quoted(path)),
+        ));
     }
     Ok(path.into())
 }
 
 /// Returns whether the namespace may be the host's own, in either spelling that libcni knows.
 pub(super) fn host_netns(request: &Request) -> bool {
-    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
+    request
+        .env
+        .netns_override
+        .as_deref()
+        .is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
 }
 
 /// Returns the LAN that the network is on. A name that no link can have is ignored; an alternative name of a link has
 /// up to 127 bytes.
 pub(super) fn lan(config: &Config, network: &str) -> Lan {
     match config.parent_link().filter(|name| is_link_name(name, 127)) {
-        Some(parent) => Lan::Link { parent: parent.into(), vlan: config.parent_vlan() },
+        Some(parent) => Lan::Link {
+            parent: parent.into(),
+            vlan: config.parent_vlan(),
+        },
         None => Lan::Network(network.into()),
     }
 }
@@ -101,5 +124,8 @@ pub(super) fn lan(config: &Config, network: &str) -> Lan {
 /// Returns the host's link that must exist before an ADD. A bridge may be missing: its main plugin makes it.
 pub(super) fn standing_parent(config: &Config) -> Option<String> {
     let made = config.plugin.as_deref() == Some("bridge");
-    config.parent_link().filter(|name| !made && is_link_name(name, 127)).map(str::to_owned)
+    config
+        .parent_link()
+        .filter(|name| !made && is_link_name(name, 127))
+        .map(str::to_owned)
 }

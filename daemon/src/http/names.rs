@@ -33,7 +33,9 @@ impl Names<'_> {
         let mut parts = template.split('{');
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let (name, rest) = part.split_once('}').ok_or_else(|| bad_config(key, "a { without its }"))?;
+            let (name, rest) = part
+                .split_once('}')
+                .ok_or_else(|| bad_config(key, "a { without its }"))?;
             text.push_str(self.value(key, name)?);
             text.push_str(rest);
         }
@@ -47,7 +49,9 @@ impl Names<'_> {
             "container" => Ok(self.named.container),
             "ifname" => Ok(self.named.ifname),
             other => {
-                let fault = format!("{{{other:.32}}} is not {{pod}}, {{namespace}}, {{container}} or {{ifname}}");
+                let fault = format!(
+                    "{{{other:.32}}} is not {{pod}}, {{namespace}}, {{container}} or {{ifname}}"
+                );
                 Err(bad_config(key, fault))
             }
         }
@@ -57,8 +61,14 @@ impl Names<'_> {
     pub(super) fn arg(&self, key: &str, what: &str, arg: &str) -> Result<&str, Error> {
         match self.args.get(arg) {
             Some(name) if is_name(name) => Ok(name),
-            Some(_) => Err(bad_env("CNI_ARGS", format!("{arg} is not a valid Kubernetes name"))),
-            None => Err(bad_config(key, format!("{what} needs {arg} in CNI_ARGS, which this runtime does not give"))),
+            Some(_) => Err(bad_env(
+                "CNI_ARGS",
+                format!("{arg} is not a valid Kubernetes name"),
+            )),
+            None => Err(bad_config(
+                key,
+                format!("{what} needs {arg} in CNI_ARGS, which this runtime does not give"),
+            )),
         }
     }
 }

@@ -21,10 +21,28 @@ pub(super) async fn bindings(query: &str, caller: &Caller) -> Response<Full<Byte
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, pools, not_adopted, strangers, refused }) => {
-            let rows: Vec<_> =
-                which.of(rows.into_iter().map(|row| ((), row))).into_iter().map(|(_, row)| row).collect();
-            json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
+        Some(Answer::Bindings {
+            rows,
+            pools,
+            not_adopted,
+            strangers,
+            refused,
+        }) => {
+            let rows: Vec<_> = which
+                .of(rows.into_iter().map(|row| ((), row)))
+                .into_iter()
+                .map(|(_, row)| row)
+                .collect();
+            json(
+                StatusCode::OK,
+                to_json(&control::bindings(
+                    &rows,
+                    &pools,
+                    &not_adopted,
+                    strangers,
+                    refused,
+                )),
+            )
         }
         other => unexpected(other),
     }
@@ -44,33 +62,59 @@ pub(super) async fn show(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
         _ => Ok(Vec::new()),
     };
     match events {
-        Ok(events) => json(StatusCode::OK, to_json(&show::story(&shown, events, SystemTime::now()))),
+        Ok(events) => json(
+            StatusCode::OK,
+            to_json(&show::story(&shown, events, SystemTime::now())),
+        ),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 
 pub(super) async fn status(caller: &Caller) -> Response<Full<Bytes>> {
     let doors = caller.doors();
-    let Some(snapshot) = monitor::snapshot(&doors.reports).await else { return unexpected(None) };
+    let Some(snapshot) = monitor::snapshot(&doors.reports).await else {
+        return unexpected(None);
+    };
     let (rows, not_adopted) = match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, not_adopted, .. }) => (rows, not_adopted),
+        Some(Answer::Bindings {
+            rows, not_adopted, ..
+        }) => (rows, not_adopted),
         other => return unexpected(other),
     };
     let fault = monitor::is_ready(ask(Call::Status { parent: None }, caller).await).err();
     let store = snapshot.store.clone();
-    let look = timeout(LOOK_LIMIT, tokio::task::spawn_blocking(move || status::look(&store))).await;
+    let look = timeout(
+        LOOK_LIMIT,
+        tokio::task::spawn_blocking(move || status::look(&store)),
+    )
+    .await;
     let disk = look.ok().and_then(Result::ok).unwrap_or_default();
     let warnings = doors.log.recent().said();
-    let facts = status::Facts { snapshot, rows, not_adopted, fault, disk, warnings };
-    json(StatusCode::OK, to_json(&status::status(&facts, SystemTime::now())))
+    let facts = status::Facts {
+        snapshot,
+        rows,
+        not_adopted,
+        fault,
+        disk,
+        warnings,
+    };
+    json(
+        StatusCode::OK,
+        to_json(&status::status(&facts, SystemTime::now())),
+    )
 }
 
-pub(super) async fn obey(order: Result<Order, order::BadOrder>, caller: &Caller) -> Response<Full<Bytes>> {
+pub(super) async fn obey(
+    order: Result<Order, order::BadOrder>,
+    caller: &Caller,
+) -> Response<Full<Bytes>> {
     let order = match order {
         Ok(order) => order,
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
-    let Ok(_waits) = waits(caller) else { return too_many_wait() };
+    let Ok(_waits) = waits(caller) else {
+        return too_many_wait();
+    };
     match ask(Call::Order(Box::new(order)), caller).await {
         Some(Answer::Obeyed(obeyed)) => json(StatusCode::OK, to_json(&order::obeyed(&obeyed))),
         other => unexpected(other),
@@ -79,7 +123,9 @@ pub(super) async fn obey(order: Result<Order, order::BadOrder>, caller: &Caller)
 
 pub(super) async fn ranges(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::Ranges(RangeCall::List), caller).await {
-        Some(Answer::Ranges(RangeAnswer::Rows(rows))) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
+        Some(Answer::Ranges(RangeAnswer::Rows(rows))) => {
+            json(StatusCode::OK, to_json(&control::ranges(&rows)))
+        }
         other => unexpected(other),
     }
 }

@@ -50,8 +50,15 @@ pub(super) fn parse(query: &str, kind: Kind) -> Result<Order, BadOrder> {
     if !all && which == control::Which::default() {
         return Err(BadOrder::Nobody);
     }
-    let verb = if kind == Kind::Renew { Verb::Renew } else { Verb::Release { force } };
-    Ok(Order { verb, which: meant(which) })
+    let verb = if kind == Kind::Renew {
+        Verb::Renew
+    } else {
+        Verb::Release { force }
+    };
+    Ok(Order {
+        verb,
+        which: meant(which),
+    })
 }
 
 fn parameters(query: &str) -> impl Iterator<Item = &str> {
@@ -61,24 +68,58 @@ fn parameters(query: &str) -> impl Iterator<Item = &str> {
 fn take(which: &mut control::Which, parameter: &str) -> Result<(), BadOrder> {
     let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     let is_one = which.take(key, value);
-    is_one.then_some(()).ok_or_else(|| BadOrder::Parameter(parameter.escape_debug().to_string()))
+    is_one
+        .then_some(())
+        .ok_or_else(|| BadOrder::Parameter(parameter.escape_debug().to_string()))
 }
 
 fn meant(which: control::Which) -> Which {
-    let control::Which { name, network, container, address, state, door } = which;
-    Which { name, network, container, address, state, door }
+    let control::Which {
+        name,
+        network,
+        container,
+        address,
+        state,
+        door,
+    } = which;
+    Which {
+        name,
+        network,
+        container,
+        address,
+        state,
+        door,
+    }
 }
 
 /// Writes the outcome of an order.
 pub(super) fn obeyed(obeyed: &[Obeyed]) -> control::Obeyed {
-    control::Obeyed { leases: obeyed.iter().map(upshot).collect() }
+    control::Obeyed {
+        leases: obeyed.iter().map(upshot).collect(),
+    }
 }
 
-fn upshot(Obeyed { attachment: of, address, upshot }: &Obeyed) -> control::Upshot {
-    let ends = if let Upshot::Extended { ends, .. } = upshot { *ends } else { None };
+fn upshot(
+    Obeyed {
+        attachment: of,
+        address,
+        upshot,
+    }: &Obeyed,
+) -> control::Upshot {
+    let ends = if let Upshot::Extended { ends, .. } = upshot {
+        *ends
+    } else {
+        None
+    };
     let (outcome, because) = outcome(upshot);
     let seconds_to_expiry = ends.map(|ends| ends.as_secs());
-    control::Upshot { attachment: attachment(of), address: *address, outcome, because, seconds_to_expiry }
+    control::Upshot {
+        attachment: attachment(of),
+        address: *address,
+        outcome,
+        because,
+        seconds_to_expiry,
+    }
 }
 
 fn outcome(upshot: &Upshot) -> (Outcome, String) {
@@ -120,17 +161,48 @@ mod tests {
     #[test]
     fn an_order_says_which_leases_it_means() {
         let named = parse("name=shop%2Fweb-0&force=true", Kind::Release).unwrap();
-        assert_eq!((named.verb, named.which.name.as_deref()), (Verb::Release { force: true }, Some("shop/web-0")));
-        let some = parse("network=lan&state=KEPT&door=cni&address=10.0.0.0%2F24&container=c0", Kind::Renew).unwrap();
+        assert_eq!(
+            (named.verb, named.which.name.as_deref()),
+            (Verb::Release { force: true }, Some("shop/web-0"))
+        );
+        let some = parse(
+            "network=lan&state=KEPT&door=cni&address=10.0.0.0%2F24&container=c0",
+            Kind::Renew,
+        )
+        .unwrap();
         assert_eq!(some.which.address, Some("10.0.0.0/24".parse().unwrap()));
-        assert_eq!(parse("address=10.0.0.7", Kind::Renew).unwrap().which.address, Some("10.0.0.7/32".parse().unwrap()));
-        assert_eq!(parse("all=true", Kind::Renew).unwrap(), Order { verb: Verb::Renew, which: Which::default() });
-        assert_eq!(parse("", Kind::Release), Err(BadOrder::Nobody), "an empty order is a slip, not all of them");
+        assert_eq!(
+            parse("address=10.0.0.7", Kind::Renew)
+                .unwrap()
+                .which
+                .address,
+            Some("10.0.0.7/32".parse().unwrap())
+        );
+        assert_eq!(
+            parse("all=true", Kind::Renew).unwrap(),
+            Order {
+                verb: Verb::Renew,
+                which: Which::default()
+            }
+        );
+        assert_eq!(
+            parse("", Kind::Release),
+            Err(BadOrder::Nobody),
+            "an empty order is a slip, not all of them"
+        );
     }
 
     #[test]
     fn a_bad_parameter_of_an_order_is_named() {
-        for query in ["nam=x", "address=x", "door=podman", "all=1", "force=true", "name=%2", "name"] {
+        for query in [
+            "nam=x",
+            "address=x",
+            "door=podman",
+            "all=1",
+            "force=true",
+            "name=%2",
+            "name",
+        ] {
             let bad = parse(query, Kind::Renew);
             match query {
                 "name" => assert!(bad.is_ok(), "an empty name fits no lease"),
@@ -148,7 +220,10 @@ mod tests {
         };
         let minute = Duration::from_secs(60);
         let all = [
-            of(Upshot::Extended { server: [10, 0, 0, 1].into(), ends: Some(minute) }),
+            of(Upshot::Extended {
+                server: [10, 0, 0, 1].into(),
+                ends: Some(minute),
+            }),
             of(Upshot::Fresh(Duration::from_secs(3))),
             of(Upshot::Unanswered(None)),
             of(Upshot::Lost("server 10.0.0.1 sent NAK".to_owned())),

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use leasehold_api::add_timeout;
-use leasehold_api::cni::{ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version};
+use leasehold_api::cni::{
+    ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version,
+};
 use leasehold_core::effect::{ClientIdRule, RangeAdd};
 use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::ClientId;
@@ -38,7 +40,11 @@ pub(super) fn add(
     let netns = netns(request)?;
     let args = Args::parse(request.env.args.as_deref());
     let said = config.runtime_config().map_err(refused)?;
-    let dns = request.resolv_conf.as_deref().map(resolv_conf::parse).unwrap_or_default();
+    let dns = request
+        .resolv_conf
+        .as_deref()
+        .map(resolv_conf::parse)
+        .unwrap_or_default();
     let add = RangeAdd {
         attachment: named.attachment(),
         netns,
@@ -48,9 +54,18 @@ pub(super) fn add(
         asked: args::asked(config, &said, &args)?,
         directory: directory(Some(&read), named.network),
         detection: read.conflict_detection.map_or(Detection::Off, detection),
-        timeout: read.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
+        timeout: read
+            .timeout
+            .filter(|s| *s > 0.0)
+            .map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
     };
-    Ok((add, Extras { routes: read.routes, dns }))
+    Ok((
+        add,
+        Extras {
+            routes: read.routes,
+            dns,
+        },
+    ))
 }
 
 /// Reads the ranges. Each verb but DEL refuses what host-local would.
@@ -62,7 +77,9 @@ pub(super) fn read(config: &Config, version: Version) -> Result<(HostLocal, Sets
 
 /// Returns the directory of a network's files. A path that is not absolute starts at the root, where runtimes run.
 pub(super) fn directory(read: Option<&HostLocal>, network: &str) -> PathBuf {
-    let data_dir = read.and_then(|read| read.data_dir.as_deref()).unwrap_or(HostLocal::DATA_DIR);
+    let data_dir = read
+        .and_then(|read| read.data_dir.as_deref())
+        .unwrap_or(HostLocal::DATA_DIR);
     Path::new("/").join(data_dir).join(network)
 }
 
@@ -71,7 +88,10 @@ fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option
     let kind = match &read.client_id {
         None | Some(Kind::Container) => return Ok(None),
         Some(Kind::Mac) => {
-            return Err(bad_config("ipam.clientId", "mac needs an interface, and host-local has none"));
+            return Err(bad_config(
+                "ipam.clientId",
+                "mac needs an interface, and host-local has none",
+            ));
         }
         Some(kind) => kind,
     };
@@ -84,15 +104,27 @@ fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option
 impl Extras {
     /// Returns host-local's result: an address from each set, and what the configuration adds.
     pub(super) fn success(self, given: &[Given]) -> Success {
-        let ips = given.iter().map(|given| Ip { address: given.address, gateway: Some(given.gateway) }).collect();
-        Success { ips, routes: self.routes, dns: self.dns }
+        let ips = given
+            .iter()
+            .map(|given| Ip {
+                address: given.address,
+                gateway: Some(given.gateway),
+            })
+            .collect();
+        Success {
+            ips,
+            routes: self.routes,
+            dns: self.dns,
+        }
     }
 }
 
 /// Returns the code for an unavailable address. Another may soon be given back, so that the next try succeeds.
 pub(super) fn code(none: &NoAddress) -> Code {
     match none {
-        NoAddress::Full { .. } | NoAddress::Duplicate { .. } | NoAddress::Taken { .. } => Code::TryAgainLater,
+        NoAddress::Full { .. } | NoAddress::Duplicate { .. } | NoAddress::Taken { .. } => {
+            Code::TryAgainLater
+        }
         NoAddress::Gateway(_) | NoAddress::NotInSets(_) => Code::InvalidConfig,
     }
 }

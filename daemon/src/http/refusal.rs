@@ -26,7 +26,10 @@ pub(crate) fn refused(bad: BadKey) -> Error {
 
 /// Returns the error for JSON that is not as expected.
 pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Error {
-    Error::new(Code::Decode, format!("{what} cannot be read: {}", cut(&error.to_string())))
+    Error::new(
+        Code::Decode,
+        format!("{what} cannot be read: {}", cut(&error.to_string())),
+    )
 }
 
 /// Quotes what came from outside.
@@ -36,5 +39,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// Cuts a text that may hold a megabyte from outside.
 pub(super) fn cut(text: &str) -> &str {
-    text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
+    text.char_indices()
+        .nth(160)
+        .map_or(text, |(end, _)| &text[..end])
 }

@@ -5,7 +5,11 @@ use leasehold_api::cni::Dns;
 /// Returns a result's name servers. Of several domains the last counts; lines without meaning are ignored.
 pub(super) fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with(['#', ';']))
+    {
         let mut words = line.split_whitespace();
         let (keyword, mut rest) = (words.next(), words.map(str::to_owned).peekable());
         if rest.peek().is_none() {
@@ -31,7 +35,12 @@ mod tests {
         let text = "# nameserver 192.0.2.1\n; search x\n\nnameserver 192.0.2.2 192.0.2.3\n\tnameserver  fe80::1%eth0 \n\
                     domain old.example\ndomain new.example\nsearch a.example\tb.example\nsearch c.example\nsearch\n\
                     options ndots:2 rotate\nsortlist 10.0.0.0\nNameserver 192.0.2.4\n";
-        let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let strings = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
         let expected = Dns {
             nameservers: strings(&["192.0.2.2", "fe80::1%eth0"]),
             domain: Some("new.example".to_owned()),

@@ -60,7 +60,11 @@ pub(crate) enum Listening {
 ///
 /// Callers that wait at a listener when it ends are served, because nobody may be able to find it again. Callers that wait when
 /// everything ends are left to the next daemon, or are cut off and ask again.
-pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
+pub(crate) async fn serve(
+    mut news: mpsc::UnboundedReceiver<Listening>,
+    socket: PathBuf,
+    doors: Doors,
+) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
     let mut serving = JoinSet::new();
@@ -72,7 +76,11 @@ pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: 
                 let (sender, ended) = oneshot::channel();
                 open.retain(|(other, _)| *other != protocol);
                 open.push((protocol, sender));
-                let door = Door { doors: doors.clone(), protocol, socket: socket.clone() };
+                let door = Door {
+                    doors: doors.clone(),
+                    protocol,
+                    socket: socket.clone(),
+                };
                 serving.spawn(serve_one(listener, door, ended, stopping.clone()));
             }
             Listening::Stopping => open.retain(|(protocol, _)| !protocol.answers_to_the_end()),
@@ -95,7 +103,10 @@ async fn serve_one(
     let mut stopped = stopping.clone();
     let places = &door.doors.share(door.protocol).places;
     let serve = |connections: &mut JoinSet<()>, (stream, place)| {
-        let caller = Caller { door: door.clone(), place: Arc::new(place) };
+        let caller = Caller {
+            door: door.clone(),
+            place: Arc::new(place),
+        };
         connections.spawn(connection(stream, caller, stopping.clone()));
     };
     loop {
@@ -114,8 +125,15 @@ async fn serve_one(
 }
 
 /// Waits for a place, then for a connection.
-async fn accept(listener: &UnixListener, places: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
-    let place = places.clone().acquire_owned().await.expect("the places are never closed");
+async fn accept(
+    listener: &UnixListener,
+    places: &Arc<Semaphore>,
+) -> (UnixStream, OwnedSemaphorePermit) {
+    let place = places
+        .clone()
+        .acquire_owned()
+        .await
+        .expect("the places are never closed");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return (stream, place),
@@ -188,9 +206,19 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
 }
 
 /// Answers dockerd, which takes any status but 200 as final and shows `Err`.
-async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Caller) -> Response<Full<Bytes>> {
-    let Some(method) = docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) else {
-        let why = format!("{} {:.64}: this plugin has no such call", request.method(), request.uri().path());
+async fn respond_docker(
+    request: Request<Incoming>,
+    ipvlan: bool,
+    caller: &Caller,
+) -> Response<Full<Bytes>> {
+    let Some(method) =
+        docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST)
+    else {
+        let why = format!(
+            "{} {:.64}: this plugin has no such call",
+            request.method(),
+            request.uri().path()
+        );
         return json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)));
     };
     match docker_call(method, ipvlan, request.into_body(), caller).await {
@@ -208,9 +236,19 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
 
 /// Reads a call from dockerd, and has the core answer it. A call that names a network is read again once the core has described
 /// that network.
-async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, caller: &Caller) -> Result<String, Refused> {
-    let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
-    let mut asked = understand_docker(ipvlan, caller, move |host| docker::Asked::parse(method, &body, host)).await;
+async fn docker_call(
+    method: docker::Method,
+    ipvlan: bool,
+    body: Incoming,
+    caller: &Caller,
+) -> Result<String, Refused> {
+    let (body, room) = take_in(body, caller)
+        .await
+        .map_err(|unread| Refused::Undecodable(unread.to_string()))?;
+    let mut asked = understand_docker(ipvlan, caller, move |host| {
+        docker::Asked::parse(method, &body, host)
+    })
+    .await;
     drop(room);
     loop {
         let (call, form) = match asked? {
@@ -246,10 +284,20 @@ async fn understand_docker(
     if let Some(understood) = read_blind(&read, (site, ipvlan), number) {
         return understood;
     }
-    let reading =
-        tokio::task::spawn_blocking(move || read(&docker::Host { site, ipvlan, link: &net::ethernet, number }));
+    let reading = tokio::task::spawn_blocking(move || {
+        read(&docker::Host {
+            site,
+            ipvlan,
+            link: &net::ethernet,
+            number,
+        })
+    });
     let understood = reading.await;
-    understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
+    understood.unwrap_or_else(|error| {
+        Err(Refused::Said(format!(
+            "the daemon cannot read this call, a bug: {error}"
+        )))
+    })
 }
 
 /// Reads a call from dockerd without a look at the host's links; `None` if it requires one.
@@ -263,7 +311,12 @@ pub(super) fn read_blind(
         looks.set(true);
         None
     };
-    let understood = read(&docker::Host { site, ipvlan, link: &link, number });
+    let understood = read(&docker::Host {
+        site,
+        ipvlan,
+        link: &link,
+        number,
+    });
     (!looks.get()).then_some(understood)
 }
 
@@ -275,26 +328,46 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::SHOW) => operator::show(query, caller).await,
         (&Method::GET, wire_control::STATUS) => operator::status(caller).await,
         (&Method::GET, wire_control::RANGES) => operator::ranges(caller).await,
-        (&Method::POST, wire_control::RENEW) => operator::obey(order::parse(query, order::Kind::Renew), caller).await,
+        (&Method::POST, wire_control::RENEW) => {
+            operator::obey(order::parse(query, order::Kind::Renew), caller).await
+        }
         (&Method::POST, wire_control::RELEASE) => {
             operator::obey(order::parse(query, order::Kind::Release), caller).await
         }
         (&Method::GET, wire_control::EVENTS) => respond_events(query, caller).await,
-        (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
+        (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => {
+            respond_log(request, caller).await
+        }
         (&Method::GET, wire_control::CAPTURE) => respond_capture(query, caller).await,
-        (&Method::GET, wire_control::METRICS) => caller.doors().said.metrics.or(respond_metrics(caller)).await,
+        (&Method::GET, wire_control::METRICS) => {
+            caller
+                .doors()
+                .said
+                .metrics
+                .or(respond_metrics(caller))
+                .await
+        }
         (&Method::GET, wire_control::HEALTH) => {
             let alive = monitor::is_alive(&caller.doors().reports).await;
-            well(alive.then_some(()).ok_or_else(|| "the loop does not run".to_owned()))
+            well(
+                alive
+                    .then_some(())
+                    .ok_or_else(|| "the loop does not run".to_owned()),
+            )
         }
         (&Method::GET, wire_control::READINESS) => {
-            let answer = async { well(monitor::is_ready(ask(Call::Status { parent: None }, caller).await)) };
+            let answer = async {
+                well(monitor::is_ready(
+                    ask(Call::Status { parent: None }, caller).await,
+                ))
+            };
             caller.doors().said.readiness.or(answer).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(),
-        (method, path) => {
-            sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
-        }
+        (method, path) => sentence(
+            StatusCode::NOT_FOUND,
+            &format!("{method} {path:.64}: there is nothing here by that name"),
+        ),
     }
 }
 
@@ -302,11 +375,16 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     let said = &caller.doors().said;
     match (request.method(), request.uri().path()) {
-        (&Method::GET, wire_control::BINDINGS) => said.bindings.or(operator::bindings("", caller)).await,
+        (&Method::GET, wire_control::BINDINGS) => {
+            said.bindings.or(operator::bindings("", caller)).await
+        }
         (&Method::GET, wire_control::RANGES) => said.ranges.or(operator::ranges(caller)).await,
         (
             &Method::GET,
-            wire_control::EVENTS | wire_control::METRICS | wire_control::HEALTH | wire_control::READINESS,
+            wire_control::EVENTS
+            | wire_control::METRICS
+            | wire_control::HEALTH
+            | wire_control::READINESS,
         ) => respond_control(request, caller).await,
         (method, path) => sentence(
             StatusCode::NOT_FOUND,
@@ -317,13 +395,20 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
 
 async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
     let result = match understand(body, caller).await {
-        Ok(understood) => cni(understood, caller).await.map_err(|error| (status(error.code), error)),
+        Ok(understood) => cni(understood, caller)
+            .await
+            .map_err(|error| (status(error.code), error)),
         Err(refused) => Err(refused),
     };
     match result {
         Ok(text) => json(StatusCode::OK, text),
         Err((status, error)) => {
-            debug!(code = u32::from(error.code), msg = error.msg, details = error.details, "refused");
+            debug!(
+                code = u32::from(error.code),
+                msg = error.msg,
+                details = error.details,
+                "refused"
+            );
             json(status, to_json(&error))
         }
     }
@@ -338,14 +423,20 @@ struct Understood {
 
 /// Reads a request, and keeps only what is needed: its text may be long, and many callers wait.
 async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
-    let (body, room) = take_in(body, caller)
-        .await
-        .map_err(|unread| (unread.status(), Error::new(unread.code(), unread.to_string())))?;
+    let (body, room) = take_in(body, caller).await.map_err(|unread| {
+        (
+            unread.status(),
+            Error::new(unread.code(), unread.to_string()),
+        )
+    })?;
     let understood = serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
             let asked = Asked::parse(&request, &caller.doors().site)?;
-            Ok(Understood { asked, spooled: spool::path(&caller.door.socket, &request) })
+            Ok(Understood {
+                asked,
+                spooled: spool::path(&caller.door.socket, &request),
+            })
         });
     drop((body, room));
     understood.map_err(|error| (status(error.code), error))
@@ -385,7 +476,10 @@ impl Unread {
 /// Reads a body of at most [`MAX_BODY`] bytes, and returns it with its share of the bytes that may be read at once; other bodies
 /// wait in their sockets. A share is given back within [`BODY_LIMIT`].
 async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemaphorePermit), Unread> {
-    let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
+    let length = body
+        .size_hint()
+        .exact()
+        .map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
     let room = caller
         .door
         .doors
@@ -407,7 +501,14 @@ async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemapho
 }
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
-    let Understood { asked: Asked { call, form, data_dir }, spooled } = understood;
+    let Understood {
+        asked: Asked {
+            call,
+            form,
+            data_dir,
+        },
+        spooled,
+    } = understood;
     // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it could remove
     // the file: no later start may replay that DEL against the new lease.
     if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {
@@ -427,7 +528,9 @@ fn forget_spooled(path: &Path) {
     match std::fs::remove_file(path) {
         Ok(()) => debug!(path = %path.display(), "a spooled DEL was superseded"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => warn!(path = %path.display(), %error, "cannot remove a spooled DEL: remove it by hand"),
+        Err(error) => {
+            warn!(path = %path.display(), %error, "cannot remove a spooled DEL: remove it by hand")
+        }
     }
 }
 
@@ -456,7 +559,9 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
     let may_be_long = question.waits() || caller.door.protocol == Protocol::Read;
-    let Ok(_waits) = may_be_long.then(|| waits(caller)).transpose() else { return too_many_wait() };
+    let Ok(_waits) = may_be_long.then(|| waits(caller)).transpose() else {
+        return too_many_wait();
+    };
     match question.answer(caller.doors().journal.clone()).await {
         Ok(events) => json(StatusCode::OK, to_json(&events)),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
@@ -468,8 +573,13 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
         Ok(question) => question,
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
-    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
-    json(StatusCode::OK, to_json(&question.answer(&caller.doors().frames).await))
+    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else {
+        return too_many_wait();
+    };
+    json(
+        StatusCode::OK,
+        to_json(&question.answer(&caller.doors().frames).await),
+    )
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
@@ -477,7 +587,10 @@ async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
         return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
     let mut response = json(StatusCode::OK, text);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(metrics::CONTENT_TYPE),
+    );
     response
 }
 
@@ -506,6 +619,8 @@ fn status(code: Code) -> StatusCode {
 
 fn refuse_go_rpc() -> Response<Full<Bytes>> {
     let mut response = sentence(StatusCode::NOT_IMPLEMENTED, GO_RPC);
-    response.extensions_mut().insert(const { ReasonPhrase::from_static(GO_RPC.as_bytes()) });
+    response
+        .extensions_mut()
+        .insert(const { ReasonPhrase::from_static(GO_RPC.as_bytes()) });
     response
 }

@@ -23,17 +23,30 @@ const EVENTS: usize = 20;
 /// Writes what is known about a lease now, or which leases match the name.
 pub(super) fn story(shown: &[Shown], events: Vec<control::Event>, now: SystemTime) -> Story {
     match shown {
-        [only] => Story { lease: Some(Box::new(lease(only, events, now))), candidates: Vec::new() },
-        several => Story { lease: None, candidates: several.iter().map(|shown| binding(&shown.row)).collect() },
+        [only] => Story {
+            lease: Some(Box::new(lease(only, events, now))),
+            candidates: Vec::new(),
+        },
+        several => Story {
+            lease: None,
+            candidates: several.iter().map(|shown| binding(&shown.row)).collect(),
+        },
     }
 }
 
 /// Reads the last events of an attachment.
-pub(super) async fn events_of(journal: &Journal, of: &Attachment) -> Result<Vec<control::Event>, JournalError> {
+pub(super) async fn events_of(
+    journal: &Journal,
+    of: &Attachment,
+) -> Result<Vec<control::Event>, JournalError> {
     let (mut after, mut last) = (0, VecDeque::new());
     loop {
         let read = journal.read(after, MOST).await?;
-        for numbered in read.events.iter().filter(|numbered| numbered.event.attachment == *of) {
+        for numbered in read
+            .events
+            .iter()
+            .filter(|numbered| numbered.event.attachment == *of)
+        {
             last.push_back(event(numbered));
             if last.len() > EVENTS {
                 last.pop_front();
@@ -47,10 +60,17 @@ pub(super) async fn events_of(journal: &Journal, of: &Attachment) -> Result<Vec<
 }
 
 fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
-    let Shown { row, lease, exchanged, interface } = shown;
+    let Shown {
+        row,
+        lease,
+        exchanged,
+        interface,
+    } = shown;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let until = |left: Option<Duration>| left.map(|left| rfc3339(WallTime::from_epoch(now + left)));
-    let ack = exchanged.as_ref().and_then(|exchanged| exchanged.ack.as_ref());
+    let ack = exchanged
+        .as_ref()
+        .and_then(|exchanged| exchanged.ack.as_ref());
     let (interface, interface_unseen) = match interface {
         None => (None, None),
         Some(Ok(view)) => (Some(seen(view)), None),
@@ -64,10 +84,14 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         rebinds: until(row.rebound),
         expires: until(row.ends),
         options: match (ack, lease) {
-            (Some(ack), _) => {
-                Message::options_as_sent(&ack.message).iter().map(|(code, bytes)| option(*code, bytes)).collect()
-            }
-            (None, Some(lease)) => remembered(lease).iter().map(|(code, bytes)| option(*code, bytes)).collect(),
+            (Some(ack), _) => Message::options_as_sent(&ack.message)
+                .iter()
+                .map(|(code, bytes)| option(*code, bytes))
+                .collect(),
+            (None, Some(lease)) => remembered(lease)
+                .iter()
+                .map(|(code, bytes)| option(*code, bytes))
+                .collect(),
             (None, None) => Vec::new(),
         },
         options_as_sent: ack.is_some(),
@@ -98,7 +122,12 @@ fn seen(view: &LinkView) -> Interface {
         up: view.up,
         carrier: view.carrier,
         addresses: view.addresses.clone(),
-        routes: view.routes.iter().flatten().map(ToString::to_string).collect(),
+        routes: view
+            .routes
+            .iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect(),
     }
 }
 
@@ -113,7 +142,11 @@ fn option(code: u8, bytes: &[u8]) -> DhcpOption {
 
 /// Returns the options that the daemon remembers of the lease, as a server would send them.
 fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
-    let addresses = |all: &[std::net::Ipv4Addr]| all.iter().flat_map(|address| address.octets()).collect::<Vec<_>>();
+    let addresses = |all: &[std::net::Ipv4Addr]| {
+        all.iter()
+            .flat_map(|address| address.octets())
+            .collect::<Vec<_>>()
+    };
     let seconds = |time: Duration| (time.as_secs() as u32).to_be_bytes().to_vec();
     let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
     let times = lease.times;
@@ -123,19 +156,29 @@ fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
         (6, addresses(&lease.dns)),
         (12, text(&lease.hostname)),
         (15, text(&lease.domain)),
-        (26, lease.mtu.map(|mtu| mtu.get().to_be_bytes().to_vec()).unwrap_or_default()),
+        (
+            26,
+            lease
+                .mtu
+                .map(|mtu| mtu.get().to_be_bytes().to_vec())
+                .unwrap_or_default(),
+        ),
         (42, addresses(&lease.ntp)),
         (51, times.map_or(vec![0xff; 4], |times| seconds(times.end))),
         (54, lease.server.octets().to_vec()),
         (58, times.map(|times| seconds(times.t1)).unwrap_or_default()),
         (59, times.map(|times| seconds(times.t2)).unwrap_or_default()),
     ];
-    all.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect()
+    all.into_iter()
+        .filter(|(_, bytes)| !bytes.is_empty())
+        .collect()
 }
 
 /// Returns how servers recognise a lease's holder, in words.
 fn client(row: &Row) -> String {
-    let Some(identity) = &row.identity else { return "no server knows it".to_owned() };
+    let Some(identity) = &row.identity else {
+        return "no server knows it".to_owned();
+    };
     let id: &ClientId = &identity.client_id;
     match (row.pod(), id.as_bytes()) {
         (Some((namespace, pod)), _) => format!("pod {namespace}/{pod}"),

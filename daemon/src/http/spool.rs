@@ -65,7 +65,11 @@ pub(crate) struct Spool {
 impl Spool {
     /// Returns the spool beside `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
-        Self { socket, taken: HashMap::new(), blind: false }
+        Self {
+            socket,
+            taken: HashMap::new(),
+            blind: false,
+        }
     }
 
     /// Returns the calls that are there, each with its file, in the order of the files' names.
@@ -73,7 +77,8 @@ impl Spool {
     /// The caller ends each with [`Self::done`]. Whatever is unreadable is set aside with a warning.
     pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
         let now = Instant::now();
-        self.taken.retain(|_, again| again.is_none_or(|again| now < again));
+        self.taken
+            .retain(|_, again| again.is_none_or(|again| now < again));
         let mut calls = Vec::new();
         let mut set_aside = Vec::new();
         for name in self.names() {
@@ -81,7 +86,10 @@ impl Spool {
             match spool::kind(&self.socket, &name) {
                 Some(spool::Kind::Call) if self.taken.contains_key(&path) => {}
                 Some(spool::Kind::Call) if self.taken.len() >= spool::MAX_CALLS => {
-                    debug!(taken = spool::MAX_CALLS, "too many spooled DELs at once: the others come later");
+                    debug!(
+                        taken = spool::MAX_CALLS,
+                        "too many spooled DELs at once: the others come later"
+                    );
                     break;
                 }
                 Some(spool::Kind::Call) => match read(&path) {
@@ -125,11 +133,16 @@ impl Spool {
 
     /// Returns the sorted names of the spool's files.
     fn names(&mut self) -> Vec<OsString> {
-        let parent = self.socket.parent().filter(|path| !path.as_os_str().is_empty());
+        let parent = self
+            .socket
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty());
         let directory = parent.unwrap_or(Path::new("."));
         let found = std::fs::read_dir(directory).map(|entries| {
             let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-            names.filter(|name| spool::kind(&self.socket, name).is_some()).collect()
+            names
+                .filter(|name| spool::kind(&self.socket, name).is_some())
+                .collect()
         });
         if let Err(error) = &found
             && !self.blind
@@ -146,16 +159,24 @@ impl Spool {
 fn read(path: &Path) -> Result<Call, Unreadable> {
     // Without blocking, because a FIFO would hold up the start; and not through a link, which leads out of the directory.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     if !file.metadata()?.is_file() {
         return Err(Unreadable::NotAFile);
     }
     let mut text = Vec::new();
-    if Read::by_ref(&mut &file).take(MAX_BODY as u64 + 1).read_to_end(&mut text)? > MAX_BODY {
+    if Read::by_ref(&mut &file)
+        .take(MAX_BODY as u64 + 1)
+        .read_to_end(&mut text)?
+        > MAX_BODY
+    {
         return Err(Unreadable::TooLong);
     }
     let request: Request = serde_json::from_slice(&text)?;
-    let asked = Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;
+    let asked =
+        Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
         Call::Add(_)
@@ -189,7 +210,9 @@ fn set_file_aside(socket: &Path, name: &OsStr, cause: &Unreadable) -> Option<Pat
 
 /// Removes a file that a killed shim left half-written.
 fn remove_abandoned(path: &Path) {
-    let age = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).map(|written| written.elapsed());
+    let age = std::fs::symlink_metadata(path)
+        .and_then(|meta| meta.modified())
+        .map(|written| written.elapsed());
     if let Ok(Ok(age)) = age
         && age >= ABANDONED
         && std::fs::remove_file(path).is_ok()
@@ -203,7 +226,9 @@ fn thin_out(set_aside: Vec<PathBuf>) {
     for path in set_aside.iter().skip(MAX_SET_ASIDE) {
         match std::fs::remove_file(path) {
             Ok(()) => debug!(path = %path.display(), "removed an unreadable spooled call"),
-            Err(error) => warn!(path = %path.display(), %error, "cannot remove an unreadable spooled call"),
+            Err(error) => {
+                warn!(path = %path.display(), %error, "cannot remove an unreadable spooled call")
+            }
         }
     }
 }

@@ -33,19 +33,35 @@ pub(super) struct Facts {
 
 /// Looks at the store's file and its disk, which may be slow.
 pub(super) fn look(store: &Path) -> (Option<u64>, Option<u64>) {
-    let free = statvfs(store).ok().map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
+    let free = statvfs(store)
+        .ok()
+        .map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
     (store.metadata().ok().map(|file| file.len()), free)
 }
 
 /// Writes how the daemon is doing now.
 pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
-    let Facts { snapshot, rows, fault, disk, warnings, .. } = facts;
+    let Facts {
+        snapshot,
+        rows,
+        fault,
+        disk,
+        warnings,
+        ..
+    } = facts;
     let (commits, store) = (snapshot.commits, &snapshot.store);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since: time(snapshot.since),
-        seconds_up: now.duration_since(snapshot.since).unwrap_or_default().as_secs(),
-        sockets: snapshot.sockets.iter().map(|path| path.display().to_string()).collect(),
+        seconds_up: now
+            .duration_since(snapshot.since)
+            .unwrap_or_default()
+            .as_secs(),
+        sockets: snapshot
+            .sockets
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
         store: Store {
             path: store.display().to_string(),
             bytes: disk.0,
@@ -59,14 +75,19 @@ pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
         servers: servers(rows),
         warnings: warnings
             .iter()
-            .map(|said| control::Warning { time: time(said.at), line: said.line.clone() })
+            .map(|said| control::Warning {
+                time: time(said.at),
+                line: said.line.clone(),
+            })
             .collect(),
         attention: attention(facts),
     }
 }
 
 fn time(at: SystemTime) -> String {
-    rfc3339(WallTime::from_epoch(at.duration_since(UNIX_EPOCH).unwrap_or_default()))
+    rfc3339(WallTime::from_epoch(
+        at.duration_since(UNIX_EPOCH).unwrap_or_default(),
+    ))
 }
 
 fn leases(snapshot: &Snapshot) -> Leases {
@@ -82,11 +103,17 @@ fn leases(snapshot: &Snapshot) -> Leases {
 fn servers(rows: &[Row]) -> Vec<Server> {
     let mut found: BTreeMap<_, Seen> = BTreeMap::new();
     for row in rows {
-        let (Some(tenure), Some(identity)) = (&row.tenure, &row.identity) else { continue };
-        let Some(server) = tenure.by.server() else { continue };
+        let (Some(tenure), Some(identity)) = (&row.tenure, &row.identity) else {
+            continue;
+        };
+        let Some(server) = tenure.by.server() else {
+            continue;
+        };
         let seen = found.entry((&identity.lan, server)).or_default();
         seen.leases += 1;
-        seen.last = seen.last.max(row.answered_in.map(|took| (tenure.start, took)));
+        seen.last = seen
+            .last
+            .max(row.answered_in.map(|took| (tenure.start, took)));
     }
     let server = |((of, server), seen): ((_, _), Seen)| Server {
         server,
@@ -106,12 +133,22 @@ struct Seen {
 }
 
 /// Returns what needs attention.
-fn attention(Facts { snapshot, rows, not_adopted, fault, .. }: &Facts) -> Vec<String> {
+fn attention(
+    Facts {
+        snapshot,
+        rows,
+        not_adopted,
+        fault,
+        ..
+    }: &Facts,
+) -> Vec<String> {
     let count = |is_one: fn(&Row) -> bool| rows.iter().filter(|row| is_one(row)).count();
     let without = count(|row| row.tenure.is_none() && matches!(row.state, BindingState::Client(_)));
     let held_up = count(|row| row.held_up.is_some());
     let pathless = count(|row| row.pathless);
-    let some = |count: usize, sentence: &str| (count > 0).then(|| sentence.replace("{}", &leases_of(count)));
+    let some = |count: usize, sentence: &str| {
+        (count > 0).then(|| sentence.replace("{}", &leases_of(count)))
+    };
     let end = snapshot.holdings.next_end;
     [
         fault.as_ref().map(|why| format!("no ADD can be recorded: {why}")),
@@ -139,11 +176,19 @@ fn attention(Facts { snapshot, rows, not_adopted, fault, .. }: &Facts) -> Vec<St
 }
 
 fn leases_of(count: usize) -> String {
-    if count == 1 { "one lease".to_owned() } else { format!("{count} leases") }
+    if count == 1 {
+        "one lease".to_owned()
+    } else {
+        format!("{count} leases")
+    }
 }
 
 fn containers(count: usize) -> String {
-    if count == 1 { "one container was".to_owned() } else { format!("{count} containers were") }
+    if count == 1 {
+        "one container was".to_owned()
+    } else {
+        format!("{count} containers were")
+    }
 }
 
 #[cfg(test)]
@@ -159,42 +204,104 @@ mod tests {
     use crate::store::Commits;
 
     fn facts(rows: Vec<Row>) -> Facts {
-        let kind = |state| Kind { door: "cni", network: "lan".to_owned(), source: "server", state };
+        let kind = |state| Kind {
+            door: "cni",
+            network: "lan".to_owned(),
+            source: "server",
+            state,
+        };
         let snapshot = Snapshot {
             counts: Counts::default(),
-            holdings: Holdings { leases: [(kind("BOUND"), 2), (kind("KEPT"), 1)].into(), ..Holdings::default() },
+            holdings: Holdings {
+                leases: [(kind("BOUND"), 2), (kind("KEPT"), 1)].into(),
+                ..Holdings::default()
+            },
             events_dropped: 0,
             meter: Meter::default(),
-            commits: Commits { done: 7, last: Some(UNIX_EPOCH + Duration::from_secs(60)), ..Commits::default() },
-            watched: Watched { namespaces: 0, lost: 0 },
+            commits: Commits {
+                done: 7,
+                last: Some(UNIX_EPOCH + Duration::from_secs(60)),
+                ..Commits::default()
+            },
+            watched: Watched {
+                namespaces: 0,
+                lost: 0,
+            },
             connections: BTreeMap::new(),
             since: UNIX_EPOCH,
             sockets: vec!["/run/cni/dhcp.sock".into()],
             store: "/var/lib/leasehold/leases.redb".into(),
         };
-        let (not_adopted, warnings) = (Vec::new(), vec![Said { at: UNIX_EPOCH, line: "WARN lease lost".to_owned() }]);
-        Facts { snapshot, rows, not_adopted, fault: None, disk: (Some(4096), None), warnings }
+        let (not_adopted, warnings) = (
+            Vec::new(),
+            vec![Said {
+                at: UNIX_EPOCH,
+                line: "WARN lease lost".to_owned(),
+            }],
+        );
+        Facts {
+            snapshot,
+            rows,
+            not_adopted,
+            fault: None,
+            disk: (Some(4096), None),
+            warnings,
+        }
     }
 
     #[test]
     fn a_daemon_without_a_fault_wants_no_attention() {
-        let answered = |millis| Row { answered_in: Some(Duration::from_millis(millis)), ..row() };
-        let status = status(&facts(vec![answered(3), row(), answered(2)]), UNIX_EPOCH + Duration::from_secs(90));
-        assert_eq!((status.attention.as_slice(), status.seconds_up), (&[][..], 90));
-        assert_eq!(status.leases.by_state, [("BOUND".to_owned(), 2), ("KEPT".to_owned(), 1)].into());
+        let answered = |millis| Row {
+            answered_in: Some(Duration::from_millis(millis)),
+            ..row()
+        };
+        let status = status(
+            &facts(vec![answered(3), row(), answered(2)]),
+            UNIX_EPOCH + Duration::from_secs(90),
+        );
+        assert_eq!(
+            (status.attention.as_slice(), status.seconds_up),
+            (&[][..], 90)
+        );
+        assert_eq!(
+            status.leases.by_state,
+            [("BOUND".to_owned(), 2), ("KEPT".to_owned(), 1)].into()
+        );
         assert_eq!(status.leases.by_source, [("server".to_owned(), 3)].into());
-        let [server] = &status.servers[..] else { panic!("{:?}", status.servers) };
+        let [server] = &status.servers[..] else {
+            panic!("{:?}", status.servers)
+        };
         assert_eq!((server.leases, server.answered_in_ms), (3, Some(3.0)));
-        assert_eq!(status.store.last_commit.as_deref(), Some("1970-01-01T00:01:00.000Z"));
+        assert_eq!(
+            status.store.last_commit.as_deref(),
+            Some("1970-01-01T00:01:00.000Z")
+        );
         assert_eq!(status.warnings[0].line, "WARN lease lost");
     }
 
     #[test]
     fn each_fault_wants_attention_in_a_sentence() {
-        let without = Row { tenure: None, state: BindingState::Client(StateName::Selecting), ..row() };
-        let held_up =
-            Row { held_up: Some((Duration::from_secs(9), "host link eth0 is not there".to_owned())), ..row() };
-        let mut facts = facts(vec![without.clone(), without, held_up, Row { pathless: true, ..row() }]);
+        let without = Row {
+            tenure: None,
+            state: BindingState::Client(StateName::Selecting),
+            ..row()
+        };
+        let held_up = Row {
+            held_up: Some((
+                Duration::from_secs(9),
+                "host link eth0 is not there".to_owned(),
+            )),
+            ..row()
+        };
+        let mut facts = facts(vec![
+            without.clone(),
+            without,
+            held_up,
+            Row {
+                pathless: true,
+                ..row()
+            },
+        ]);
         facts.fault = Some("store full".to_owned());
         facts.snapshot.holdings.next_end = Some(Duration::from_secs(42));
         facts.snapshot.events_dropped = 3;

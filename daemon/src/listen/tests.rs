@@ -6,7 +6,8 @@ use super::*;
 
 /// Binds the control socket at a path.
 fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
-    listen(path, None, None, Vec::new()).map(|(mut listeners, mut places)| (listeners.remove(0).1, places.remove(0)))
+    listen(path, None, None, Vec::new())
+        .map(|(mut listeners, mut places)| (listeners.remove(0).1, places.remove(0)))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -66,7 +67,14 @@ fn what_took_the_socket_s_place_stays_until_it_is_dead() {
     fs::remove_file(&path).unwrap();
     let other = UnixListener::bind(&path).unwrap();
     assert!(place.tend().is_none());
-    assert!(place.trouble.as_ref().unwrap().contains("is served by process"), "{place:?}");
+    assert!(
+        place
+            .trouble
+            .as_ref()
+            .unwrap()
+            .contains("is served by process"),
+        "{place:?}"
+    );
     drop(other);
     assert!(place.tend().is_some());
     assert_eq!(place.trouble, None);
@@ -77,7 +85,10 @@ fn a_stale_socket_is_replaced() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("s");
     drop(UnixListener::bind(&path).unwrap());
-    assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        connect(&path).unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
     let _listening = bind(&path).unwrap();
     UnixStream::connect(&path).unwrap();
 }
@@ -132,18 +143,34 @@ fn of_many_daemons_that_start_at_once_one_listens() {
         drop(UnixListener::bind(&path).unwrap());
         let started: Vec<_> = std::thread::scope(|scope| {
             let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| bind(&path))).collect();
-            starts.into_iter().map(|start| start.join().unwrap()).collect()
+            starts
+                .into_iter()
+                .map(|start| start.join().unwrap())
+                .collect()
         });
         assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
-        assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
-        started.into_iter().flatten().for_each(|(_listener, place)| drop(place));
+        assert!(
+            started
+                .iter()
+                .all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))),
+            "{started:?}"
+        );
+        started
+            .into_iter()
+            .flatten()
+            .for_each(|(_listener, place)| drop(place));
     }
 }
 
 /// Returns the place of a socket that systemd passes.
 fn place_of(path: &Path) -> Place {
     let given = UnixListener::bind(path).unwrap();
-    let sockets = listen(Path::new("/elsewhere"), None, None, vec![("leasehold.socket".into(), given.into())]);
+    let sockets = listen(
+        Path::new("/elsewhere"),
+        None,
+        None,
+        vec![("leasehold.socket".into(), given.into())],
+    );
     sockets.unwrap().1.remove(0)
 }
 
@@ -159,43 +186,75 @@ fn an_inherited_socket_is_checked_and_never_removed() {
     assert!(place.tend().is_none() && place.trouble.is_none());
     fs::remove_file(dir.path().join("t")).unwrap();
     assert!(place.tend().is_none());
-    assert!(place.trouble.as_ref().unwrap().contains("systemctl restart leasehold.socket"));
+    assert!(
+        place
+            .trouble
+            .as_ref()
+            .unwrap()
+            .contains("systemctl restart leasehold.socket")
+    );
 
     let (wrong, _peer) = UnixStream::pair().unwrap();
     let error = listen(&path, None, None, vec![("docker".into(), wrong.into())]).unwrap_err();
     assert!(matches!(error, ListenError::Activation(_)), "{error}");
-    let given = |name: &str| (name.to_owned(), UnixListener::bind(dir.path().join(name)).unwrap().into());
-    let error = listen(&path, None, None, vec![given("one"), given("two")]).unwrap_err().to_string();
-    assert_eq!(error, "systemd passed more than one socket: leasehold.socket has one ListenStream=");
+    let given = |name: &str| {
+        (
+            name.to_owned(),
+            UnixListener::bind(dir.path().join(name)).unwrap().into(),
+        )
+    };
+    let error = listen(&path, None, None, vec![given("one"), given("two")])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "systemd passed more than one socket: leasehold.socket has one ListenStream="
+    );
 }
 
 fn with_mac(path: &Path) -> PluginDir {
-    PluginDir { path: path.to_owned(), requires_mac: true }
+    PluginDir {
+        path: path.to_owned(),
+        requires_mac: true,
+    }
 }
 
 /// Returns what is spoken at which path.
 fn paths(places: &[Place]) -> Vec<(Protocol, PathBuf)> {
-    places.iter().map(|place| (place.protocol(), place.path().to_owned())).collect()
+    places
+        .iter()
+        .map(|place| (place.protocol(), place.path().to_owned()))
+        .collect()
 }
 
 #[test]
 fn where_there_is_one_socket_it_may_be_for_ipvlan() {
     let dir = TempDir::new().unwrap();
     let (socket, path) = (dir.path().join("s"), dir.path().join("plugins"));
-    let plugins = PluginDir { path: path.clone(), requires_mac: false };
+    let plugins = PluginDir {
+        path: path.clone(),
+        requires_mac: false,
+    };
     let (_control, places) = listen(&socket, Some(&plugins), None, Vec::new()).unwrap();
-    assert_eq!(paths(&places[1..]), [(Protocol::DockerIpvlan, path.join("leasehold.sock"))]);
+    assert_eq!(
+        paths(&places[1..]),
+        [(Protocol::DockerIpvlan, path.join("leasehold.sock"))]
+    );
 }
 
 #[test]
 fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_directory() {
     let dir = TempDir::new().unwrap();
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
-    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
+    let (_control, mut places) =
+        listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
     let expected = [
         (Protocol::Control, socket.clone()),
         (Protocol::Docker, plugins.join("leasehold.sock")),
-        (Protocol::DockerIpvlan, plugins.join("leasehold-ipvlan.sock")),
+        (
+            Protocol::DockerIpvlan,
+            plugins.join("leasehold-ipvlan.sock"),
+        ),
     ];
     assert_eq!(paths(&places), expected);
     UnixStream::connect(&socket).unwrap();
@@ -220,12 +279,27 @@ fn a_docker_socket_of_systemd_s_is_replaced_by_one_that_goes_with_the_daemon() {
     let path = plugins.join("leasehold.sock");
     let systemd = UnixListener::bind(&path).unwrap();
     let passed = vec![("docker".to_owned(), systemd.try_clone().unwrap().into())];
-    let (_control, mut places) = listen(&dir.path().join("s"), Some(&with_mac(&plugins)), None, passed).unwrap();
-    assert!(!path.exists(), "nobody waits there until the daemon is ready");
+    let (_control, mut places) = listen(
+        &dir.path().join("s"),
+        Some(&with_mac(&plugins)),
+        None,
+        passed,
+    )
+    .unwrap();
+    assert!(
+        !path.exists(),
+        "nobody waits there until the daemon is ready"
+    );
     let mut found = paths(&places[1..]);
     found.sort();
     let ipvlan = plugins.join("leasehold-ipvlan.sock");
-    assert_eq!(found, [(Protocol::Docker, path.clone()), (Protocol::DockerIpvlan, ipvlan)]);
+    assert_eq!(
+        found,
+        [
+            (Protocol::Docker, path.clone()),
+            (Protocol::DockerIpvlan, ipvlan)
+        ]
+    );
     let _ours: Vec<_> = places.iter_mut().filter_map(Place::tend).collect();
     UnixStream::connect(&path).unwrap();
     drop(places);
@@ -238,7 +312,8 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
     let path = plugins.join("leasehold.sock");
     fs::write(&plugins, "").unwrap();
-    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
+    let (_control, mut places) =
+        listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
     let place = &mut places[1];
     let mut trouble = |what: &str| {
         assert!(place.tend().is_none(), "{what}");
@@ -248,7 +323,10 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
     trouble(&format!("cannot create {}: ", plugins.display()));
     fs::remove_file(&plugins).unwrap();
     fs::create_dir_all(&path).unwrap();
-    trouble(&format!("{} exists and is not a socket: move it away", path.display()));
+    trouble(&format!(
+        "{} exists and is not a socket: move it away",
+        path.display()
+    ));
     fs::remove_dir(&path).unwrap();
     let live = UnixListener::bind(&path).unwrap();
     trouble("stop it, or choose another path with --docker-plugin-dir");
@@ -263,11 +341,25 @@ fn a_socket_for_reading_is_for_a_group_and_its_failure_ends_nothing() {
     let dir = TempDir::new().unwrap();
     let (socket, path) = (dir.path().join("s"), dir.path().join("read/leasehold.sock"));
     let gid = fs::metadata(dir.path()).unwrap().gid();
-    let read = ReadSocket { path: path.clone(), gid: Some(gid) };
+    let read = ReadSocket {
+        path: path.clone(),
+        gid: Some(gid),
+    };
     fs::write(dir.path().join("read"), "").unwrap();
     let (listeners, mut places) = listen(&socket, None, Some(&read), Vec::new()).unwrap();
-    assert_eq!((listeners.len(), paths(&places[1..])), (1, vec![(Protocol::Read, path.clone())]));
-    assert!(places[1].tend().is_none() && places[1].trouble.as_ref().unwrap().contains("cannot create"), "{places:?}");
+    assert_eq!(
+        (listeners.len(), paths(&places[1..])),
+        (1, vec![(Protocol::Read, path.clone())])
+    );
+    assert!(
+        places[1].tend().is_none()
+            && places[1]
+                .trouble
+                .as_ref()
+                .unwrap()
+                .contains("cannot create"),
+        "{places:?}"
+    );
     fs::remove_file(dir.path().join("read")).unwrap();
     let _ours = places[1].tend().unwrap();
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o660, 0o755));
@@ -278,15 +370,34 @@ fn a_socket_for_reading_is_for_a_group_and_its_failure_ends_nothing() {
 #[test]
 fn systemd_passes_both_sockets_in_any_order() {
     let dir = TempDir::new().unwrap();
-    let given = |name: &str, file: &str| (name.to_owned(), UnixListener::bind(dir.path().join(file)).unwrap().into());
+    let given = |name: &str, file: &str| {
+        (
+            name.to_owned(),
+            UnixListener::bind(dir.path().join(file)).unwrap().into(),
+        )
+    };
     let both = vec![given("read", "r"), given("leasehold.socket", "s")];
     let (listeners, places) = listen(Path::new("/elsewhere"), None, None, both).unwrap();
     assert_eq!(
-        listeners.iter().map(|(protocol, _)| *protocol).collect::<Vec<_>>(),
+        listeners
+            .iter()
+            .map(|(protocol, _)| *protocol)
+            .collect::<Vec<_>>(),
         [Protocol::Control, Protocol::Read]
     );
-    assert_eq!(paths(&places), [(Protocol::Control, dir.path().join("s")), (Protocol::Read, dir.path().join("r"))]);
+    assert_eq!(
+        paths(&places),
+        [
+            (Protocol::Control, dir.path().join("s")),
+            (Protocol::Read, dir.path().join("r"))
+        ]
+    );
     let twice = vec![given("read", "a"), given("read", "b")];
-    let error = listen(&dir.path().join("t"), None, None, twice).unwrap_err().to_string();
-    assert_eq!(error, "systemd passed more than one socket: leasehold-read.socket has one ListenStream=");
+    let error = listen(&dir.path().join("t"), None, None, twice)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "systemd passed more than one socket: leasehold-read.socket has one ListenStream="
+    );
 }

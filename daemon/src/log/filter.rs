@@ -26,13 +26,22 @@ struct Inner {
 
 impl Filter {
     pub(super) fn new(at_start: &str, handle: Handle<Targets, Registry>, recent: Recent) -> Self {
-        Self(Arc::new(Inner { handle, recent, at_start: at_start.to_owned(), meanwhile: Mutex::default() }))
+        Self(Arc::new(Inner {
+            handle,
+            recent,
+            at_start: at_start.to_owned(),
+            meanwhile: Mutex::default(),
+        }))
     }
 
     /// Returns the filter of a log that does not exist.
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
-        Self::new("info", tracing_subscriber::reload::Layer::new(Targets::new()).1, Recent::default())
+        Self::new(
+            "info",
+            tracing_subscriber::reload::Layer::new(Targets::new()).1,
+            Recent::default(),
+        )
     }
 
     /// Returns the last warnings.
@@ -43,7 +52,10 @@ impl Filter {
     /// Returns what is logged now, and for how much longer if that ends.
     pub(crate) fn now(&self) -> (String, Option<Duration>) {
         match &*self.meanwhile() {
-            Some((filter, until)) => (filter.clone(), Some(until.saturating_duration_since(Instant::now()))),
+            Some((filter, until)) => (
+                filter.clone(),
+                Some(until.saturating_duration_since(Instant::now())),
+            ),
             None => (self.0.at_start.clone(), None),
         }
     }
@@ -57,7 +69,10 @@ impl Filter {
         let its = self.clone();
         tokio::spawn(async move {
             sleep(limit).await;
-            let is_last = its.meanwhile().as_ref().is_some_and(|(_, last)| *last == until);
+            let is_last = its
+                .meanwhile()
+                .as_ref()
+                .is_some_and(|(_, last)| *last == until);
             if is_last {
                 its.reset();
             }
@@ -69,7 +84,10 @@ impl Filter {
     pub(crate) fn reset(&self) {
         *self.meanwhile() = None;
         self.apply(parse(&self.0.at_start).expect("it was parsed at the start"));
-        info!(filter = self.0.at_start, "log filter reset to what it was at the start");
+        info!(
+            filter = self.0.at_start,
+            "log filter reset to what it was at the start"
+        );
     }
 
     fn apply(&self, targets: Targets) {
@@ -78,7 +96,10 @@ impl Filter {
     }
 
     fn meanwhile(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
-        self.0.meanwhile.lock().expect("nothing panics while it holds the filter")
+        self.0
+            .meanwhile
+            .lock()
+            .expect("nothing panics while it holds the filter")
     }
 }
 
@@ -100,7 +121,9 @@ mod tests {
     async fn a_filter_ends_when_its_time_is_over_and_not_with_the_time_of_one_before() {
         let (targets, handle) = reload::Layer::new(parse("info").unwrap());
         let filter = Filter::new("info", handle, Recent::default());
-        let _log = registry().with(fmt::layer().with_writer(std::io::sink).with_filter(targets)).set_default();
+        let _log = registry()
+            .with(fmt::layer().with_writer(std::io::sink).with_filter(targets))
+            .set_default();
         let debugs = || enabled!(Level::DEBUG);
         assert!(!debugs());
         filter.set("debug", Duration::from_secs(60)).unwrap();
@@ -109,7 +132,10 @@ mod tests {
         filter.set("debug", Duration::from_secs(60)).unwrap();
         sleep(Duration::from_secs(59)).await;
         assert!(debugs());
-        assert_eq!(filter.now(), ("debug".to_owned(), Some(Duration::from_secs(1))));
+        assert_eq!(
+            filter.now(),
+            ("debug".to_owned(), Some(Duration::from_secs(1)))
+        );
         sleep(Duration::from_secs(2)).await;
         assert!(!debugs());
         assert_eq!(filter.now(), ("info".to_owned(), None));

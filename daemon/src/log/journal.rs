@@ -37,14 +37,21 @@ pub(super) fn of_stderr() -> Option<Journal> {
     let said = env::var("JOURNAL_STREAM").ok()?;
     let stderr = fs::metadata("/proc/self/fd/2").ok()?;
     let is_it = said == format!("{}:{}", stderr.st_dev(), stderr.st_ino());
-    let socket = UnixDatagram::unbound().ok().filter(|_| is_it && Path::new(SOCKET).exists())?;
-    Some(Journal { socket, path: Path::new(SOCKET) })
+    let socket = UnixDatagram::unbound()
+        .ok()
+        .filter(|_| is_it && Path::new(SOCKET).exists())?;
+    Some(Journal {
+        socket,
+        path: Path::new(SOCKET),
+    })
 }
 
 impl Write for Journal {
     /// Sends the first entry. An entry that the journal refuses is lost: there is nowhere else to say so.
     fn write(&mut self, entries: &[u8]) -> io::Result<usize> {
-        let Some((length, rest)) = entries.split_first_chunk() else { return Ok(entries.len()) };
+        let Some((length, rest)) = entries.split_first_chunk() else {
+            return Ok(entries.len());
+        };
         let length = (u32::from_ne_bytes(*length) as usize).min(rest.len());
         let _ = self.socket.send_to(&rest[..length], self.path);
         Ok(size_of::<u32>() + length)
@@ -89,8 +96,14 @@ fn entry(event: &Event<'_>) -> Vec<u8> {
     put(&mut entry, "PRIORITY", priority);
     put(&mut entry, "SYSLOG_IDENTIFIER", "leasehold");
     put(&mut entry, "LEASEHOLD_TARGET", about.target());
-    about.file().into_iter().for_each(|file| put(&mut entry, "CODE_FILE", file));
-    about.line().into_iter().for_each(|line| put(&mut entry, "CODE_LINE", &line.to_string()));
+    about
+        .file()
+        .into_iter()
+        .for_each(|file| put(&mut entry, "CODE_FILE", file));
+    about
+        .line()
+        .into_iter()
+        .for_each(|line| put(&mut entry, "CODE_LINE", &line.to_string()));
     entry.extend(said.own);
     entry
 }
@@ -98,7 +111,16 @@ fn entry(event: &Event<'_>) -> Vec<u8> {
 /// Writes a field in the form that allows any bytes: its name, a line feed, its length, its value, a line feed.
 fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     let value = &value[..value.floor_char_boundary(LONGEST)];
-    entry.extend([name.as_bytes(), b"\n", &(value.len() as u64).to_le_bytes(), value.as_bytes(), b"\n"].concat());
+    entry.extend(
+        [
+            name.as_bytes(),
+            b"\n",
+            &(value.len() as u64).to_le_bytes(),
+            value.as_bytes(),
+            b"\n",
+        ]
+        .concat(),
+    );
 }
 
 /// What an event says.
@@ -119,8 +141,17 @@ impl Visit for Said {
         }
         let _ = write!(self.fields, " {}={value}", field.name());
         let is_letter = |c: char| c.is_ascii_alphanumeric();
-        let name: String =
-            field.name().chars().map(|c| if is_letter(c) { c.to_ascii_uppercase() } else { '_' }).collect();
+        let name: String = field
+            .name()
+            .chars()
+            .map(|c| {
+                if is_letter(c) {
+                    c.to_ascii_uppercase()
+                } else {
+                    '_'
+                }
+            })
+            .collect();
         put(&mut self.own, &(PREFIX.to_owned() + &name), value);
     }
 
@@ -159,7 +190,10 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path: &'static Path = Box::leak(dir.path().join("socket").into_boxed_path());
         let journal = UnixDatagram::bind(path).unwrap();
-        let sink = Journal { socket: UnixDatagram::unbound().unwrap(), path };
+        let sink = Journal {
+            socket: UnixDatagram::unbound().unwrap(),
+            path,
+        };
         let (queue, flush) = queue::start(sink).unwrap();
         with_default(registry().with(Fields::new(queue)), || {
             info!(attachment = %"lan/c1/eth0", address = %"10.0.0.1", "lease acquired");
@@ -172,11 +206,29 @@ mod tests {
             fields(&entry[..length])
         };
         let first = received();
-        let has = |name: &str| first.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        assert_eq!(has("MESSAGE"), Some("lease acquired attachment=lan/c1/eth0 address=10.0.0.1"));
-        assert_eq!((has("PRIORITY"), has("SYSLOG_IDENTIFIER")), (Some("6"), Some("leasehold")));
-        assert_eq!((has("LEASEHOLD_ATTACHMENT"), has("LEASEHOLD_ADDRESS")), (Some("lan/c1/eth0"), Some("10.0.0.1")));
+        let has = |name: &str| {
+            first
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!(
+            has("MESSAGE"),
+            Some("lease acquired attachment=lan/c1/eth0 address=10.0.0.1")
+        );
+        assert_eq!(
+            (has("PRIORITY"), has("SYSLOG_IDENTIFIER")),
+            (Some("6"), Some("leasehold"))
+        );
+        assert_eq!(
+            (has("LEASEHOLD_ATTACHMENT"), has("LEASEHOLD_ADDRESS")),
+            (Some("lan/c1/eth0"), Some("10.0.0.1"))
+        );
         let second = received();
-        assert!(second[0].1.starts_with("two\nlines xx") && second[0].1.len() == LONGEST, "{:?}", second[1]);
+        assert!(
+            second[0].1.starts_with("two\nlines xx") && second[0].1.len() == LONGEST,
+            "{:?}",
+            second[1]
+        );
     }
 }

@@ -47,22 +47,32 @@ pub(crate) struct Flush(Arc<Shared>);
 
 /// Starts the thread that writes to `sink`.
 pub(super) fn start(sink: impl Write + Send + 'static) -> io::Result<(Queue, Flush)> {
-    let shared = Arc::new(Shared { waiting: Mutex::default(), changed: Condvar::new() });
+    let shared = Arc::new(Shared {
+        waiting: Mutex::default(),
+        changed: Condvar::new(),
+    });
     let its = Arc::clone(&shared);
-    thread::Builder::new().name("log".to_owned()).spawn(move || its.write_to(sink))?;
+    thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || its.write_to(sink))?;
     Ok((Queue(Arc::clone(&shared)), Flush(shared)))
 }
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("nothing panics while it holds the queue")
+        self.waiting
+            .lock()
+            .expect("nothing panics while it holds the queue")
     }
 
     fn write_to(&self, mut sink: impl Write) {
         while let Some((lines, dropped)) = self.take() {
             if dropped > 0 {
                 // This line goes right behind what came before the gap.
-                warn!(lines = dropped, "lines dropped from the log: nobody read what was written");
+                warn!(
+                    lines = dropped,
+                    "lines dropped from the log: nobody read what was written"
+                );
             }
             write_all(&mut sink, &lines);
         }
@@ -74,7 +84,10 @@ impl Shared {
     fn take(&self) -> Option<(Vec<u8>, u64)> {
         let waiting = self.waiting();
         let idle = |waiting: &mut Waiting| waiting.lines.is_empty() && !waiting.closed;
-        let mut waiting = self.changed.wait_while(waiting, idle).expect("nothing panics while it holds the queue");
+        let mut waiting = self
+            .changed
+            .wait_while(waiting, idle)
+            .expect("nothing panics while it holds the queue");
         let lines = mem::take(&mut waiting.lines);
         (!lines.is_empty()).then(|| (lines, mem::take(&mut waiting.dropped)))
     }
@@ -128,7 +141,10 @@ impl Drop for Flush {
         self.0.changed.notify_all();
         let unwritten = |waiting: &mut Waiting| !waiting.done;
         // What is still unwritten has no reader.
-        let _ = self.0.changed.wait_timeout_while(waiting, PATIENCE, unwritten);
+        let _ = self
+            .0
+            .changed
+            .wait_timeout_while(waiting, PATIENCE, unwritten);
     }
 }
 
@@ -188,7 +204,11 @@ mod tests {
         assert_eq!(got.try_recv().unwrap(), b"last\n");
 
         let (_stalled, turns) = channel();
-        let (mut queue, flush) = start(Reader { given: channel().0, turns }).unwrap();
+        let (mut queue, flush) = start(Reader {
+            given: channel().0,
+            turns,
+        })
+        .unwrap();
         queue.write_all(b"nobody reads this\n").unwrap();
         drop(flush);
     }

@@ -36,12 +36,18 @@ impl Recent {
 
     /// Returns the layer that keeps them, whatever the log's own filter lets through.
     pub(super) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> {
-        let lines = fmt::layer().without_time().with_ansi(false).with_target(false).with_writer(self.clone());
+        let lines = fmt::layer()
+            .without_time()
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(self.clone());
         lines.with_filter(LevelFilter::WARN)
     }
 
     fn lines(&self) -> MutexGuard<'_, VecDeque<Said>> {
-        self.0.lock().expect("nothing panics while it holds the lines")
+        self.0
+            .lock()
+            .expect("nothing panics while it holds the lines")
     }
 }
 
@@ -56,12 +62,17 @@ impl<'a> MakeWriter<'a> for Recent {
 /// Each write is one line.
 impl Write for Recent {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]).trim().to_owned();
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST)])
+            .trim()
+            .to_owned();
         let mut lines = self.lines();
         if lines.len() == KEPT {
             lines.pop_front();
         }
-        lines.push_back(Said { at: SystemTime::now(), line: text });
+        lines.push_back(Said {
+            at: SystemTime::now(),
+            line: text,
+        });
         Ok(line.len())
     }
 
@@ -87,9 +98,16 @@ mod tests {
         error!("{}", "x".repeat(2 * LONGEST));
         let said = recent.said();
         assert_eq!(said[0].line, "WARN lease lost attachment=\"lan/c1/eth0\"");
-        assert!(said.len() == 2 && said[1].line.starts_with("ERROR xxx") && said[1].line.len() <= LONGEST);
+        assert!(
+            said.len() == 2
+                && said[1].line.starts_with("ERROR xxx")
+                && said[1].line.len() <= LONGEST
+        );
         (0..KEPT).for_each(|n| warn!(n, "again"));
         let said = recent.said();
-        assert!(said.len() == KEPT && said[0].line == "WARN again n=0", "{said:?}");
+        assert!(
+            said.len() == KEPT && said[0].line == "WARN again n=0",
+            "{said:?}"
+        );
     }
 }

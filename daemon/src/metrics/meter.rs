@@ -20,7 +20,11 @@ pub(crate) enum Ending {
 impl Ending {
     /// Returns how a call ends with this answer.
     pub(crate) fn of(answer: &Answer) -> Self {
-        if matches!(answer, Answer::Failed(_)) { Self::Failed } else { Self::Done }
+        if matches!(answer, Answer::Failed(_)) {
+            Self::Failed
+        } else {
+            Self::Done
+        }
     }
 
     /// Returns its name, which is for programs and stays as it is.

@@ -48,24 +48,43 @@ impl Snapshot {
             "The daemon's version, always 1",
             [([label("version", env!("CARGO_PKG_VERSION"))], 1.0)],
         )?;
-        writer.gauge("start_time_seconds", "When the daemon started, in seconds since 1970", since_epoch(self.since))
+        writer.gauge(
+            "start_time_seconds",
+            "When the daemon started, in seconds since 1970",
+            since_epoch(self.since),
+        )
     }
 
     fn write_leases(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
         let holdings = &self.holdings;
         let leases = holdings.leases.iter().map(|(kind, count)| {
-            let names =
-                [("door", kind.door), ("network", &*kind.network), ("source", kind.source), ("state", kind.state)];
+            let names = [
+                ("door", kind.door),
+                ("network", &*kind.network),
+                ("source", kind.source),
+                ("state", kind.state),
+            ];
             (names.map(|(name, value)| label(name, value)), *count as f64)
         });
-        writer.gauges("leases", "Leases, including those being acquired or given back", leases)?;
+        writer.gauges(
+            "leases",
+            "Leases, including those being acquired or given back",
+            leases,
+        )?;
         let end = holdings.next_end.map(|left| ([], left.as_secs_f64()));
         let help = "Time until the end of the first lease that no server has extended although one was asked; absent if there is none";
         writer.gauges("unextended_lease_ends_in_seconds", help, end)?;
         let sizes = |of: fn(&(u64, u64)) -> u64| {
-            holdings.ranges.iter().map(move |(network, sizes)| ([label("network", network)], of(sizes) as f64))
+            holdings
+                .ranges
+                .iter()
+                .map(move |(network, sizes)| ([label("network", network)], of(sizes) as f64))
         };
-        writer.gauges("range_addresses", "Addresses of local ranges", sizes(|(size, _)| *size))?;
+        writer.gauges(
+            "range_addresses",
+            "Addresses of local ranges",
+            sizes(|(size, _)| *size),
+        )?;
         writer.gauges(
             "range_addresses_taken",
             "Addresses of local ranges that are taken",
@@ -81,30 +100,70 @@ impl Snapshot {
     fn write_exchanges(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
         let counts = &self.counts;
         let named = |(form, fate, count): (Form, Fate, u64)| {
-            ([label("message", form.name()), label("outcome", fate.name())], count)
+            (
+                [label("message", form.name()), label("outcome", fate.name())],
+                count,
+            )
         };
         let messages = counts.messages().map(named);
-        writer.counters("messages", "DHCP messages sent for leases, by outcome", messages)?;
-        let refused = counts.refusals().iter().map(|(cause, count)| ([label("cause", cause)], *count));
-        writer.counters("refused_packets", "Packets, or options in them, that were refused", refused)?;
-        let events = counts.events().map(|(kind, count)| ([label("kind", kind.name())], count));
-        writer.counters("events", "What happened to leases, as `leasehold events` shows it", events)?;
-        writer.counter("events_dropped", "Events that the store did not accept", self.events_dropped)?;
-        let phases = counts.phases().iter().map(|(phase, took)| ([label("phase", phase.name())], took));
-        writer.histograms("add_phase_seconds", "Phases of ADDs that got their lease from a server", phases)?;
-        let extensions = counts.extensions().iter().map(|(form, took)| ([label("message", form.name())], took));
-        let help = "Extensions of leases that are held, from the first message of the phase to the ACK";
+        writer.counters(
+            "messages",
+            "DHCP messages sent for leases, by outcome",
+            messages,
+        )?;
+        let refused = counts
+            .refusals()
+            .iter()
+            .map(|(cause, count)| ([label("cause", cause)], *count));
+        writer.counters(
+            "refused_packets",
+            "Packets, or options in them, that were refused",
+            refused,
+        )?;
+        let events = counts
+            .events()
+            .map(|(kind, count)| ([label("kind", kind.name())], count));
+        writer.counters(
+            "events",
+            "What happened to leases, as `leasehold events` shows it",
+            events,
+        )?;
+        writer.counter(
+            "events_dropped",
+            "Events that the store did not accept",
+            self.events_dropped,
+        )?;
+        let phases = counts
+            .phases()
+            .iter()
+            .map(|(phase, took)| ([label("phase", phase.name())], took));
+        writer.histograms(
+            "add_phase_seconds",
+            "Phases of ADDs that got their lease from a server",
+            phases,
+        )?;
+        let extensions = counts
+            .extensions()
+            .iter()
+            .map(|(form, took)| ([label("message", form.name())], took));
+        let help =
+            "Extensions of leases that are held, from the first message of the phase to the ACK";
         writer.histograms("extension_seconds", help, extensions)
     }
 
     fn write_shell(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
-        let calls = self
-            .meter
-            .calls
+        let calls = self.meter.calls.iter().map(|((call, ending), took)| {
+            ([label("call", call), label("outcome", ending.name())], took)
+        });
+        writer.histograms(
+            "call_seconds",
+            "Calls, from the request to the answer",
+            calls,
+        )?;
+        let connections = self
+            .connections
             .iter()
-            .map(|((call, ending), took)| ([label("call", call), label("outcome", ending.name())], took));
-        writer.histograms("call_seconds", "Calls, from the request to the answer", calls)?;
-        let connections = self.connections.iter().map(|(socket, count)| ([label("socket", socket)], *count as f64));
+            .map(|(socket, count)| ([label("socket", socket)], *count as f64));
         writer.gauges("connections", "Open connections of callers", connections)?;
         writer.histograms(
             "loop_lag_seconds",
@@ -114,7 +173,11 @@ impl Snapshot {
         let commits = &self.commits;
         let outcomes = [("done", commits.done), ("failed", commits.failed)];
         let by_outcome = outcomes.map(|(outcome, count)| ([label("outcome", outcome)], count));
-        writer.counters("store_commits", "Commits of the store, each of one transaction or more", by_outcome)?;
+        writer.counters(
+            "store_commits",
+            "Commits of the store, each of one transaction or more",
+            by_outcome,
+        )?;
         writer.counters(
             "store_commit_seconds",
             "How long these commits took together",
@@ -144,7 +207,9 @@ fn label(name: &'static str, value: &str) -> (&'static str, String) {
 }
 
 fn since_epoch(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs_f64()
 }
 
 /// Writes metrics, each with all its values.
@@ -165,7 +230,9 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels<N>, f64)>,
     ) -> Result<(), Error> {
-        self.all(name, help, MetricType::Gauge, values, |encoder, value| encoder.encode_gauge(&value))
+        self.all(name, help, MetricType::Gauge, values, |encoder, value| {
+            encoder.encode_gauge(&value)
+        })
     }
 
     fn counters<const N: usize, V: prometheus_client::encoding::EncodeCounterValue>(
@@ -185,10 +252,21 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels<N>, &'h Histogram)>,
     ) -> Result<(), Error> {
-        self.all(name, help, MetricType::Histogram, values, |encoder, took| {
-            let buckets: Vec<_> = took.buckets().collect();
-            encoder.encode_histogram::<NoLabelSet>(took.sum().as_secs_f64(), took.count(), &buckets, None)
-        })
+        self.all(
+            name,
+            help,
+            MetricType::Histogram,
+            values,
+            |encoder, took| {
+                let buckets: Vec<_> = took.buckets().collect();
+                encoder.encode_histogram::<NoLabelSet>(
+                    took.sum().as_secs_f64(),
+                    took.count(),
+                    &buckets,
+                    None,
+                )
+            },
+        )
     }
 
     fn all<const N: usize, V>(
@@ -219,7 +297,12 @@ mod tests {
     use crate::store::Commits;
 
     fn snapshot() -> Snapshot {
-        let kind = |network: &str| Kind { door: "cni", network: network.to_owned(), source: "server", state: "BOUND" };
+        let kind = |network: &str| Kind {
+            door: "cni",
+            network: network.to_owned(),
+            source: "server",
+            state: "BOUND",
+        };
         let mut meter = Meter::default();
         meter.call("add", Ending::Done, Duration::from_millis(3));
         meter.lag(Duration::ZERO);
@@ -231,8 +314,16 @@ mod tests {
                 adopting: 0,
             },
             meter,
-            commits: Commits { done: 7, failed: 1, took: Duration::from_millis(20), last: Some(UNIX_EPOCH) },
-            watched: Watched { namespaces: 3, lost: 0 },
+            commits: Commits {
+                done: 7,
+                failed: 1,
+                took: Duration::from_millis(20),
+                last: Some(UNIX_EPOCH),
+            },
+            watched: Watched {
+                namespaces: 3,
+                lost: 0,
+            },
             connections: BTreeMap::from([("control", 1)]),
             since: UNIX_EPOCH + Duration::from_secs(5),
             ..Snapshot::of_nothing()
@@ -241,8 +332,18 @@ mod tests {
 
     /// Returns the names that a text declares, with the suffix that samples of its type have.
     fn declared(text: &str) -> BTreeSet<String> {
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-        types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() }).collect()
+        let types = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        types
+            .map(|(name, kind)| {
+                if kind == "counter" {
+                    format!("{name}_total")
+                } else {
+                    name.to_owned()
+                }
+            })
+            .collect()
     }
 
     #[test]
@@ -263,7 +364,10 @@ mod tests {
             "leasehold_store_commit_seconds_total 0.02",
             "leasehold_watched_namespaces 3.0",
         ] {
-            assert!(text.lines().any(|written| written == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|written| written == line),
+                "{line} is not in\n{text}"
+            );
         }
         assert!(text.ends_with("# EOF\n"));
     }
@@ -271,7 +375,9 @@ mod tests {
     #[test]
     fn the_document_has_every_metric_and_no_other() {
         let document = include_str!("../../docs/metrics.md");
-        let rows = document.lines().filter_map(|line| line.strip_prefix("| `leasehold_")?.split_once('`'));
+        let rows = document
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `leasehold_")?.split_once('`'));
         let named: BTreeSet<_> = rows.map(|(name, _)| format!("leasehold_{name}")).collect();
         let of_the_exporter = BTreeSet::from(["leasehold_up".to_owned()]);
         assert_eq!(&declared(&write(snapshot())) | &of_the_exporter, named);

@@ -25,11 +25,17 @@ pub(super) struct Mark {
 
 impl Mark {
     pub(super) fn of(owner: &LinkOwner) -> Self {
-        Self { owner: owner.clone(), port: false }
+        Self {
+            owner: owner.clone(),
+            port: false,
+        }
     }
 
     pub(super) fn of_port(owner: &LinkOwner) -> Self {
-        Self { owner: owner.clone(), port: true }
+        Self {
+            owner: owner.clone(),
+            port: true,
+        }
     }
 
     /// Returns the alias, which an operator reads too.
@@ -43,19 +49,30 @@ impl Mark {
 
     /// Reads an alias; `None` if it is not this store's.
     pub(super) fn read(alias: &str, store: StoreId) -> Option<Self> {
-        Self::of_any(alias).filter(|(of, _)| *of == store).map(|(_, mark)| mark)
+        Self::of_any(alias)
+            .filter(|(of, _)| *of == store)
+            .map(|(_, mark)| mark)
     }
 
     /// Reads an alias from a daemon with any store; `None` if it is not one.
     pub(super) fn of_any(alias: &str) -> Option<(StoreId, Self)> {
         let (store, own) = alias.strip_prefix("leasehold ")?.split_once(' ')?;
-        let store = StoreId(u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?);
-        let (own, port) = own.strip_suffix(" port").map_or((own, false), |own| (own, true));
+        let store = StoreId(
+            u64::from_str_radix(store, 16)
+                .ok()
+                .filter(|_| store.len() == 16)?,
+        );
+        let (own, port) = own
+            .strip_suffix(" port")
+            .map_or((own, false), |own| (own, true));
         let owner = match own.split_once(' ')? {
             ("endpoint", id) => LinkOwner::Endpoint(DoorId::try_from(id.to_owned()).ok()?),
             ("vlan", of) => {
                 let (on, vlan) = of.rsplit_once(' ')?;
-                LinkOwner::Vlan { on: on.to_owned(), vlan: vlan.parse().ok()? }
+                LinkOwner::Vlan {
+                    on: on.to_owned(),
+                    vlan: vlan.parse().ok()?,
+                }
             }
             _ => return None,
         };
@@ -72,10 +89,19 @@ mod tests {
     #[test]
     fn an_alias_is_read_as_it_was_written_by_the_same_store_alone() {
         let endpoint = LinkOwner::Endpoint(DoorId::try_from("4f00".to_owned()).unwrap());
-        let vlan = LinkOwner::Vlan { on: "eth0".to_owned(), vlan: 10 };
+        let vlan = LinkOwner::Vlan {
+            on: "eth0".to_owned(),
+            vlan: 10,
+        };
         for (mark, alias) in [
-            (Mark::of(&endpoint), "leasehold 000000000000001f endpoint 4f00"),
-            (Mark::of_port(&endpoint), "leasehold 000000000000001f endpoint 4f00 port"),
+            (
+                Mark::of(&endpoint),
+                "leasehold 000000000000001f endpoint 4f00",
+            ),
+            (
+                Mark::of_port(&endpoint),
+                "leasehold 000000000000001f endpoint 4f00 port",
+            ),
             (Mark::of(&vlan), "leasehold 000000000000001f vlan eth0 10"),
         ] {
             assert_eq!(mark.alias(STORE), alias);
@@ -87,13 +113,24 @@ mod tests {
 
     #[test]
     fn what_is_no_alias_of_ours_has_no_owner() {
-        for rest in
-            ["", "endpoint", "endpoint a-b", "vlan eth0", "vlan eth0 70000", "vlan 10", "bridge br0", "endpoint  "]
-        {
+        for rest in [
+            "",
+            "endpoint",
+            "endpoint a-b",
+            "vlan eth0",
+            "vlan eth0 70000",
+            "vlan 10",
+            "bridge br0",
+            "endpoint  ",
+        ] {
             let alias = format!("leasehold {STORE} {rest}");
             assert_eq!(Mark::read(&alias, STORE), None, "{alias}");
         }
-        for other in ["uplink to rack 7", "leasehold 1f endpoint 4f00", "leasehold: gives a lease back"] {
+        for other in [
+            "uplink to rack 7",
+            "leasehold 1f endpoint 4f00",
+            "leasehold: gives a lease back",
+        ] {
             assert_eq!(Mark::of_any(other), None, "{other}");
         }
     }

@@ -34,14 +34,23 @@ impl Census {
         link: (u32, Mac),
         look: impl FnOnce() -> Result<Vec<(i32, LinkAnswer)>, LinkCause>,
     ) -> Result<Vec<i32>, LinkCause> {
-        let mut seen = self.0.lock().expect("nothing panics while it holds the census");
+        let mut seen = self
+            .0
+            .lock()
+            .expect("nothing panics while it holds the census");
         let began = Instant::now();
         if seen.until.is_none_or(|until| began > until) {
             let mut links: HashMap<_, Vec<_>> = HashMap::new();
             for (number, there) in look()? {
-                there.mac.into_iter().for_each(|mac| links.entry((there.index, mac)).or_default().push(number));
+                there
+                    .mac
+                    .into_iter()
+                    .for_each(|mac| links.entry((there.index, mac)).or_default().push(number));
             }
-            *seen = Seen { until: Some(Instant::now() + began.elapsed() * SHARE), links };
+            *seen = Seen {
+                until: Some(Instant::now() + began.elapsed() * SHARE),
+                links,
+            };
         }
         Ok(seen.links.get(&link).cloned().unwrap_or_default())
     }

@@ -65,7 +65,9 @@ struct Retry {
 impl Exchange {
     /// Waits for `places` for its sockets, has them opened, reports that they are open, and leaves them to a task that sends and
     /// receives until the exchange is closed, which happens when the sender of `outbox` is dropped.
-    pub(super) async fn run<Opening: Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>>(
+    pub(super) async fn run<
+        Opening: Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
+    >(
         self,
         op: OpId,
         places: impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>>,
@@ -89,7 +91,9 @@ impl Exchange {
         let opened = match opened {
             Ok(mut opened) => {
                 port = opened.port.take();
-                forwarding(port.as_deref(), &mut outbox).await.and_then(|()| ready(opened))
+                forwarding(port.as_deref(), &mut outbox)
+                    .await
+                    .and_then(|()| ready(opened))
             }
             Err(cause) => Err(cause),
         };
@@ -98,7 +102,10 @@ impl Exchange {
             Err(cause) => (Err(cause), None),
         };
         debug!(exchange = self.id.0, ?outcome, "exchange opened");
-        self.tell(NetReport::Done { op, outcome: Outcome::Opened(outcome) });
+        self.tell(NetReport::Done {
+            op,
+            outcome: Outcome::Opened(outcome),
+        });
         let Some((packet, hold, process)) = sockets else {
             return self.end(port, outbox).await;
         };
@@ -129,7 +136,10 @@ impl Exchange {
         if exchange.is_some() {
             debug!(exchange = self.id.0, "exchange opened");
         }
-        self.tell(NetReport::Done { op, outcome: Outcome::Prepared { result, exchange } });
+        self.tell(NetReport::Done {
+            op,
+            outcome: Outcome::Prepared { result, exchange },
+        });
         if let Some((packet, hold, process)) = sockets {
             tokio::spawn(self.serve(packet, hold, process, None, outbox));
         }
@@ -146,13 +156,23 @@ impl Exchange {
     ) {
         let _alarm = Alarm::new(TASK, &self.reports);
         let mut tally = Tally::default();
-        if let Err(cause) = self.pump(&packet, process.as_deref(), &mut outbox, &mut tally).await
+        if let Err(cause) = self
+            .pump(&packet, process.as_deref(), &mut outbox, &mut tally)
+            .await
             && !outbox.is_closed()
         {
             debug!(exchange = self.id.0, %cause, "exchange broken");
-            self.tell(NetReport::Broken { exchange: self.id, cause });
+            self.tell(NetReport::Broken {
+                exchange: self.id,
+                cause,
+            });
         }
-        debug!(exchange = self.id.0, ?tally, overflowed = packet.overflowed(), "exchange closed");
+        debug!(
+            exchange = self.id.0,
+            ?tally,
+            overflowed = packet.overflowed(),
+            "exchange closed"
+        );
         // Boxed, because it does not last.
         Box::pin(self.end(port, outbox)).await;
     }
@@ -169,7 +189,10 @@ impl Exchange {
             }
         }
         if let Some(op) = outbox.end() {
-            self.tell(NetReport::Done { op, outcome: Outcome::Closed });
+            self.tell(NetReport::Done {
+                op,
+                outcome: Outcome::Closed,
+            });
         }
     }
 
@@ -222,9 +245,17 @@ impl Exchange {
         retry: Box<Retry>,
         tally: &mut Tally,
     ) -> Result<Option<Box<Retry>>, LinkCause> {
-        let Outgoing { op, ref frame, over } = retry.outgoing;
+        let Outgoing {
+            op,
+            ref frame,
+            over,
+        } = retry.outgoing;
         let over_host = over.is_some_and(|link| self.uplinks.send(link, frame));
-        let sent = match if over_host { Sent::Yes } else { packet.send(frame) } {
+        let sent = match if over_host {
+            Sent::Yes
+        } else {
+            packet.send(frame)
+        } {
             Sent::Yes => Ok(()),
             Sent::Gone => return Err(packet.no_link()),
             Sent::Busy(errno) => match retry.later(Instant::now()) {
@@ -244,8 +275,14 @@ impl Exchange {
             }
         }
         match (op, sent.map_err(unsent)) {
-            (Some(op), outcome) => self.tell(NetReport::Done { op, outcome: Outcome::Sent(outcome) }),
-            (None, Err(cause)) => self.tell(NetReport::Unsent { exchange: self.id, cause }),
+            (Some(op), outcome) => self.tell(NetReport::Done {
+                op,
+                outcome: Outcome::Sent(outcome),
+            }),
+            (None, Err(cause)) => self.tell(NetReport::Unsent {
+                exchange: self.id,
+                cause,
+            }),
             (None, Ok(())) => {}
         }
         Ok(None)
@@ -259,7 +296,12 @@ impl Exchange {
 
 impl Retry {
     fn first(outgoing: Outgoing, now: Instant) -> Box<Self> {
-        Box::new(Self { outgoing, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
+        Box::new(Self {
+            outgoing,
+            at: now,
+            pause: FIRST_PAUSE,
+            until: now + PATIENCE,
+        })
     }
 
     /// Returns the frame for its next try, or `None` when its patience has run out.
@@ -274,17 +316,30 @@ impl Retry {
 }
 
 /// The sockets of an exchange, registered with the loop.
-type Sockets = (Ready<PacketSocket>, Option<Socket>, Option<Box<Ready<Process>>>);
+type Sockets = (
+    Ready<PacketSocket>,
+    Option<Socket>,
+    Option<Box<Ready<Process>>>,
+);
 
 /// Registers the sockets with the loop.
-fn ready(Opened { packet, hold, port: _, process }: Opened) -> Result<Sockets, LinkCause> {
+fn ready(
+    Opened {
+        packet,
+        hold,
+        port: _,
+        process,
+    }: Opened,
+) -> Result<Sockets, LinkCause> {
     let packet = Ready::new(packet).map_err(|error| failed("wait for a packet socket", &error))?;
     Ok((packet, hold, watched(process)))
 }
 
 /// Registers the end of a process with the loop. If that fails, the exchange goes on without it.
 fn watched(process: Option<Process>) -> Option<Box<Ready<Process>>> {
-    process.and_then(|process| Ready::new(process).ok()).map(Box::new)
+    process
+        .and_then(|process| Ready::new(process).ok())
+        .map(Box::new)
 }
 
 /// Waits for the end of the process by which the exchange's namespace is known: from then on no path leads to the namespace.
@@ -323,14 +378,23 @@ async fn receive(
     into: &Mutex<Receiver>,
     tally: &mut Tally,
 ) -> io::Result<(Received, FrameMeta)> {
-    let place = Arc::clone(places).acquire_owned().await.expect("nobody closes it");
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .expect("nobody closes it");
     loop {
         let mut ready = packet.wait().await?;
         let received = packet.receive(&mut into.lock().expect("nothing panics while it receives"));
         match received {
             Ok((bytes, meta)) => {
                 tally.received += 1;
-                return Ok((Received { bytes, _place: place }, meta));
+                return Ok((
+                    Received {
+                        bytes,
+                        _place: place,
+                    },
+                    meta,
+                ));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_over(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -347,7 +411,14 @@ mod tests {
     fn a_frame_is_tried_for_fifty_milliseconds_at_growing_intervals() {
         let start = Instant::now();
         let mut tries = Vec::new();
-        let mut next = Some(Retry::first(Outgoing { op: None, frame: Vec::new(), over: None }, start));
+        let mut next = Some(Retry::first(
+            Outgoing {
+                op: None,
+                frame: Vec::new(),
+                over: None,
+            },
+            start,
+        ));
         while let Some(retry) = next {
             tries.push((retry.at - start).as_millis());
             let at = retry.at;

@@ -64,12 +64,32 @@ pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
         false => chaddr,
     };
     let to_server = program.equal(None, SERVER_PORT.into(), chaddr, drop);
-    program.equal(Some((libc::BPF_H | libc::BPF_IND, UDP_PORT)), CLIENT_PORT.into(), to_client, to_server);
-    let udp = program.put(SockFilter::new((libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16, 0, 0, IP));
+    program.equal(
+        Some((libc::BPF_H | libc::BPF_IND, UDP_PORT)),
+        CLIENT_PORT.into(),
+        to_client,
+        to_server,
+    );
+    let udp = program.put(SockFilter::new(
+        (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16,
+        0,
+        0,
+        IP,
+    ));
     program.equal(None, libc::IPPROTO_UDP.cast_unsigned(), udp, drop);
-    program.put(SockFilter::new((libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16, 0, 0, WITHOUT_TTL));
+    program.put(SockFilter::new(
+        (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16,
+        0,
+        0,
+        WITHOUT_TTL,
+    ));
     let ip = program.load(libc::BPF_W | libc::BPF_ABS, PIECE_AND_PROTOCOL);
-    program.equal(Some((libc::BPF_H | libc::BPF_ABS, TYPE)), libc::ETH_P_IP.cast_unsigned(), ip, arp);
+    program.equal(
+        Some((libc::BPF_H | libc::BPF_ABS, TYPE)),
+        libc::ETH_P_IP.cast_unsigned(),
+        ip,
+        arp,
+    );
     program.finish()
 }
 
@@ -78,7 +98,12 @@ pub(super) fn arp(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
     let (accept, drop) = (program.end(LONGEST + 1), program.end(0));
     let heard = program.arp(ours.own, hears, accept, drop);
-    program.equal(Some((libc::BPF_H | libc::BPF_ABS, TYPE)), libc::ETH_P_ARP.cast_unsigned(), heard, drop);
+    program.equal(
+        Some((libc::BPF_H | libc::BPF_ABS, TYPE)),
+        libc::ETH_P_ARP.cast_unsigned(),
+        heard,
+        drop,
+    );
     program.finish()
 }
 
@@ -97,25 +122,50 @@ impl Program {
 
     /// Ends the program and takes this many bytes of the frame.
     fn end(&mut self, keep: usize) -> Place {
-        self.put(SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32))
+        self.put(SockFilter::new(
+            (libc::BPF_RET | libc::BPF_K) as u16,
+            0,
+            0,
+            keep as u32,
+        ))
     }
 
     /// Loads what is at an offset.
     fn load(&mut self, size_and_mode: u32, at: u32) -> Place {
-        self.put(SockFilter::new((libc::BPF_LD | size_and_mode) as u16, 0, 0, at))
+        self.put(SockFilter::new(
+            (libc::BPF_LD | size_and_mode) as u16,
+            0,
+            0,
+            at,
+        ))
     }
 
     /// Goes to one of two places, depending on what is at an offset, or on what was loaded last.
     fn equal(&mut self, what: Option<(u32, u32)>, value: u32, yes: Place, no: Place) -> Place {
         let over = |to: Place| u8::try_from(self.0.len() - to).expect("a program is short");
-        let jump = SockFilter::new((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, over(yes), over(no), value);
+        let jump = SockFilter::new(
+            (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            over(yes),
+            over(no),
+            value,
+        );
         let here = self.put(jump);
         what.map_or(here, |(size_and_mode, at)| self.load(size_and_mode, at))
     }
 
     /// Goes to one of two places, depending on the Ethernet address at an offset.
-    fn mac(&mut self, mode: u32, at: u32, Mac([a, b, c, d, e, f]): Mac, yes: Place, no: Place) -> Place {
-        let (first, last) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, 0, e, f]));
+    fn mac(
+        &mut self,
+        mode: u32,
+        at: u32,
+        Mac([a, b, c, d, e, f]): Mac,
+        yes: Place,
+        no: Place,
+    ) -> Place {
+        let (first, last) = (
+            u32::from_be_bytes([a, b, c, d]),
+            u32::from_be_bytes([0, 0, e, f]),
+        );
         let rest = self.equal(Some((libc::BPF_H | mode, at + 4)), last, yes, no);
         self.equal(Some((libc::BPF_W | mode, at)), first, rest, no)
     }
@@ -124,7 +174,12 @@ impl Program {
     fn arp(&mut self, own: Mac, hears: Hears, yes: Place, no: Place) -> Place {
         const WORD: u32 = libc::BPF_W | libc::BPF_ABS;
         let to_us = self.mac(libc::BPF_ABS, ARP_TARGET_MAC, own, yes, no);
-        let answers = self.equal(Some((libc::BPF_H | libc::BPF_ABS, ARP_OPERATION)), REPLY, to_us, no);
+        let answers = self.equal(
+            Some((libc::BPF_H | libc::BPF_ABS, ARP_OPERATION)),
+            REPLY,
+            to_us,
+            no,
+        );
         let heard = match hears {
             Hears::Answers => answers,
             Hears::About(address) => {

@@ -44,7 +44,11 @@ mod tests {
     /// Returns how many pages of files are mapped and there (proc_pid_statm(5)).
     fn of_files() -> usize {
         let statm = fs::read_to_string("/proc/self/statm").expect("the kernel has this file");
-        statm.split(' ').nth(2).and_then(|pages| pages.parse().ok()).expect("a number of pages")
+        statm
+            .split(' ')
+            .nth(2)
+            .and_then(|pages| pages.parse().ok())
+            .expect("a number of pages")
     }
 
     #[test]

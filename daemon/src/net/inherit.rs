@@ -19,5 +19,7 @@ pub(crate) fn listen_fds() -> std::io::Result<Vec<(String, OwnedFd)>> {
     // SAFETY: LISTEN_PID names this process, so whoever started it left these descriptors open for it, and
     // `listen_fds_with_names` has just seen that they are open. Nothing else here owns them: std and the libraries only
     // own what they opened, and TAKEN lets this line run once.
-    Ok(fds.map(|(fd, name)| (name, unsafe { OwnedFd::from_raw_fd(fd) })).collect())
+    Ok(fds
+        .map(|(fd, name)| (name, unsafe { OwnedFd::from_raw_fd(fd) }))
+        .collect())
 }

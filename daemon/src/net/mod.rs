@@ -56,7 +56,9 @@ use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::own::{LinkOwner, OwnLink};
-use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::link::{
+    Hears, KernelMessage, Link, LinkCause, Sightings, Sockets, Sought, Step, Target,
+};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -116,7 +118,11 @@ pub(crate) struct NetConfig {
 
 /// Returns the Ethernet address of the host's link with a name, if there is one. The kernel may take a while.
 pub(crate) fn ethernet(name: &str) -> Option<Mac> {
-    Netlink::open().ok()?.ethernet(Which::Name(name)).ok().map(|(_, mac)| mac)
+    Netlink::open()
+        .ok()?
+        .ethernet(Which::Name(name))
+        .ok()
+        .map(|(_, mac)| mac)
 }
 
 /// Returns whether bridged frames go through iptables in the caller's namespace, and if so, whether the policy of FORWARD is to
@@ -187,7 +193,10 @@ struct Alarm {
 
 impl Alarm {
     fn new(task: &'static str, reports: &UnboundedSender<NetReport>) -> Self {
-        Self { task, reports: reports.clone() }
+        Self {
+            task,
+            reports: reports.clone(),
+        }
     }
 }
 
@@ -243,7 +252,10 @@ pub(crate) struct Watched {
 /// Returns why something that needs a descriptor could not be done.
 fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
     match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EMFILE | Errno::ENFILE) => LinkCause::NoDescriptor { doing, reason: error.to_string() },
+        Some(Errno::EMFILE | Errno::ENFILE) => LinkCause::NoDescriptor {
+            doing,
+            reason: error.to_string(),
+        },
         _ => LinkCause::refused(doing, error),
     }
 }
@@ -272,13 +284,18 @@ impl Net {
     ///
     /// Must be called inside a runtime with I/O and time; what happens is sent to `reports`. That channel needs no
     /// bound: the caller limits operations, and frames and news each have a limited number of places there.
-    pub(crate) fn start(config: NetConfig, reports: UnboundedSender<NetReport>) -> Result<Self, NetError> {
-        let registrar =
-            Registrar::open(config.docker_netns.is_some().then_some(config.store)).map_err(NetError::Watch)?;
+    pub(crate) fn start(
+        config: NetConfig,
+        reports: UnboundedSender<NetReport>,
+    ) -> Result<Self, NetError> {
+        let registrar = Registrar::open(config.docker_netns.is_some().then_some(config.store))
+            .map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
-        let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper).map_err(NetError::OwnNamespace)?;
+        let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper)
+            .map_err(NetError::OwnNamespace)?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
-        let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone()).map_err(NetError::Watch)?;
+        let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone())
+            .map_err(NetError::Watch)?;
         let runtime = Handle::current();
         let (alarm, ends) = (Alarm::new(WATCH, &reports), reports.clone());
         let watch = runtime.spawn(async move {
@@ -287,7 +304,11 @@ impl Net {
             let _ = ends.send(NetReport::Ended(WATCH));
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
-        let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
+        let sockets = Arc::new(Semaphore::new(
+            config
+                .sockets
+                .clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS),
+        ));
         let own = Own::start(config.store, pool.clone(), reports.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
         let uplinks = Arc::new(Uplinks::open());
@@ -320,7 +341,8 @@ impl Net {
         let pool = self.pool.clone();
         let opening = move || pool.run(move |worker| worker.open(&link, want));
         let exchange = self.exchange(exchange);
-        self.runtime.spawn(exchange.run(op, places, opening, outbox));
+        self.runtime
+            .spawn(exchange.run(op, places, opening, outbox));
     }
 
     /// Looks at a link, and reports from then on what happens in its namespace.
@@ -339,7 +361,10 @@ impl Net {
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
         // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long changes
         // nothing any more, because somebody else may have the link by then.
-        let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (taken, over) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (counter, is_over) = (Arc::clone(&taken), Arc::clone(&over));
         let work = self.pool.run(move |worker| {
             worker.apply(&target, &steps, |taken| {
@@ -350,18 +375,25 @@ impl Net {
         self.answer(op, async move {
             let result = work.await.flatten();
             over.store(true, Ordering::Relaxed);
-            Outcome::Applied { taken: taken.load(Ordering::Relaxed), result }
+            Outcome::Applied {
+                taken: taken.load(Ordering::Relaxed),
+                result,
+            }
         });
     }
 
     /// Makes a link ready, and, if the sockets of an exchange may be opened at once, opens them there in the same visit.
     pub(crate) fn prepare(&mut self, op: OpId, exchange: ExchangeId, visit: Visit) {
         self.sweep();
-        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(visit.place.netns())).ok();
+        let places = Arc::clone(&self.sockets)
+            .try_acquire_many_owned(1 + for_process(visit.place.netns()))
+            .ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
-        let visit = self.pool.run(move |worker| worker.prepare(&visit, opens, |_| !is_over.load(Ordering::Relaxed)));
+        let visit = self
+            .pool
+            .run(move |worker| worker.prepare(&visit, opens, |_| !is_over.load(Ordering::Relaxed)));
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
         let exchange = self.exchange(exchange);
@@ -377,8 +409,12 @@ impl Net {
 
     /// Looks for reasons why no DHCP server answers.
     pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
-        let look = self.pool.run(move |worker| survey::look(worker, link, lan_parent));
-        self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
+        let look = self
+            .pool
+            .run(move |worker| survey::look(worker, link, lan_parent));
+        self.answer(op, async move {
+            Outcome::Surveyed(look.await.unwrap_or_default())
+        });
     }
 
     /// Looks for interfaces in Docker's namespaces: in the one with that number, or in all.
@@ -386,7 +422,9 @@ impl Net {
         let Some(directory) = self.docker_netns.clone() else {
             return self.answer(op, future::ready(Outcome::Sought(Ok(Sightings::default()))));
         };
-        let look = self.pool.run(move |worker| seek::look(worker, &directory, &sought, number));
+        let look = self
+            .pool
+            .run(move |worker| seek::look(worker, &directory, &sought, number));
         self.answer(op, async move { Outcome::Sought(look.await.flatten()) });
     }
 
@@ -407,14 +445,26 @@ impl Net {
 
     /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50 ms
     /// is lost. The outcome is reported if an `op` is given.
-    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
+    pub(crate) fn send(
+        &mut self,
+        op: Option<OpId>,
+        exchange: ExchangeId,
+        frame: Vec<u8>,
+        over: Option<u32>,
+    ) {
         let Some(frames) = self.exchanges.get(&exchange) else {
-            return debug!(exchange = exchange.0, "frame for an exchange that is not open");
+            return debug!(
+                exchange = exchange.0,
+                "frame for an exchange that is not open"
+            );
         };
         if frames.put(Order::Send(Outgoing { op, frame, over })) {
             return;
         }
-        debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
+        debug!(
+            exchange = exchange.0,
+            "frame not sent: too many wait, or the socket failed"
+        );
         if let Some(op) = op {
             let cause = LinkCause::refused("send", "too many frames wait, or the socket failed");
             self.answer(op, future::ready(Outcome::Sent(Err(cause))));
@@ -423,9 +473,15 @@ impl Net {
 
     /// Makes an exchange hear only this ARP, once earlier frames are out.
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
-        let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
+        let done = self
+            .exchanges
+            .get(&exchange)
+            .is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {
-            let cause = LinkCause::refused("hear something else", "too many frames wait, or the socket failed");
+            let cause = LinkCause::refused(
+                "hear something else",
+                "too many frames wait, or the socket failed",
+            );
             let _ = self.reports.send(NetReport::Broken { exchange, cause });
         }
     }
@@ -441,8 +497,18 @@ impl Net {
     }
 
     fn exchange(&self, id: ExchangeId) -> Exchange {
-        let (reports, into, pool) = (self.reports.clone(), Arc::clone(&self.into), self.pool.clone());
-        Exchange { id, reports, into, uplinks: Arc::clone(&self.uplinks), pool }
+        let (reports, into, pool) = (
+            self.reports.clone(),
+            Arc::clone(&self.into),
+            self.pool.clone(),
+        );
+        Exchange {
+            id,
+            reports,
+            into,
+            uplinks: Arc::clone(&self.uplinks),
+            pool,
+        }
     }
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {

@@ -16,8 +16,8 @@ use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
-    NetlinkMessage, NlasIterator,
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    NetlinkBuffer, NetlinkMessage, NlasIterator,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
@@ -47,7 +47,11 @@ pub(super) fn cookie_of<S: AsFd>(socket: &S) -> io::Result<Cookie> {
 /// Opens the calling thread's namespace.
 pub(super) fn own_ns() -> nix::Result<OwnedFd> {
     // Not /proc/self: that is the main thread's.
-    open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+    open(
+        "/proc/thread-self/ns/net",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// A netlink socket in one namespace.
@@ -87,7 +91,10 @@ impl NetlinkError {
     /// Returns what it means for a link that was to be looked at or changed.
     pub(super) fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
         match self {
-            Self::Kernel { errno: libc::ENODEV, .. } => which.missing(),
+            Self::Kernel {
+                errno: libc::ENODEV,
+                ..
+            } => which.missing(),
             error => LinkCause::refused(doing, error),
         }
     }
@@ -103,12 +110,20 @@ impl Netlink {
         // From here on only the kernel is heard. Otherwise the administrator of a container's network could forge the answers, or
         // keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
+        Ok(Self {
+            socket,
+            host: None,
+            sequence: 0,
+            answer: Vec::new(),
+        })
     }
 
     /// Returns this socket with the ability to find the host's link below a link.
     pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
-        Self { host: Some(Arc::clone(host)), ..self }
+        Self {
+            host: Some(Arc::clone(host)),
+            ..self
+        }
     }
 
     /// Returns the cookie of the namespace that the socket was opened in.
@@ -121,13 +136,21 @@ impl Netlink {
         let mut request = NsidMessage::default();
         request.attributes.push(NsidAttribute::Id(number));
         let asked = self.request(RouteNetlinkMessage::GetNsId(request), 0, |_, _| Ok(()));
-        !matches!(asked, Err(NetlinkError::Kernel { errno: libc::ENOENT, .. }))
+        !matches!(
+            asked,
+            Err(NetlinkError::Kernel {
+                errno: libc::ENOENT,
+                ..
+            })
+        )
     }
 
     /// Returns the number that the socket's namespace has given to the one whose file is `ns`, if any.
     pub(super) fn number_of<F: AsFd>(&mut self, ns: &F) -> Result<Option<i32>, NetlinkError> {
         let mut request = NsidMessage::default();
-        request.attributes.push(NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned()));
+        request
+            .attributes
+            .push(NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned()));
         let mut number = None;
         self.request(RouteNetlinkMessage::GetNsId(request), 0, |kind, payload| {
             if kind == libc::RTM_NEWNSID {
@@ -141,19 +164,25 @@ impl Netlink {
     /// Lists the numbers that the socket's namespace has given to others.
     pub(super) fn numbers(&mut self) -> Result<Vec<i32>, NetlinkError> {
         let mut numbers = Vec::new();
-        self.request(RouteNetlinkMessage::GetNsId(NsidMessage::default()), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWNSID {
-                numbers.extend(nsid_in(payload).filter(|number| *number >= 0));
-            }
-            Ok(())
-        })?;
+        self.request(
+            RouteNetlinkMessage::GetNsId(NsidMessage::default()),
+            NLM_F_DUMP,
+            |kind, payload| {
+                if kind == libc::RTM_NEWNSID {
+                    numbers.extend(nsid_in(payload).filter(|number| *number >= 0));
+                }
+                Ok(())
+            },
+        )?;
         Ok(numbers)
     }
 
     /// Lists the links on a wire, in the socket's namespace or in the one with this number.
     pub(super) fn wired(&mut self, number: Option<i32>) -> Result<Vec<LinkAnswer>, NetlinkError> {
         let mut request = LinkMessage::default();
-        request.attributes.extend(number.map(LinkAttribute::IfNetnsId));
+        request
+            .attributes
+            .extend(number.map(LinkAttribute::IfNetnsId));
         let mut links = Vec::new();
         let is_wire = |link: &LinkAnswer| link.kind == libc::ARPHRD_ETHER && !link.dummy;
         self.each_link_of(request, |link| links.extend(Some(link).filter(is_wire)))?;
@@ -165,19 +194,29 @@ impl Netlink {
         self.each_link_of(LinkMessage::default(), take)
     }
 
-    fn each_link_of(&mut self, of: LinkMessage, mut take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
-        self.request(RouteNetlinkMessage::GetLink(of), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWLINK {
-                take(LinkAnswer::read(payload)?);
-            }
-            Ok(())
-        })
+    fn each_link_of(
+        &mut self,
+        of: LinkMessage,
+        mut take: impl FnMut(LinkAnswer),
+    ) -> Result<(), NetlinkError> {
+        self.request(
+            RouteNetlinkMessage::GetLink(of),
+            NLM_F_DUMP,
+            |kind, payload| {
+                if kind == libc::RTM_NEWLINK {
+                    take(LinkAnswer::read(payload)?);
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Looks at a link and its addresses.
     pub(super) fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let (link, mac) = self.ethernet(which)?;
-        let addresses = self.addresses(link.index).map_err(|error| error.at(which, "list the addresses"))?;
+        let addresses = self
+            .addresses(link.index)
+            .map_err(|error| error.at(which, "list the addresses"))?;
         let lower = self.lower_of(&link);
         Ok(LinkView {
             cookie,
@@ -200,7 +239,10 @@ impl Netlink {
 
     /// Returns the index of the host's link that a macvlan is on.
     fn lower_of(&mut self, link: &LinkAnswer) -> Option<u32> {
-        let host = self.host.clone().filter(|_| link.macvlan && link.other != 0)?;
+        let host = self
+            .host
+            .clone()
+            .filter(|_| link.macvlan && link.other != 0)?;
         let number = link.other_ns?;
         (self.number_of(&host).ok()? == Some(number)).then_some(link.other)
     }
@@ -226,7 +268,11 @@ impl Netlink {
             is_named |= is_own;
             if link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER {
                 stands_in |= is_own && !link.leads_out() && !link.is_port();
-                stations.extend((link.leads_out() || link.is_port()).then_some((link.leads_out(), is_own, link.index)));
+                stations.extend((link.leads_out() || link.is_port()).then_some((
+                    link.leads_out(),
+                    is_own,
+                    link.index,
+                )));
             }
         });
         asked.map_err(|error| LinkCause::refused("look for the container's interface", error))?;
@@ -235,13 +281,20 @@ impl Netlink {
         }
         stations.sort_unstable();
         match &stations[..] {
-            [.., (out, own, _), (leads_out, is_own, index)] if (out, own) < (leads_out, is_own) => Ok(*index),
+            [.., (out, own, _), (leads_out, is_own, index)] if (out, own) < (leads_out, is_own) => {
+                Ok(*index)
+            }
             [(.., index)] => Ok(*index),
             several => {
-                let stand_in = if stands_in { format!("; {name} is only a stand-in") } else { String::new() };
+                let stand_in = if stands_in {
+                    format!("; {name} is only a stand-in")
+                } else {
+                    String::new()
+                };
                 let number = several.len();
-                let reason =
-                    format!("{number} links with a way out have {mac}, the address that the server knows{stand_in}");
+                let reason = format!(
+                    "{number} links with a way out have {mac}, the address that the server knows{stand_in}"
+                );
                 Err(LinkCause::refused("tell the container's interface", reason))
             }
         }
@@ -253,12 +306,14 @@ impl Netlink {
         match which {
             Which::Index(index) => request.header.index = index,
             // The kernel's error for an impossible name says no more than ENODEV.
-            Which::Name(name) if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') => {
+            Which::Name(name)
+                if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') =>
+            {
                 return Err(which.missing());
             }
-            Which::Name(name) | Which::Station(name, _) => {
-                request.attributes.push(LinkAttribute::IfName(name.to_owned()))
-            }
+            Which::Name(name) | Which::Station(name, _) => request
+                .attributes
+                .push(LinkAttribute::IfName(name.to_owned())),
         }
         let mut found = None;
         let asked = self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
@@ -277,20 +332,28 @@ impl Netlink {
         request.header.family = AddressFamily::Inet;
         request.header.index = index;
         let mut addresses = Vec::new();
-        self.request(RouteNetlinkMessage::GetAddress(request), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWADDR
-                && let Some(address) = AddressAnswer::read(payload)?
-                && address.index == index
-            {
-                addresses.extend(IpNet::new(address.address.into(), address.prefix));
-            }
-            Ok(())
-        })?;
+        self.request(
+            RouteNetlinkMessage::GetAddress(request),
+            NLM_F_DUMP,
+            |kind, payload| {
+                if kind == libc::RTM_NEWADDR
+                    && let Some(address) = AddressAnswer::read(payload)?
+                    && address.index == index
+                {
+                    addresses.extend(IpNet::new(address.address.into(), address.prefix));
+                }
+                Ok(())
+            },
+        )?;
         Ok(addresses)
     }
 
     /// Asks for a change.
-    pub(super) fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+    pub(super) fn change(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
         self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
     }
 
@@ -374,13 +437,16 @@ impl<'a> Iterator for Messages<'a> {
 /// Reads the code of an NLMSG_ERROR or NLMSG_DONE; 0 acknowledges.
 fn verdict(message: &NetlinkBuffer<&[u8]>) -> Result<(), NetlinkError> {
     let payload = message.payload();
-    let code = payload.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+    let code = payload
+        .first_chunk()
+        .map(|bytes| i32::from_ne_bytes(*bytes));
     match code {
         None => Err(NetlinkError::Unreadable("an error without a code")),
         Some(0) => Ok(()),
-        Some(code) => {
-            Err(NetlinkError::Kernel { errno: code.saturating_neg(), text: sentence(message.flags(), payload) })
-        }
+        Some(code) => Err(NetlinkError::Kernel {
+            errno: code.saturating_neg(),
+            text: sentence(message.flags(), payload),
+        }),
     }
 }
 
@@ -397,7 +463,9 @@ fn sentence(flags: u16, payload: &[u8]) -> Option<String> {
         _ => HEADER,
     };
     let attributes = payload.get(CODE.checked_add(copied)?.checked_next_multiple_of(4)?..)?;
-    let found = NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == MSG)?;
+    let found = NlasIterator::new(attributes)
+        .flatten()
+        .find(|attribute| attribute.kind() == MSG)?;
     let text = String::from_utf8_lossy(found.value());
     Some(text.trim_end_matches('\0').to_owned())
 }

@@ -47,21 +47,35 @@ pub(super) struct Host {
 
 impl Host {
     /// Takes the calling thread's namespace as the host's.
-    pub(super) fn here(prefix: PathBuf, registrar: Arc<Registrar>, reaper: Reaper) -> io::Result<Self> {
+    pub(super) fn here(
+        prefix: PathBuf,
+        registrar: Arc<Registrar>,
+        reaper: Reaper,
+    ) -> io::Result<Self> {
         let ns = Arc::new(own_ns()?);
         let cookie = Netlink::open()?.cookie()?;
-        let prefix = Some(prefix).filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
-        Ok(Self { ns, cookie, prefix, registrar, reaper, census: Census::default() })
+        let prefix = Some(prefix)
+            .filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
+        Ok(Self {
+            ns,
+            cookie,
+            prefix,
+            registrar,
+            reaper,
+            census: Census::default(),
+        })
     }
 
     /// Makes the watch notice when a namespace's path disappears. Otherwise the namespace's death is noticed only when no socket
     /// is left in it.
     fn watch(&self, path: &Path) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
-            true => Ok(()),
-            false => self.registrar.paths.watch(&directory),
-        });
+        let watched =
+            self.open_with(directory_of(path), flags)
+                .and_then(|directory| match is_proc(&directory) {
+                    true => Ok(()),
+                    false => self.registrar.paths.watch(&directory),
+                });
         if let Err(errno) = watched {
             debug!(path = %path.display(), %errno, "cannot watch for this path to go");
         }
@@ -100,23 +114,34 @@ impl Host {
             return LinkCause::NoNetns(path.to_owned());
         }
         let directory = directory_of(path);
-        match self.open_with(directory, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC) {
-            Ok(found) if directory != Path::new("/proc") || is_proc(&found) => LinkCause::NoNetns(path.to_owned()),
+        match self.open_with(
+            directory,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        ) {
+            Ok(found) if directory != Path::new("/proc") || is_proc(&found) => {
+                LinkCause::NoNetns(path.to_owned())
+            }
             Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => LinkCause::NoDirectory(path.to_owned()),
-            Err(errno) => LinkCause::refused("open the network namespace's directory", errno.desc()),
+            Err(errno) => {
+                LinkCause::refused("open the network namespace's directory", errno.desc())
+            }
         }
     }
 
     /// Returns whether the path is an empty file, of the kind that runtimes make to mount a namespace on. It need not be
     /// readable.
     fn is_bare(&self, path: &Path) -> bool {
-        self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC).is_ok_and(|file| is_bare(&file))
+        self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .is_ok_and(|file| is_bare(&file))
     }
 }
 
 /// Returns whether a link of the host is wireless.
 fn is_wireless(ifname: &str) -> bool {
-    Path::new("/sys/class/net").join(ifname).join("phy80211").exists()
+    Path::new("/sys/class/net")
+        .join(ifname)
+        .join("phy80211")
+        .exists()
 }
 
 /// Returns whether this is the root of a proc file system, not the directory that one is mounted on.
@@ -130,8 +155,14 @@ fn is_proc<F: AsFd>(directory: &F) -> bool {
 /// In that mode the kernel follows no magic link (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it reads,
 /// which is right because it contains no other link.
 fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
-    let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    let root = open(
+        prefix,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
     match openat2(root, relative, how) {
         Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
         opened => opened,
@@ -142,7 +173,8 @@ fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<Owned
 fn is_bare(file: &OwnedFd) -> bool {
     let is_regular = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     fstat(file).is_ok_and(|found| is_regular(found.st_mode) && found.st_size == 0)
-        && fstatfs(file).is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
+        && fstatfs(file)
+            .is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
 /// Whether a namespace is alive, as far as is known.
@@ -172,8 +204,14 @@ impl Visit {
         if !found.carrier || matches!(link, Link::Parent { port: true, .. }) {
             return None;
         }
-        let want = Sockets { chaddr: self.chaddr.unwrap_or(link.mac()), arp: Hears::Answers, hold_port: None };
-        Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want)).ok()
+        let want = Sockets {
+            chaddr: self.chaddr.unwrap_or(link.mac()),
+            arp: Hears::Answers,
+            hold_port: None,
+        };
+        Opened::new(&link, want, reaper)
+            .and_then(|opened| opened.bind(&link, want))
+            .ok()
     }
 }
 
@@ -187,7 +225,11 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, netlink: None, stranded: false }
+        Self {
+            host,
+            netlink: None,
+            stranded: false,
+        }
     }
 
     /// Returns whether the thread could not get back to the host's namespace and must end.
@@ -203,32 +245,54 @@ impl Worker {
                 let opened = self.within(path, |ns| {
                     let opened = Opened::new(link, want, reaper)?;
                     match cookie_of(&opened.packet).map_err(unidentified)? {
-                        found if found == *cookie => {
-                            Ok(Opened { process: Process::of(path, ns), ..opened.bind(link, want)? })
-                        }
+                        found if found == *cookie => Ok(Opened {
+                            process: Process::of(path, ns),
+                            ..opened.bind(link, want)?
+                        }),
                         _ => Err(LinkCause::NetnsChanged(path.clone())),
                     }
                 });
                 opened.map_err(|cause| self.unseen(link, cause))
             }
-            Link::Parent { ifindex, mac, vlan, port: true } => self.open_port(*ifindex, *vlan, *mac, want),
+            Link::Parent {
+                ifindex,
+                mac,
+                vlan,
+                port: true,
+            } => self.open_port(*ifindex, *vlan, *mac, want),
             Link::Parent { .. } => Opened::new(link, want, reaper)?.bind(link, want),
         }
     }
 
     /// Opens the socket of an exchange on a new port of the link `on`.
-    fn open_port(&mut self, on: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
+    fn open_port(
+        &mut self,
+        on: u32,
+        vlan: u16,
+        mac: Mac,
+        want: Sockets,
+    ) -> Result<Opened, LinkCause> {
         let news = Port::news()?;
         let netlink = opened(&mut self.netlink)?;
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| LinkCause::refused("make a network namespace", errno.desc()))?;
-        let back = Back { host: &self.host, stranded: &mut self.stranded };
-        let place = port::Place { netlink, ns: self.host.ns.as_fd() };
+        let back = Back {
+            host: &self.host,
+            stranded: &mut self.stranded,
+        };
+        let place = port::Place {
+            netlink,
+            ns: self.host.ns.as_fd(),
+        };
         let opened = Port::make(place, on, vlan, mac, news).and_then(|(port, inside)| {
             let link = Link::parent(inside, mac);
-            let opened = Opened::new(&link, want, self.host.reaper.clone()).and_then(|opened| opened.bind(&link, want));
+            let opened = Opened::new(&link, want, self.host.reaper.clone())
+                .and_then(|opened| opened.bind(&link, want));
             match opened {
-                Ok(opened) => Ok(Opened { port: Some(Box::new(port)), ..opened }),
+                Ok(opened) => Ok(Opened {
+                    port: Some(Box::new(port)),
+                    ..opened
+                }),
                 Err(cause) => {
                     port.remove();
                     Err(cause)
@@ -249,20 +313,46 @@ impl Worker {
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Named(at) => {
-                self.apply_within(&at.netns, Expected::of(at), Which::Name(&at.ifname), steps, goes_on)
-            }
-            Target::OfServer(at, mac) => {
-                self.apply_within(&at.netns, Expected::of(at), Which::Station(&at.ifname, *mac), steps, goes_on)
-            }
-            Target::Known(link @ Link::InNetns { path, cookie, ifindex, .. }) => {
-                let view = self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on);
+            Target::Named(at) => self.apply_within(
+                &at.netns,
+                Expected::of(at),
+                Which::Name(&at.ifname),
+                steps,
+                goes_on,
+            ),
+            Target::OfServer(at, mac) => self.apply_within(
+                &at.netns,
+                Expected::of(at),
+                Which::Station(&at.ifname, *mac),
+                steps,
+                goes_on,
+            ),
+            Target::Known(
+                link @ Link::InNetns {
+                    path,
+                    cookie,
+                    ifindex,
+                    ..
+                },
+            ) => {
+                let view = self.apply_within(
+                    path,
+                    Expected::This(*cookie),
+                    Which::Index(*ifindex),
+                    steps,
+                    goes_on,
+                );
                 view.map_err(|cause| self.unseen(link, cause))
             }
-            Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, goes_on),
+            Target::Known(Link::Parent { ifindex, .. }) => {
+                self.apply_here(Which::Index(*ifindex), steps, goes_on)
+            }
             Target::Host { ifname } => {
                 let view = self.apply_here(Which::Name(ifname), steps, goes_on)?;
-                Ok(LinkView { wireless: is_wireless(ifname), ..view })
+                Ok(LinkView {
+                    wireless: is_wireless(ifname),
+                    ..view
+                })
             }
         }
     }
@@ -270,7 +360,14 @@ impl Worker {
     /// Looks at a link, and with `routes` at those over it too, if it is a container's.
     pub(super) fn look(&mut self, target: &Target, routes: bool) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Known(link @ Link::InNetns { path, cookie, ifindex, .. }) if routes => {
+            Target::Known(
+                link @ Link::InNetns {
+                    path,
+                    cookie,
+                    ifindex,
+                    ..
+                },
+            ) if routes => {
                 let view = self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
                     netlink.view_with_routes(Which::Index(*ifindex), cookie)
                 });
@@ -293,7 +390,13 @@ impl Worker {
             Place::InNetns(at) => self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
                 let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
                 let opened = opens.then(|| visit.open(&view, reaper)).flatten();
-                Ok((view, opened.map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))
+                Ok((
+                    view,
+                    opened.map(|opened| Opened {
+                        process: Process::of(&at.netns, ns),
+                        ..opened
+                    }),
+                ))
             }),
             Place::Parent { ifname, .. } => {
                 let view = self.apply_here(Which::Name(ifname), &[], goes_on)?;
@@ -310,18 +413,28 @@ impl Worker {
 
     /// Lists the files of a directory of namespaces.
     pub(super) fn list(&self, directory: &Path) -> Result<Vec<PathBuf>, LinkCause> {
-        let unread = |errno: Errno| failed("list the directory of network namespaces", &errno.into());
+        let unread =
+            |errno: Errno| failed("list the directory of network namespaces", &errno.into());
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let opened = self.host.open_with(directory, flags).map_err(|errno| match errno {
-            Errno::ENOENT | Errno::ENOTDIR => LinkCause::NoDirectory(directory.to_owned()),
-            errno => unread(errno),
-        })?;
-        let entries = Dir::from_fd(opened).map_err(unread)?.into_iter().collect::<nix::Result<Vec<_>>>();
+        let opened = self
+            .host
+            .open_with(directory, flags)
+            .map_err(|errno| match errno {
+                Errno::ENOENT | Errno::ENOTDIR => LinkCause::NoDirectory(directory.to_owned()),
+                errno => unread(errno),
+            })?;
+        let entries = Dir::from_fd(opened)
+            .map_err(unread)?
+            .into_iter()
+            .collect::<nix::Result<Vec<_>>>();
         let names = entries
             .map_err(unread)?
             .into_iter()
             .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
-        Ok(names.filter(|name| name != "." && name != "..").map(|name| directory.join(name)).collect())
+        Ok(names
+            .filter(|name| name != "." && name != "..")
+            .map(|name| directory.join(name))
+            .collect())
     }
 
     /// Returns the number that the host's namespace has given to the one at `path`, if any.
@@ -337,7 +450,9 @@ impl Worker {
         self.within(path, |_| {
             let mut netlink = Netlink::open().map_err(unopened)?;
             check(&host, &netlink, path, Expected::NotHost)?;
-            netlink.wired(None).map_err(|error| LinkCause::refused("list the links", error))
+            netlink
+                .wired(None)
+                .map_err(|error| LinkCause::refused("list the links", error))
         })
     }
 
@@ -345,9 +460,13 @@ impl Worker {
     pub(super) fn numbers(&mut self) -> Result<Vec<i32>, LinkCause> {
         let host = Arc::clone(&self.host);
         let netlink = self.here()?;
-        let numbers = netlink
-            .number_of(&host.ns)
-            .and_then(|own| Ok(netlink.numbers()?.into_iter().filter(|number| Some(*number) != own).collect()));
+        let numbers = netlink.number_of(&host.ns).and_then(|own| {
+            Ok(netlink
+                .numbers()?
+                .into_iter()
+                .filter(|number| Some(*number) != own)
+                .collect())
+        });
         numbers.map_err(|error| LinkCause::refused("list the namespaces' numbers", error))
     }
 
@@ -364,7 +483,11 @@ impl Worker {
     fn all_wired(&mut self) -> Result<Vec<(i32, LinkAnswer)>, LinkCause> {
         let mut all = Vec::new();
         for number in self.numbers()? {
-            all.extend(self.wired_at(number)?.into_iter().map(|link| (number, link)));
+            all.extend(
+                self.wired_at(number)?
+                    .into_iter()
+                    .map(|link| (number, link)),
+            );
         }
         Ok(all)
     }
@@ -376,13 +499,17 @@ impl Worker {
 
     /// Looks at a link by its index in the namespace at `path`, on which the watch reports from then on.
     pub(super) fn look_within(&mut self, path: &Path, ifindex: u32) -> Result<LinkView, LinkCause> {
-        self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| true)
+        self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| {
+            true
+        })
     }
 
     /// Returns why a link that was seen before cannot be reached. If its path does not lead there, the kernel is asked whether
     /// the link is still where it was.
     fn unseen(&mut self, link: &Link, cause: LinkCause) -> LinkCause {
-        let Link::InNetns { path, .. } = link else { return cause };
+        let Link::InNetns { path, .. } = link else {
+            return cause;
+        };
         match cause.is_unseen().then(|| self.is_numbered(link)) {
             Some(Ok(true)) => LinkCause::NoPath(path.clone()),
             Some(Ok(false)) | None => cause,
@@ -393,7 +520,15 @@ impl Worker {
     /// Returns whether the kernel knows a link's namespace by a number, and the link is in it. A daemon that has not heard of the
     /// namespace since it started, or since messages were lost, searches all namespaces that have numbers.
     fn is_numbered(&mut self, link: &Link) -> Result<bool, LinkCause> {
-        let Link::InNetns { path, cookie, ifindex, mac } = link else { return Ok(false) };
+        let Link::InNetns {
+            path,
+            cookie,
+            ifindex,
+            mac,
+        } = link
+        else {
+            return Ok(false);
+        };
         let host = Arc::clone(&self.host);
         let known = host.registrar.book().number_of(*cookie);
         let numbers = match known {
@@ -401,8 +536,14 @@ impl Worker {
             None => host.census.of((*ifindex, *mac), || self.all_wired())?,
         };
         for number in numbers {
-            let is_anothers = host.registrar.book().cookie(Some(number)).is_some_and(|other| other != *cookie);
-            let is_it = |there: &LinkAnswer| there.index == *ifindex && (known.is_some() || there.mac == Some(*mac));
+            let is_anothers = host
+                .registrar
+                .book()
+                .cookie(Some(number))
+                .is_some_and(|other| other != *cookie);
+            let is_it = |there: &LinkAnswer| {
+                there.index == *ifindex && (known.is_some() || there.mac == Some(*mac))
+            };
             if !is_anothers && self.wired_at(number)?.iter().any(is_it) {
                 host.registrar.book().found(number, *cookie, path);
                 return Ok(true);
@@ -441,7 +582,9 @@ impl Worker {
         steps: &[Step],
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
-        self.visit(path, expected, |netlink, cookie, _| netlink.apply(which, cookie, steps, goes_on))
+        self.visit(path, expected, |netlink, cookie, _| {
+            netlink.apply(which, cookie, steps, goes_on)
+        })
     }
 
     /// Works on the links of the namespace at `path`, on which the watch reports from then on.
@@ -483,17 +626,25 @@ impl Worker {
     /// Runs `work` inside the namespace at `path`, and passes it the namespace's file.
     ///
     /// setns itself checks that it is a network namespace: for anything else it returns EINVAL.
-    fn within<T>(&mut self, path: &Path, work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>) -> Result<T, LinkCause> {
+    fn within<T>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>,
+    ) -> Result<T, LinkCause> {
         let ns = self.host.open(path)?;
         setns(&ns, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
             Errno::EINVAL if is_bare(&ns) => LinkCause::NotMounted(path.to_owned()),
             Errno::EINVAL => LinkCause::NotANetns(path.to_owned()),
-            Errno::EPERM => {
-                LinkCause::refused("enter the network namespace", "Operation not permitted: this needs CAP_SYS_ADMIN")
-            }
+            Errno::EPERM => LinkCause::refused(
+                "enter the network namespace",
+                "Operation not permitted: this needs CAP_SYS_ADMIN",
+            ),
             errno => LinkCause::refused("enter the network namespace", errno.desc()),
         })?;
-        let back = Back { host: &self.host, stranded: &mut self.stranded };
+        let back = Back {
+            host: &self.host,
+            stranded: &mut self.stranded,
+        };
         let result = work(&ns);
         drop(back);
         result
@@ -527,11 +678,20 @@ enum Expected {
 impl Expected {
     /// Returns what is allowed when an interface is sought by name.
     fn of(at: &ByName) -> Self {
-        if at.host_too { Self::Any } else { Self::NotHost }
+        if at.host_too {
+            Self::Any
+        } else {
+            Self::NotHost
+        }
     }
 }
 
-fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Expected) -> Result<Cookie, LinkCause> {
+fn check(
+    host: &Host,
+    netlink: &Netlink,
+    path: &Path,
+    expected: Expected,
+) -> Result<Cookie, LinkCause> {
     let cookie = netlink.cookie().map_err(unidentified)?;
     match expected {
         Expected::This(seen) if seen != cookie => {
@@ -556,5 +716,8 @@ fn unopened(error: io::Error) -> LinkCause {
 }
 
 fn unidentified(error: io::Error) -> LinkCause {
-    LinkCause::refused("identify the network namespace (this needs Linux 5.14)", error)
+    LinkCause::refused(
+        "identify the network namespace (this needs Linux 5.14)",
+        error,
+    )
 }

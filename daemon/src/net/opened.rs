@@ -30,20 +30,27 @@ pub(super) struct Opened {
 impl Opened {
     /// Makes the packet socket in the calling thread's namespace; it hears nothing yet.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
-        Ok(Self { packet: PacketSocket::new(link, want, reaper)?, hold: None, port: None, process: None })
+        Ok(Self {
+            packet: PacketSocket::new(link, want, reaper)?,
+            hold: None,
+            port: None,
+            process: None,
+        })
     }
 
     /// Makes it hear its link, and opens whatever else is wanted.
     pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
         self.packet.bind(link)?;
         let ifindex = self.packet.ifindex;
-        let hold = want.hold_port.and_then(|address| match hold_port(address, ifindex) {
-            Ok(socket) => Some(socket),
-            Err(error) => {
-                debug!(%address, ifindex, %error, "port 68 is not held");
-                None
-            }
-        });
+        let hold = want
+            .hold_port
+            .and_then(|address| match hold_port(address, ifindex) {
+                Ok(socket) => Some(socket),
+                Err(error) => {
+                    debug!(%address, ifindex, %error, "port 68 is not held");
+                    None
+                }
+            });
         Ok(Self { hold, ..self })
     }
 }
@@ -54,7 +61,12 @@ fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.bind_device_by_index_v4(NonZeroU32::new(ifindex))?;
     // Nobody reads it, so nothing needs to be stored: even a packet that the filter drops has found its port open.
-    socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
+    socket.attach_filter(&[SockFilter::new(
+        (libc::BPF_RET | libc::BPF_K) as u16,
+        0,
+        0,
+        0,
+    )])?;
     socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
     Ok(socket)
 }

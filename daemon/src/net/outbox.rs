@@ -12,7 +12,11 @@ use tokio::sync::Notify;
 
 /// Returns both ends of a queue that holds at most `places` orders.
 pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
-    let shared = Arc::new(Shared { queue: Mutex::default(), places, news: Notify::new() });
+    let shared = Arc::new(Shared {
+        queue: Mutex::default(),
+        places,
+        news: Notify::new(),
+    });
     (Sender(Arc::clone(&shared)), Outbox(shared))
 }
 
@@ -130,7 +134,9 @@ impl Outbox {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics while it holds the queue")
+        self.queue
+            .lock()
+            .expect("nothing panics while it holds the queue")
     }
 }
 
@@ -154,11 +160,18 @@ mod tests {
     use super::*;
 
     fn frame(byte: u8) -> Order {
-        Order::Send(Outgoing { op: None, frame: vec![byte], over: None })
+        Order::Send(Outgoing {
+            op: None,
+            frame: vec![byte],
+            over: None,
+        })
     }
 
     fn on_loop<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     #[test]

@@ -13,8 +13,8 @@ use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLi
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute, LinkInfo, LinkMessage,
-    MacVlanMode,
+    InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute,
+    LinkInfo, LinkMessage, MacVlanMode,
 };
 use nix::libc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -69,7 +69,9 @@ async fn run(
     let _alarm = Alarm::new(TASK, &reports);
     while let Some((op, work)) = queue.recv().await {
         let asked = work.clone();
-        let done = pool.run(move |worker| carry_out(worker, store, asked)).await;
+        let done = pool
+            .run(move |worker| carry_out(worker, store, asked))
+            .await;
         let outcome = done.unwrap_or_else(|cause| work.failed(cause));
         debug!(op = op.0, ?outcome, "done");
         let _ = reports.send(NetReport::Done { op, outcome });
@@ -90,7 +92,9 @@ fn carry_out(worker: &mut Worker, store: StoreId, work: Work) -> Outcome {
     let netlink = worker.here();
     match work {
         Work::Make(link) => Outcome::Made(netlink.and_then(|netlink| make(netlink, store, &link))),
-        Work::Unmake(owner) => Outcome::Unmade(netlink.and_then(|netlink| unmake(netlink, store, &owner))),
+        Work::Unmake(owner) => {
+            Outcome::Unmade(netlink.and_then(|netlink| unmake(netlink, store, &owner)))
+        }
         Work::List => Outcome::OwnLinks(netlink.and_then(|netlink| list(netlink, store))),
     }
 }
@@ -109,10 +113,16 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
         }
         // Somebody else made the requested link.
         Some(found) if is_vlan(&found, link, &on) => {
-            return if found.is_up() { Ok(()) } else { Err(LinkCause::Down) };
+            return if found.is_up() {
+                Ok(())
+            } else {
+                Err(LinkCause::Down)
+            };
         }
         Some(_) => {
-            let reason = format!("{name} is the name of a link that is not leasehold's: rename or delete that");
+            let reason = format!(
+                "{name} is the name of a link that is not leasehold's: rename or delete that"
+            );
             return Err(LinkCause::refused(doing(link.kind), reason));
         }
     }
@@ -138,21 +148,31 @@ fn finish(
 ) -> Result<(), LinkCause> {
     let failed = |doing| move |error: NetlinkError| error.at(Which::Index(made.index), doing);
     let alias = Mark::of(&link.owner).alias(store);
-    netlink.set(made.index, LinkAttribute::IfAlias(alias)).map_err(failed("name a link"))?;
+    netlink
+        .set(made.index, LinkAttribute::IfAlias(alias))
+        .map_err(failed("name a link"))?;
     match link.kind {
         // Docker sets it up inside the container.
         LinkKind::Macvlan(_) | LinkKind::Ipvlan => Ok(()),
         LinkKind::Port => {
             let alias = Mark::of_port(&link.owner).alias(store);
-            netlink.set(made.other, LinkAttribute::IfAlias(alias)).map_err(failed("name a bridge's port"))?;
+            netlink
+                .set(made.other, LinkAttribute::IfAlias(alias))
+                .map_err(failed("name a bridge's port"))?;
             without_ipv6(netlink, made.other);
             let port = LinkAttribute::Controller(on.index);
-            netlink.set(made.other, port).map_err(failed("make a port of the bridge"))?;
-            netlink.set_up(made.other).map_err(failed("set a bridge's port up"))
+            netlink
+                .set(made.other, port)
+                .map_err(failed("make a port of the bridge"))?;
+            netlink
+                .set_up(made.other)
+                .map_err(failed("set a bridge's port up"))
         }
         LinkKind::Vlan(_) => {
             without_ipv6(netlink, made.index);
-            netlink.set_up(made.index).map_err(failed("set the VLAN's link up"))
+            netlink
+                .set_up(made.index)
+                .map_err(failed("set the VLAN's link up"))
         }
     }
 }
@@ -161,7 +181,9 @@ impl Netlink {
     /// Returns whether a link of ours is as requested.
     fn is_as_wanted(&mut self, found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
         let is_on = match link.kind {
-            LinkKind::Port => self.link(Which::Index(found.other)).is_ok_and(|port| port.master == on.index),
+            LinkKind::Port => self
+                .link(Which::Index(found.other))
+                .is_ok_and(|port| port.master == on.index),
             LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Vlan(_) => found.other == on.index,
         };
         // A macvlan that has the parent to itself also has the parent's Ethernet address.
@@ -173,14 +195,16 @@ impl Netlink {
             && is_on
             && fits
             && found.made == Some(link.kind)
-            && link.mac.is_none_or(|mac| !has_own || found.mac == Some(mac))
+            && link
+                .mac
+                .is_none_or(|mac| !has_own || found.mac == Some(mac))
     }
 
     fn set_up_if_vlan(&mut self, found: &LinkAnswer, kind: LinkKind) -> Result<(), LinkCause> {
         match kind {
-            LinkKind::Vlan(_) if !found.is_up() => {
-                self.set_up(found.index).map_err(|error| error.at(Which::Index(found.index), "set the VLAN's link up"))
-            }
+            LinkKind::Vlan(_) if !found.is_up() => self
+                .set_up(found.index)
+                .map_err(|error| error.at(Which::Index(found.index), "set the VLAN's link up")),
             LinkKind::Vlan(_) | LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Port => Ok(()),
         }
     }
@@ -196,12 +220,19 @@ fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<()
 }
 
 /// Returns the index of the link whose alias names this owner, if there is one.
-fn marked(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<Option<u32>, LinkCause> {
+fn marked(
+    netlink: &mut Netlink,
+    store: StoreId,
+    owner: &LinkOwner,
+) -> Result<Option<u32>, LinkCause> {
     let (wanted, mut own) = (Mark::of(owner), None);
     let asked = netlink.each_link(|link| {
-        own = own.or((Mark::read(&link.alias, store).as_ref() == Some(&wanted)).then_some(link.index));
+        own = own
+            .or((Mark::read(&link.alias, store).as_ref() == Some(&wanted)).then_some(link.index));
     });
-    asked.map(|()| own).map_err(|error| LinkCause::refused("list the links", error))
+    asked
+        .map(|()| own)
+        .map_err(|error| LinkCause::refused("list the links", error))
 }
 
 /// Lists the owners of the links that are there.
@@ -236,7 +267,11 @@ fn delete(netlink: &mut Netlink, index: u32) -> Result<(), LinkCause> {
     message.header.index = index;
     match netlink.change(RouteNetlinkMessage::DelLink(message), 0) {
         // The link may have gone before this request.
-        Ok(()) | Err(NetlinkError::Kernel { errno: libc::ENODEV, .. }) => Ok(()),
+        Ok(())
+        | Err(NetlinkError::Kernel {
+            errno: libc::ENODEV,
+            ..
+        }) => Ok(()),
         Err(error) => Err(error.at(Which::Index(index), "delete a link")),
     }
 }
@@ -252,7 +287,9 @@ fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
 
 /// Returns whether a link is the requested VLAN.
 fn is_vlan(found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
-    matches!(link.kind, LinkKind::Vlan(_)) && found.made == Some(link.kind) && found.other == on.index
+    matches!(link.kind, LinkKind::Vlan(_))
+        && found.made == Some(link.kind)
+        && found.other == on.index
 }
 
 /// Returns a link's MTU: longer packets than its lower link carries would be lost.
@@ -262,11 +299,22 @@ fn mtu(link: &OwnLink, on: &LinkAnswer) -> u32 {
 
 fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
     let mut message = LinkMessage::default();
-    message.attributes = vec![LinkAttribute::IfName(link.owner.ifname()), LinkAttribute::Mtu(mtu(link, on))];
-    message.attributes.extend(link.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
+    message.attributes = vec![
+        LinkAttribute::IfName(link.owner.ifname()),
+        LinkAttribute::Mtu(mtu(link, on)),
+    ];
+    message
+        .attributes
+        .extend(link.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
     let (kind, data) = match link.kind {
-        LinkKind::Macvlan(mode) => (InfoKind::MacVlan, InfoData::MacVlan(vec![InfoMacVlan::Mode(macvlan_mode(mode))])),
-        LinkKind::Ipvlan => (InfoKind::IpVlan, InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)])),
+        LinkKind::Macvlan(mode) => (
+            InfoKind::MacVlan,
+            InfoData::MacVlan(vec![InfoMacVlan::Mode(macvlan_mode(mode))]),
+        ),
+        LinkKind::Ipvlan => (
+            InfoKind::IpVlan,
+            InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)]),
+        ),
         LinkKind::Port => {
             let mut port = LinkMessage::default();
             port.attributes = vec![
@@ -282,7 +330,10 @@ fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
     if link.kind != LinkKind::Port {
         message.attributes.push(LinkAttribute::Link(on.index));
     }
-    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)]));
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(kind),
+        LinkInfo::Data(data),
+    ]));
     RouteNetlinkMessage::NewLink(message)
 }
 
@@ -308,7 +359,12 @@ fn doing(kind: LinkKind) -> &'static str {
 }
 
 /// Returns why the kernel did not make a link.
-fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &LinkAnswer) -> LinkCause {
+fn refused(
+    netlink: &mut Netlink,
+    error: NetlinkError,
+    link: &OwnLink,
+    on: &LinkAnswer,
+) -> LinkCause {
     let module = match link.kind {
         LinkKind::Macvlan(_) => "macvlan",
         LinkKind::Ipvlan => "ipvlan",
@@ -316,19 +372,39 @@ fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &Link
         LinkKind::Vlan(_) => "8021q",
     };
     let reason = match error {
-        NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
+        NetlinkError::Kernel {
+            errno: libc::EOPNOTSUPP,
+            ..
+        } => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
         }
         // Something else already takes the frames that come in on that link.
-        NetlinkError::Kernel { errno: libc::EBUSY, .. } => match netlink.link(Which::Index(on.master)) {
+        NetlinkError::Kernel {
+            errno: libc::EBUSY, ..
+        } => match netlink.link(Which::Index(on.master)) {
             Ok(above) if above.bridge => {
-                format!("{} is a port of bridge {}: create the network with -o bridge={1}", on.name, above.name)
+                format!(
+                    "{} is a port of bridge {}: create the network with -o bridge={1}",
+                    on.name, above.name
+                )
             }
-            Ok(above) => format!("{} belongs to {}: create the network with -o parent={1}", on.name, above.name),
-            Err(_) => format!("{} has macvlans or ipvlans already, and cannot have both: keep to one -o mode", on.name),
+            Ok(above) => format!(
+                "{} belongs to {}: create the network with -o parent={1}",
+                on.name, above.name
+            ),
+            Err(_) => format!(
+                "{} has macvlans or ipvlans already, and cannot have both: keep to one -o mode",
+                on.name
+            ),
         },
-        NetlinkError::Kernel { errno: libc::EINVAL, .. } if matches!(link.kind, LinkKind::Macvlan(_)) => {
-            format!("{error}: a macvlan in passthru mode has {} to itself (-o macvlan_mode=passthru)", on.name)
+        NetlinkError::Kernel {
+            errno: libc::EINVAL,
+            ..
+        } if matches!(link.kind, LinkKind::Macvlan(_)) => {
+            format!(
+                "{error}: a macvlan in passthru mode has {} to itself (-o macvlan_mode=passthru)",
+                on.name
+            )
         }
         error => return error.at(Which::Name(&link.on), doing(link.kind)),
     };

@@ -16,8 +16,8 @@ use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
-    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage, bind, getsockname,
-    recvmsg, send, sendto, sockopt,
+    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage,
+    bind, getsockname, recvmsg, send, sendto, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -32,10 +32,34 @@ use super::reaper::Reaper;
 /// How much the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
 const RECEIVE_BUFFER: usize = 128 * 1024;
 
-sockopt_impl!(AuxData, SetOnly, libc::SOL_PACKET, libc::PACKET_AUXDATA, bool);
-sockopt_impl!(IgnoreOutgoing, SetOnly, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, bool);
-sockopt_impl!(AddMembership, SetOnly, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, libc::packet_mreq);
-sockopt_impl!(Statistics, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
+sockopt_impl!(
+    AuxData,
+    SetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_AUXDATA,
+    bool
+);
+sockopt_impl!(
+    IgnoreOutgoing,
+    SetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_IGNORE_OUTGOING,
+    bool
+);
+sockopt_impl!(
+    AddMembership,
+    SetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_ADD_MEMBERSHIP,
+    libc::packet_mreq
+);
+sockopt_impl!(
+    Statistics,
+    GetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_STATISTICS,
+    libc::tpacket_stats
+);
 
 /// A packet socket. It is closed by the reaper.
 #[derive(Debug)]
@@ -72,7 +96,10 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new() -> Self {
-        Self { frame: [0; LONGEST], control: nix::cmsg_space!(libc::tpacket_auxdata) }
+        Self {
+            frame: [0; LONGEST],
+            control: nix::cmsg_space!(libc::tpacket_auxdata),
+        }
     }
 }
 
@@ -83,20 +110,32 @@ impl PacketSocket {
     /// binding it would wait for an RCU grace period.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
-        let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
-            let ours = Ours { chaddr: want.chaddr, own: link.mac(), inside: matches!(link, Link::InNetns { .. }) };
-            socket.attach_filter(&filter::exchange(&ours, want.arp))?;
-            let packet =
-                Self { fd: Some(OwnedFd::from(socket)), ours, ifindex, vlan: vlan_of(link), reaper, places: None };
-            AuxData.set(&packet, &true)?;
-            IgnoreOutgoing.set(&packet, &true)?;
-            sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
-            Ok(packet)
-        });
+        let opened =
+            Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
+                let ours = Ours {
+                    chaddr: want.chaddr,
+                    own: link.mac(),
+                    inside: matches!(link, Link::InNetns { .. }),
+                };
+                socket.attach_filter(&filter::exchange(&ours, want.arp))?;
+                let packet = Self {
+                    fd: Some(OwnedFd::from(socket)),
+                    ours,
+                    ifindex,
+                    vlan: vlan_of(link),
+                    reaper,
+                    places: None,
+                };
+                AuxData.set(&packet, &true)?;
+                IgnoreOutgoing.set(&packet, &true)?;
+                sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
+                Ok(packet)
+            });
         opened.map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                LinkCause::refused("open a packet socket", "Operation not permitted: this needs CAP_NET_RAW")
-            }
+            io::ErrorKind::PermissionDenied => LinkCause::refused(
+                "open a packet socket",
+                "Operation not permitted: this needs CAP_NET_RAW",
+            ),
             _ => failed("open a packet socket", &error),
         })
     }
@@ -106,14 +145,29 @@ impl PacketSocket {
         match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
             Ok(()) => {}
             Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
-            Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
+            Err(errno) => {
+                return Err(LinkCause::refused(
+                    "bind a packet socket",
+                    io::Error::from(errno),
+                ));
+            }
         }
         // A link that is down accepts the socket but leaves an error in it.
         match sockopt::SocketError.get(self) {
             Ok(0) => {}
             Ok(libc::ENETDOWN) => return Err(LinkCause::Down),
-            Ok(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from_raw_os_error(errno))),
-            Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
+            Ok(errno) => {
+                return Err(LinkCause::refused(
+                    "bind a packet socket",
+                    io::Error::from_raw_os_error(errno),
+                ));
+            }
+            Err(errno) => {
+                return Err(LinkCause::refused(
+                    "bind a packet socket",
+                    io::Error::from(errno),
+                ));
+            }
         }
         match *link {
             Link::Parent { mac, .. } => self.hear_also(mac),
@@ -123,8 +177,9 @@ impl PacketSocket {
 
     /// Makes the link accept frames addressed to `mac`, if that is not its own address.
     fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
-        let own =
-            self.bound().map_err(|errno| LinkCause::refused("look at a packet socket", io::Error::from(errno)))?;
+        let own = self.bound().map_err(|errno| {
+            LinkCause::refused("look at a packet socket", io::Error::from(errno))
+        })?;
         if own.addr() == Some(mac.0) {
             return Ok(());
         }
@@ -135,9 +190,9 @@ impl PacketSocket {
             mr_alen: 6,
             mr_address: [a, b, c, d, e, f, 0, 0],
         };
-        AddMembership
-            .set(self, &membership)
-            .map_err(|errno| LinkCause::refused("hear another Ethernet address", io::Error::from(errno)))
+        AddMembership.set(self, &membership).map_err(|errno| {
+            LinkCause::refused("hear another Ethernet address", io::Error::from(errno))
+        })
     }
 
     /// Hears only this ARP from now on. Frames that came before can still be taken.
@@ -150,16 +205,24 @@ impl PacketSocket {
     pub(super) fn receive(&self, into: &mut Receiver) -> io::Result<(Vec<u8>, FrameMeta)> {
         let (length, meta) = {
             let mut parts = [IoSliceMut::new(&mut into.frame)];
-            let got =
-                recvmsg::<LinkAddr>(self.as_raw_fd(), &mut parts, Some(&mut into.control), MsgFlags::MSG_DONTWAIT)?;
+            let got = recvmsg::<LinkAddr>(
+                self.as_raw_fd(),
+                &mut parts,
+                Some(&mut into.control),
+                MsgFlags::MSG_DONTWAIT,
+            )?;
             let mut meta = FrameMeta {
-                other_host: got.address.is_some_and(|from| from.pkttype() == libc::PACKET_OTHERHOST),
+                other_host: got
+                    .address
+                    .is_some_and(|from| from.pkttype() == libc::PACKET_OTHERHOST),
                 ..FrameMeta::default()
             };
             for message in got.cmsgs()? {
                 if let ControlMessageOwned::Unknown(message) = message
-                    && (message.cmsg_header.cmsg_level, message.cmsg_header.cmsg_type)
-                        == (libc::SOL_PACKET, libc::PACKET_AUXDATA)
+                    && (
+                        message.cmsg_header.cmsg_level,
+                        message.cmsg_header.cmsg_type,
+                    ) == (libc::SOL_PACKET, libc::PACKET_AUXDATA)
                 {
                     read_aux_data(&message.data_bytes, &mut meta);
                 }
@@ -176,11 +239,19 @@ impl PacketSocket {
     /// Sends a frame, or says why not. Does not wait.
     pub(super) fn send(&self, frame: &[u8]) -> Sent {
         let tagged = tagged(frame, self.vlan);
-        match send(self.as_raw_fd(), tagged.as_deref().unwrap_or(frame), MsgFlags::MSG_DONTWAIT) {
+        match send(
+            self.as_raw_fd(),
+            tagged.as_deref().unwrap_or(frame),
+            MsgFlags::MSG_DONTWAIT,
+        ) {
             Ok(_) => Sent::Yes,
-            Err(errno @ (Errno::ENOBUFS | Errno::ENETDOWN | Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM)) => {
-                Sent::Busy(errno)
-            }
+            Err(
+                errno @ (Errno::ENOBUFS
+                | Errno::ENETDOWN
+                | Errno::EAGAIN
+                | Errno::EINTR
+                | Errno::ENOMEM),
+            ) => Sent::Busy(errno),
             Err(Errno::ENXIO | Errno::ENODEV) => Sent::Gone,
             Err(errno) => Sent::Refused(errno),
         }
@@ -213,7 +284,10 @@ impl PacketSocket {
 
     /// Returns how many frames found the socket's buffer full.
     pub(super) fn overflowed(&self) -> u32 {
-        Statistics.get(self).map(|counted| counted.tp_drops).unwrap_or(0)
+        Statistics
+            .get(self)
+            .map(|counted| counted.tp_drops)
+            .unwrap_or(0)
     }
 }
 
@@ -248,13 +322,24 @@ impl Uplinks {
     /// Opens it in the calling thread's namespace, the host's. If that fails, no frame leaves that way.
     pub(super) fn open() -> Self {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None);
-        Self(opened.map_err(|error| debug!(%error, "no packet socket for the host's links")).ok().map(OwnedFd::from))
+        Self(
+            opened
+                .map_err(|error| debug!(%error, "no packet socket for the host's links"))
+                .ok()
+                .map(OwnedFd::from),
+        )
     }
 
     /// Sends a frame over a host link, and returns whether the link accepted it.
     pub(super) fn send(&self, ifindex: u32, frame: &[u8]) -> bool {
         let Some(socket) = &self.0 else { return false };
-        sendto(socket.as_raw_fd(), frame, &everything_at(ifindex), MsgFlags::MSG_DONTWAIT).is_ok()
+        sendto(
+            socket.as_raw_fd(),
+            frame,
+            &everything_at(ifindex),
+            MsgFlags::MSG_DONTWAIT,
+        )
+        .is_ok()
     }
 }
 
@@ -292,7 +377,9 @@ fn read_aux_data(bytes: &[u8], meta: &mut FrameMeta) {
 /// Returns the VLAN whose tag frames carry on a link. On a bridge's port the bridge adds the tag.
 fn vlan_of(link: &Link) -> u16 {
     match *link {
-        Link::Parent { vlan, port: false, .. } => vlan,
+        Link::Parent {
+            vlan, port: false, ..
+        } => vlan,
         Link::Parent { port: true, .. } | Link::InNetns { .. } => 0,
     }
 }

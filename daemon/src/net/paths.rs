@@ -33,23 +33,32 @@ pub(super) enum Heard {
 
 impl Paths {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?)))
+        Ok(Self(Arc::new(Inotify::init(
+            InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK,
+        )?)))
     }
 
     /// Watches a directory for removals from now on. The kernel recognises a directory that is already watched.
     pub(super) fn watch(&self, directory: &OwnedFd) -> nix::Result<()> {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let goes = AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_ONLYDIR;
+        let goes =
+            AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_ONLYDIR;
         self.0.add_watch(path.as_str(), goes).map(drop)
     }
 
     /// Returns what has gone since the last call.
     pub(super) fn hear(&self) -> nix::Result<Heard> {
         match self.0.read_events() {
-            Ok(events) if events.iter().any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW)) => {
+            Ok(events)
+                if events
+                    .iter()
+                    .any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW)) =>
+            {
                 Ok(Heard::TooMuch)
             }
-            Ok(events) => Ok(Heard::Gone(events.into_iter().filter_map(|event| event.name).collect())),
+            Ok(events) => Ok(Heard::Gone(
+                events.into_iter().filter_map(|event| event.name).collect(),
+            )),
             Err(Errno::EAGAIN) => Ok(Heard::Nothing),
             Err(Errno::EINTR) => Ok(Heard::Gone(HashSet::new())),
             Err(errno) => Err(errno),

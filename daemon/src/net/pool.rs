@@ -71,7 +71,9 @@ const WRITTEN_OFF: u8 = 4;
 
 impl Ticket {
     fn moves(&self, from: u8, to: u8) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 }
 
@@ -79,7 +81,13 @@ impl Pool {
     /// Starts `threads` threads, whose work may take `limit`.
     pub(super) fn start(host: Arc<Host>, threads: usize, limit: Duration) -> io::Result<Self> {
         let queue = Mutex::new(Queue::default());
-        let shared = Shared { host, threads: threads.max(1), limit, queue, arrived: Condvar::new() };
+        let shared = Shared {
+            host,
+            threads: threads.max(1),
+            limit,
+            queue,
+            arrived: Condvar::new(),
+        };
         let handle = Handle(Arc::new(shared));
         handle.0.top_up(&mut handle.0.queue())?;
         Ok(Self(Arc::new(handle)))
@@ -89,7 +97,10 @@ impl Pool {
     ///
     /// A result that comes after the limit is dropped on the thread that brings it, back in the host's namespace.
     /// Must be called from the host's namespace: a missing thread is started by the caller.
-    pub(super) fn run<T, W>(&self, work: W) -> impl Future<Output = Result<T, LinkCause>> + Send + use<T, W>
+    pub(super) fn run<T, W>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = Result<T, LinkCause>> + Send + use<T, W>
     where
         T: Send + 'static,
         W: FnOnce(&mut Worker) -> T + Send + 'static,
@@ -101,7 +112,10 @@ impl Pool {
             Box::new(move || drop(tell.send(result))) as Tell
         });
         let shared = Arc::clone(&self.0.0);
-        shared.submit(Job { ticket: Arc::clone(&ticket), work });
+        shared.submit(Job {
+            ticket: Arc::clone(&ticket),
+            work,
+        });
         async move {
             match tokio::time::timeout(shared.limit, told).await {
                 Ok(Ok(result)) => Ok(result),
@@ -124,7 +138,9 @@ impl Drop for Handle {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics while it holds the queue")
+        self.queue
+            .lock()
+            .expect("nothing panics while it holds the queue")
     }
 
     fn submit(self: &Arc<Self>, job: Job) {
@@ -140,7 +156,9 @@ impl Shared {
     fn top_up(self: &Arc<Self>, queue: &mut Queue) -> io::Result<()> {
         while queue.alive < self.threads {
             let mine = Arc::clone(self);
-            let named = thread::Builder::new().name("netns".to_owned()).stack_size(STACK);
+            let named = thread::Builder::new()
+                .name("netns".to_owned())
+                .stack_size(STACK);
             named.spawn(move || serve(&mine))?;
             queue.alive += 1;
         }
@@ -180,7 +198,12 @@ impl Shared {
                 Some(job) if job.ticket.moves(WAITING, TAKEN) => return Some(job),
                 Some(_withdrawn) => {}
                 None if queue.closed => return None,
-                None => queue = self.arrived.wait(queue).expect("nothing panics while it holds the queue"),
+                None => {
+                    queue = self
+                        .arrived
+                        .wait(queue)
+                        .expect("nothing panics while it holds the queue")
+                }
             }
         }
     }
@@ -188,7 +211,10 @@ impl Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("threads", &self.threads).field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("threads", &self.threads)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 

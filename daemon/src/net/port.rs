@@ -24,8 +24,8 @@ use leasehold_core::link::LinkCause;
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer};
 use netlink_packet_route::link::{
-    AfSpecBridge, AfSpecInet6, AfSpecUnspec, BridgeVlanInfo, BridgeVlanInfoFlags, In6AddrGenMode, InfoData, InfoKind,
-    InfoMacVlan, InfoVeth, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode,
+    AfSpecBridge, AfSpecInet6, AfSpecUnspec, BridgeVlanInfo, BridgeVlanInfoFlags, In6AddrGenMode,
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -108,21 +108,43 @@ impl Port {
         without_ipv6(&mut here, inside);
         without_ipv6(netlink, index);
         let failed = |doing| move |error: NetlinkError| error.at(Which::Index(index), doing);
-        netlink.set(index, LinkAttribute::IfAlias(ALIAS.to_owned())).map_err(failed("name a bridge's port"))?;
-        netlink.set(index, LinkAttribute::Controller(bridge.index)).map_err(failed("make a port of the bridge"))?;
+        netlink
+            .set(index, LinkAttribute::IfAlias(ALIAS.to_owned()))
+            .map_err(failed("name a bridge's port"))?;
+        netlink
+            .set(index, LinkAttribute::Controller(bridge.index))
+            .map_err(failed("make a port of the bridge"))?;
         if vlan != 0 {
             let vlan = RouteNetlinkMessage::SetLink(in_vlan(index, vlan));
-            netlink.change(vlan, 0).map_err(failed("put a bridge's port into its VLAN"))?;
+            netlink
+                .change(vlan, 0)
+                .map_err(failed("put a bridge's port into its VLAN"))?;
         }
-        netlink.set_up(index).map_err(failed("set a bridge's port up"))?;
-        here.set_up(inside).map_err(|error| error.at(Which::Index(inside), "set a veth up"))?;
-        debug!(bridge = bridge.index, index, vlan, "made a port of the bridge");
-        Ok((Self { index, news, forwards: LinkAnswer::forwards }, inside))
+        netlink
+            .set_up(index)
+            .map_err(failed("set a bridge's port up"))?;
+        here.set_up(inside)
+            .map_err(|error| error.at(Which::Index(inside), "set a veth up"))?;
+        debug!(
+            bridge = bridge.index,
+            index, vlan, "made a port of the bridge"
+        );
+        Ok((
+            Self {
+                index,
+                news,
+                forwards: LinkAnswer::forwards,
+            },
+            inside,
+        ))
     }
 
     fn of_parent(host: Place<'_>, parent: u32, mac: Mac) -> Result<(Self, u32), LinkCause> {
-        let ns = own_ns().map_err(|errno| LinkCause::refused("open the network namespace", errno.desc()))?;
-        let made = host.netlink.change(macvlan(parent, mac, ns.as_fd()), NLM_F_CREATE | NLM_F_EXCL);
+        let ns = own_ns()
+            .map_err(|errno| LinkCause::refused("open the network namespace", errno.desc()))?;
+        let made = host
+            .netlink
+            .change(macvlan(parent, mac, ns.as_fd()), NLM_F_CREATE | NLM_F_EXCL);
         made.map_err(|error| error.at(Which::Index(parent), "make a macvlan"))?;
         let mut here = open_netlink()?;
         let (end, _) = here.ethernet(Which::Name(INSIDE))?;
@@ -130,11 +152,21 @@ impl Port {
         without_ipv6(&mut here, index);
         let news = Self::news()?;
         here.set_up(index).map_err(|error| match error {
-            NetlinkError::Kernel { errno: libc::EADDRINUSE, .. } => LinkCause::MacTaken(mac),
+            NetlinkError::Kernel {
+                errno: libc::EADDRINUSE,
+                ..
+            } => LinkCause::MacTaken(mac),
             error => error.at(Which::Index(index), "set a macvlan up"),
         })?;
         debug!(parent, index, "made a macvlan");
-        Ok((Self { index, news, forwards: LinkAnswer::has_carrier }, index))
+        Ok((
+            Self {
+                index,
+                news,
+                forwards: LinkAnswer::has_carrier,
+            },
+            index,
+        ))
     }
 
     /// Removes the port. When this returns, the kernel has removed it, and its Ethernet address is free.
@@ -164,13 +196,18 @@ impl Port {
             loop {
                 buffer.clear();
                 match news.recv(&mut buffer, libc::MSG_DONTWAIT) {
-                    Ok(_) if Messages::new(&buffer).any(|message| tells(&message, self.index, self.forwards)) => {
+                    Ok(_)
+                        if Messages::new(&buffer)
+                            .any(|message| tells(&message, self.index, self.forwards)) =>
+                    {
                         return Ok(());
                     }
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // Messages were lost, perhaps the one waited for.
-                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => ask(&news, self.index)?,
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                        ask(&news, self.index)?
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -190,7 +227,8 @@ fn ask(news: &Socket, index: u32) -> io::Result<()> {
 /// Returns whether the message says that the port forwards.
 fn tells(message: &NetlinkBuffer<&[u8]>, index: u32, forwards: fn(&LinkAnswer) -> bool) -> bool {
     message.message_type() == libc::RTM_NEWLINK
-        && LinkAnswer::read(message.payload()).is_ok_and(|link| link.index == index && forwards(&link))
+        && LinkAnswer::read(message.payload())
+            .is_ok_and(|link| link.index == index && forwards(&link))
 }
 
 fn open_netlink() -> Result<Netlink, LinkCause> {
@@ -234,7 +272,9 @@ fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
         LinkAttribute::NetNsFd(here.as_raw_fd()),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::MacVlan),
-            LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
+            LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(
+                MacVlanMode::Bridge,
+            )])),
         ]),
     ];
     RouteNetlinkMessage::NewLink(inside)

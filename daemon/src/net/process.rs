@@ -26,7 +26,10 @@ impl Process {
     pub(super) fn of(path: &Path, ns: &OwnedFd) -> Option<Self> {
         let fd = open(pid_in(path)?)?;
         let (there, here) = (stat(path).ok()?, fstat(ns).ok()?);
-        ((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)).then(|| Self { fd, path: path.to_owned() })
+        ((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)).then(|| Self {
+            fd,
+            path: path.to_owned(),
+        })
     }
 
     /// Returns whether a namespace's path names a process.
@@ -52,7 +55,9 @@ unsafe impl OneFd for Process {}
 /// Returns the process in `/proc/<pid>/ns/net`.
 fn pid_in(path: &Path) -> Option<libc::pid_t> {
     let mut parts = path.strip_prefix("/proc").ok()?.components();
-    let Component::Normal(pid) = parts.next()? else { return None };
+    let Component::Normal(pid) = parts.next()? else {
+        return None;
+    };
     let pid = pid.to_str()?.parse().ok()?;
     (parts.as_path() == Path::new("ns/net")).then_some(pid)
 }
@@ -73,7 +78,13 @@ mod tests {
     fn a_process_is_named_by_its_number_alone() {
         let pid = |path: &str| pid_in(Path::new(path));
         assert_eq!(pid("/proc/17/ns/net"), Some(17));
-        for path in ["/run/netns/17", "/proc/self/ns/net", "/proc/17/ns/mnt", "/proc/17/task/18/ns/net", "/proc"] {
+        for path in [
+            "/run/netns/17",
+            "/proc/self/ns/net",
+            "/proc/17/ns/mnt",
+            "/proc/17/task/18/ns/net",
+            "/proc",
+        ] {
             assert_eq!(pid(path), None, "{path}");
         }
     }

@@ -51,7 +51,10 @@ struct Queue {
 impl Reaper {
     /// Starts the first thread.
     pub(super) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new() });
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+        });
         shared.queue().threads = FEWEST;
         spawn(&shared)?;
         Ok(Self(Arc::new(Handle(shared))))
@@ -74,7 +77,9 @@ impl Drop for Handle {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics while it holds the queue")
+        self.queue
+            .lock()
+            .expect("nothing panics while it holds the queue")
     }
 
     /// Waits for a socket to close; `None` if this thread is one too many.
@@ -99,7 +104,11 @@ impl Shared {
         }
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, limit: Option<Duration>) -> (MutexGuard<'a, Queue>, bool) {
+    fn wait<'a>(
+        &self,
+        queue: MutexGuard<'a, Queue>,
+        limit: Option<Duration>,
+    ) -> (MutexGuard<'a, Queue>, bool) {
         const INVARIANT: &str = "nothing panics while it holds the queue";
         match limit {
             None => (self.arrived.wait(queue).expect(INVARIANT), false),
@@ -121,7 +130,11 @@ impl Shared {
 
 fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     let mine = Arc::clone(shared);
-    thread::Builder::new().name("reaper".to_owned()).stack_size(STACK).spawn(move || serve(&mine)).map(drop)
+    thread::Builder::new()
+        .name("reaper".to_owned())
+        .stack_size(STACK)
+        .spawn(move || serve(&mine))
+        .map(drop)
 }
 
 /// Closes sockets until there is too little work.

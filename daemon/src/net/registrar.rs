@@ -94,11 +94,22 @@ impl Registrar {
         if let Err(error) = socket.set_listen_all_namespaces(true) {
             warn!(%error, "changes of links inside containers go unnoticed: hearing about them needs CAP_NET_BROADCAST");
         }
-        for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
+        for group in [
+            libc::RTNLGRP_LINK,
+            libc::RTNLGRP_IPV4_IFADDR,
+            libc::RTNLGRP_NSID,
+        ] {
             socket.add_membership(group)?;
         }
         let (socket, paths, book) = (Arc::new(socket), Paths::new()?, Mutex::default());
-        Ok(Arc::new(Self { socket, port, paths, docker, book, lost: AtomicU64::new(0) }))
+        Ok(Arc::new(Self {
+            socket,
+            port,
+            paths,
+            docker,
+            book,
+            lost: AtomicU64::new(0),
+        }))
     }
 
     /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.
@@ -114,12 +125,24 @@ impl Registrar {
         let token = book.last;
         // The first makes the kernel choose a number, unless there is one already. The second asks for it. They go in one call,
         // and under the lock, so that `asked` keeps the order of the answers.
-        let mut both = nsid_request(RouteNetlinkMessage::NewNsId, vec![file.clone(), NsidAttribute::Id(-1)], 0);
-        both.extend(nsid_request(RouteNetlinkMessage::GetNsId, vec![file], token));
+        let mut both = nsid_request(
+            RouteNetlinkMessage::NewNsId,
+            vec![file.clone(), NsidAttribute::Id(-1)],
+            0,
+        );
+        both.extend(nsid_request(
+            RouteNetlinkMessage::GetNsId,
+            vec![file],
+            token,
+        ));
         match self.socket.send_to(&both, &SocketAddr::new(0, 0), 0) {
             Ok(_) => {
                 book.known.insert(cookie);
-                book.asked.push_back(Asked { token, cookie, path: path.to_owned() });
+                book.asked.push_back(Asked {
+                    token,
+                    cookie,
+                    path: path.to_owned(),
+                });
             }
             Err(error) => warn!(?cookie, %error, "a namespace cannot be watched"),
         }
@@ -154,16 +177,25 @@ impl Registrar {
 
     /// Returns what the watch reports on.
     pub(super) fn watched(&self) -> Watched {
-        Watched { namespaces: self.book().named.len(), lost: self.lost.load(Ordering::Relaxed) }
+        Watched {
+            namespaces: self.book().named.len(),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
     }
 
     /// Returns the book, which must not be held across anything that waits.
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nothing panics while it holds the book")
+        self.book
+            .lock()
+            .expect("nothing panics while it holds the book")
     }
 }
 
-fn nsid_request(kind: fn(NsidMessage) -> RouteNetlinkMessage, attributes: Vec<NsidAttribute>, token: u32) -> Vec<u8> {
+fn nsid_request(
+    kind: fn(NsidMessage) -> RouteNetlinkMessage,
+    attributes: Vec<NsidAttribute>,
+    token: u32,
+) -> Vec<u8> {
     let mut message = NsidMessage::default();
     message.attributes = attributes;
     encode(kind(message), NLM_F_REQUEST, token)
@@ -184,9 +216,16 @@ impl Book {
                 self.known.remove(&asked.cookie);
                 break;
             };
-            let named = Named { cookie: asked.cookie, path: asked.path, checking: Checking::No };
-            let former =
-                self.named.insert(nsid, named).map(|former| former.cookie).filter(|former| *former != asked.cookie);
+            let named = Named {
+                cookie: asked.cookie,
+                path: asked.path,
+                checking: Checking::No,
+            };
+            let former = self
+                .named
+                .insert(nsid, named)
+                .map(|former| former.cookie)
+                .filter(|former| *former != asked.cookie);
             if let Some(former) = former {
                 self.known.remove(&former);
             }
@@ -204,25 +243,46 @@ impl Book {
 
     /// Returns the numbers of the namespaces whose paths end in one of these names.
     pub(super) fn named(&self, names: &HashSet<OsString>) -> Vec<i32> {
-        let is_named = |named: &Named| named.path.file_name().is_some_and(|name| names.contains(name));
-        self.named.iter().filter(|(_, named)| is_named(named)).map(|(nsid, _)| *nsid).collect()
+        let is_named = |named: &Named| {
+            named
+                .path
+                .file_name()
+                .is_some_and(|name| names.contains(name))
+        };
+        self.named
+            .iter()
+            .filter(|(_, named)| is_named(named))
+            .map(|(nsid, _)| *nsid)
+            .collect()
     }
 
     /// Returns the number that means a namespace.
     pub(super) fn number_of(&self, cookie: Cookie) -> Option<i32> {
-        self.named.iter().find(|(_, named)| named.cookie == cookie).map(|(nsid, _)| *nsid)
+        self.named
+            .iter()
+            .find(|(_, named)| named.cookie == cookie)
+            .map(|(nsid, _)| *nsid)
     }
 
     /// Records which namespace a number means, as the kernel has shown, unless something else is known about either.
     pub(super) fn found(&mut self, nsid: i32, cookie: Cookie, path: &Path) {
         if !self.named.contains_key(&nsid) && self.known.insert(cookie) {
-            self.named.insert(nsid, Named { cookie, path: path.to_owned(), checking: Checking::No });
+            self.named.insert(
+                nsid,
+                Named {
+                    cookie,
+                    path: path.to_owned(),
+                    checking: Checking::No,
+                },
+            );
         }
     }
 
     /// Returns the namespace that a number means, and the path by which the namespace is known.
     pub(super) fn at(&self, nsid: i32) -> Option<(Cookie, PathBuf)> {
-        self.named.get(&nsid).map(|named| (named.cookie, named.path.clone()))
+        self.named
+            .get(&nsid)
+            .map(|named| (named.cookie, named.path.clone()))
     }
 
     /// Returns what to check to find out whether `nsid` is alive, unless a check is under way.
@@ -237,7 +297,11 @@ impl Book {
 
     /// Takes the result of a check, and returns whether to look again.
     pub(super) fn checked(&mut self, nsid: i32, cookie: Cookie) -> bool {
-        let Some(named) = self.named.get_mut(&nsid).filter(|named| named.cookie == cookie) else {
+        let Some(named) = self
+            .named
+            .get_mut(&nsid)
+            .filter(|named| named.cookie == cookie)
+        else {
             return false;
         };
         std::mem::replace(&mut named.checking, Checking::No) == Checking::Again
@@ -267,7 +331,11 @@ mod tests {
     impl Book {
         fn ask(&mut self, token: u32, cookie: u64) {
             self.known.insert(Cookie(cookie));
-            self.asked.push_back(Asked { token, cookie: Cookie(cookie), path: PathBuf::from("/netns") });
+            self.asked.push_back(Asked {
+                token,
+                cookie: Cookie(cookie),
+                path: PathBuf::from("/netns"),
+            });
         }
     }
 
@@ -295,9 +363,17 @@ mod tests {
         (1..=3).for_each(|n| book.ask(n, u64::from(n)));
         assert_eq!(book.answered(2, Some(7)), (None, true));
         assert_eq!(book.known, HashSet::from([Cookie(2), Cookie(3)]));
-        assert_eq!(book.answered(3, None), (None, false), "a namespace without a number");
+        assert_eq!(
+            book.answered(3, None),
+            (None, false),
+            "a namespace without a number"
+        );
         assert_eq!(book.known, HashSet::from([Cookie(2)]));
-        assert_eq!(book.answered(9, Some(7)), (None, false), "an answer to no question");
+        assert_eq!(
+            book.answered(9, Some(7)),
+            (None, false),
+            "an answer to no question"
+        );
         assert_eq!(owner(&book, 7), Some(2));
     }
 
@@ -335,7 +411,10 @@ mod tests {
         book.answered(1, Some(5));
         book.ask(2, 20);
         book.forget();
-        assert_eq!((owner(&book, 5), book.known.clone()), (None, HashSet::from([Cookie(20)])));
+        assert_eq!(
+            (owner(&book, 5), book.known.clone()),
+            (None, HashSet::from([Cookie(20)]))
+        );
         assert_eq!(book.answered(2, Some(5)), (None, false));
         assert_eq!(owner(&book, 5), Some(20));
     }

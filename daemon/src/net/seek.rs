@@ -21,7 +21,10 @@ pub(super) fn look(
     sought: &[Sought],
     number: Option<i32>,
 ) -> Result<Sightings, LinkCause> {
-    let mut sightings = Sightings { whole: number.is_none(), ..Sightings::default() };
+    let mut sightings = Sightings {
+        whole: number.is_none(),
+        ..Sightings::default()
+    };
     let (mut looked, mut left_out) = (Vec::new(), Vec::new());
     for path in worker.list(directory)? {
         match through(worker, &path, sought, number, &mut sightings) {
@@ -32,7 +35,9 @@ pub(super) fn look(
         }
     }
     if !left_out.is_empty() && may_be_elsewhere(worker, &looked, sought) {
-        left_out.into_iter().for_each(|(path, cause)| miss(&mut sightings, &path, cause));
+        left_out
+            .into_iter()
+            .for_each(|(path, cause)| miss(&mut sightings, &path, cause));
     }
     Ok(sightings)
 }
@@ -41,11 +46,18 @@ pub(super) fn look(
 ///
 /// The kernel gave the host's namespace a number for each namespace into which a link was moved from there.
 fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) -> bool {
-    let looked: BTreeSet<_> = looked.iter().filter_map(|path| worker.number_of(path).ok().flatten()).collect();
+    let looked: BTreeSet<_> = looked
+        .iter()
+        .filter_map(|path| worker.number_of(path).ok().flatten())
+        .collect();
     let is_sought = |link: &LinkAnswer| sought.iter().any(|sought| link.mac == Some(sought.mac));
     let found = worker.numbers().and_then(|numbers| {
-        let others = numbers.into_iter().filter(|number| !looked.contains(number));
-        others.map(|number| Ok(worker.wired_at(number)?.iter().any(is_sought))).collect::<Result<Vec<_>, _>>()
+        let others = numbers
+            .into_iter()
+            .filter(|number| !looked.contains(number));
+        others
+            .map(|number| Ok(worker.wired_at(number)?.iter().any(is_sought)))
+            .collect::<Result<Vec<_>, _>>()
     });
     match found {
         Ok(found) => found.contains(&true),
@@ -88,7 +100,13 @@ fn through(
             // The watch reports on it from before the look.
             let view = worker.look_within(path, link.index)?;
             let (sought, netns) = (sought.clone(), path.to_owned());
-            sightings.found.extend((view.mac == sought.mac).then_some(Sighting { sought, netns, view }));
+            sightings
+                .found
+                .extend((view.mac == sought.mac).then_some(Sighting {
+                    sought,
+                    netns,
+                    view,
+                }));
         }
     }
     Ok(())
@@ -97,7 +115,9 @@ fn through(
 /// Returns whether a container's link is on this LAN: it was made on the parent or on a VLAN of the parent, or its other end is a
 /// port of the bridge. Fails if that cannot be known, such as while the LAN's link does not exist.
 fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> Result<bool, LinkCause> {
-    let Some(name) = lan.parent().filter(|_| link.other != 0) else { return Ok(false) };
+    let Some(name) = lan.parent().filter(|_| link.other != 0) else {
+        return Ok(false);
+    };
     let parent = worker.host_link(Which::Name(name))?.index;
     if link.other == parent {
         return Ok(true);

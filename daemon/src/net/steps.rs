@@ -51,7 +51,10 @@ impl Netlink {
             self.take(index, step)?;
         }
         goes_on(steps.len());
-        Ok(LinkView { was_down, ..self.view(Which::Index(index), cookie)? })
+        Ok(LinkView {
+            was_down,
+            ..self.view(Which::Index(index), cookie)?
+        })
     }
 
     fn take(&mut self, index: u32, step: &Step) -> Result<(), LinkCause> {
@@ -66,7 +69,13 @@ impl Netlink {
         };
         done.map_err(|error| match (step, error) {
             // The link is a macvlan, and another on the same parent has its Ethernet address.
-            (Step::Up, NetlinkError::Kernel { errno: libc::EADDRINUSE, .. }) => self.mac_taken(index),
+            (
+                Step::Up,
+                NetlinkError::Kernel {
+                    errno: libc::EADDRINUSE,
+                    ..
+                },
+            ) => self.mac_taken(index),
             (_, error) => error.at(Which::Index(index), step.doing()),
         })
     }
@@ -89,7 +98,10 @@ impl Netlink {
 
     /// Sets one attribute of a link.
     pub(super) fn set(&mut self, index: u32, attribute: LinkAttribute) -> Result<(), NetlinkError> {
-        self.change(RouteNetlinkMessage::SetLink(link_message(index, attribute)), 0)
+        self.change(
+            RouteNetlinkMessage::SetLink(link_message(index, attribute)),
+            0,
+        )
     }
 
     fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
@@ -98,15 +110,23 @@ impl Netlink {
         if let IpNet::V4(address) = address
             && address.prefix_len() < 31
         {
-            request.attributes.push(AddressAttribute::Broadcast(address.broadcast()));
+            request
+                .attributes
+                .push(AddressAttribute::Broadcast(address.broadcast()));
         }
         // Without NLM_F_REPLACE an existing address is left as it is: somebody may want its flags and lifetimes.
-        unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE))
+        unless(
+            libc::EEXIST,
+            self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE),
+        )
     }
 
     fn remove_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
         let request = address_message(index, address);
-        unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
+        unless(
+            libc::EADDRNOTAVAIL,
+            self.change(RouteNetlinkMessage::DelAddress(request), 0),
+        )
     }
 
     /// Adds a route, unless some program has already added it. A route without the wanted MTU or MSS is replaced: to the kernel
@@ -115,7 +135,11 @@ impl Netlink {
     /// NLM_F_APPEND puts it after the routes with the same destination and metric, over any link. The default is to refuse, and
     /// NLM_F_REPLACE would remove one of those.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        for there in self.routes(index, route)?.into_iter().filter(|there| there.scope == scope(route)) {
+        for there in self
+            .routes(index, route)?
+            .into_iter()
+            .filter(|there| there.scope == scope(route))
+        {
             if there.has_metrics_of(route) {
                 return Ok(());
             }
@@ -124,10 +148,21 @@ impl Netlink {
         let mut request = route_message(index, route);
         request.header.protocol = RouteProtocol::Boot;
         request.header.kind = RouteType::Unicast;
-        let metrics = [route.mtu.map(RouteMetric::Mtu), route.advmss.map(RouteMetric::Advmss)];
+        let metrics = [
+            route.mtu.map(RouteMetric::Mtu),
+            route.advmss.map(RouteMetric::Advmss),
+        ];
         let metrics: Vec<_> = metrics.into_iter().flatten().collect();
-        request.attributes.extend(Some(RouteAttribute::Metrics(metrics.clone())).filter(|_| !metrics.is_empty()));
-        unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(request), NLM_F_CREATE | NLM_F_APPEND))
+        request
+            .attributes
+            .extend(Some(RouteAttribute::Metrics(metrics.clone())).filter(|_| !metrics.is_empty()));
+        unless(
+            libc::EEXIST,
+            self.change(
+                RouteNetlinkMessage::NewRoute(request),
+                NLM_F_CREATE | NLM_F_APPEND,
+            ),
+        )
     }
 
     /// Removes a route, whichever program added it.
@@ -148,16 +183,28 @@ impl Netlink {
     ///
     /// NLM_F_REPLACE would replace the first route with the same metric, over any link. So the new route goes before the others
     /// with its metric if the old one is the first of them, else behind them.
-    fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
+    fn replace_default(
+        &mut self,
+        index: u32,
+        from: IpAddr,
+        to: IpAddr,
+    ) -> Result<(), NetlinkError> {
         let mut defaults = Vec::new();
         self.routes_of(family(from), Some(MAIN), None, |there| {
             if there.destination.prefix_len() == 0 {
                 defaults.push(there);
             }
         })?;
-        for old in defaults.iter().filter(|there| there.index == Some(index) && there.via == Some(from)) {
+        for old in defaults
+            .iter()
+            .filter(|there| there.index == Some(index) && there.via == Some(from))
+        {
             let first = defaults.iter().find(|there| there.metric == old.metric);
-            let behind = if first.is_some_and(|first| std::ptr::eq(first, old)) { 0 } else { NLM_F_APPEND };
+            let behind = if first.is_some_and(|first| std::ptr::eq(first, old)) {
+                0
+            } else {
+                NLM_F_APPEND
+            };
             let route = |via, metric| LinkRoute {
                 destination: old.destination,
                 via: Some(via),
@@ -166,33 +213,53 @@ impl Netlink {
             };
             let mut new = route_message(index, &route(to, old.metric.max(1)));
             (new.header.protocol, new.header.kind) = (old.protocol, RouteType::Unicast);
-            unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(new), NLM_F_CREATE | behind))?;
+            unless(
+                libc::EEXIST,
+                self.change(RouteNetlinkMessage::NewRoute(new), NLM_F_CREATE | behind),
+            )?;
             self.delete_route(index, &route(from, old.metric), old)?;
         }
         Ok(())
     }
 
-    fn delete_route(&mut self, index: u32, route: &LinkRoute, there: &RouteAnswer) -> Result<(), NetlinkError> {
+    fn delete_route(
+        &mut self,
+        index: u32,
+        route: &LinkRoute,
+        there: &RouteAnswer,
+    ) -> Result<(), NetlinkError> {
         let mut request = route_message(index, route);
         (request.header.protocol, request.header.scope) = (there.protocol, there.scope);
         request.header.kind = RouteType::Unicast;
-        unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))
+        unless(
+            libc::ESRCH,
+            self.change(RouteNetlinkMessage::DelRoute(request), 0),
+        )
     }
 
     /// Returns each route that matches this one: main plugins that are given no scope add on-link routes with global scope.
     /// Routes that the kernel adds for an address belong to that address and do not count.
     fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteAnswer>, NetlinkError> {
         let mut found = Vec::new();
-        self.routes_of(family(route.destination.addr()), Some(table(route)), Some(index), |there| {
-            if there.is(index, route) && there.protocol != RouteProtocol::Kernel {
-                found.push(there);
-            }
-        })?;
+        self.routes_of(
+            family(route.destination.addr()),
+            Some(table(route)),
+            Some(index),
+            |there| {
+                if there.is(index, route) && there.protocol != RouteProtocol::Kernel {
+                    found.push(there);
+                }
+            },
+        )?;
         Ok(found)
     }
 
     /// Looks at a link and at the IPv4 routes over it that the kernel did not make itself, unless there are too many.
-    pub(super) fn view_with_routes(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
+    pub(super) fn view_with_routes(
+        &mut self,
+        which: Which<'_>,
+        cookie: Cookie,
+    ) -> Result<LinkView, LinkCause> {
         let view = self.view(which, cookie)?;
         let (mut routes, mut count) = (Vec::new(), 0);
         let asked = self.routes_of(AddressFamily::Inet, None, Some(view.ifindex), |there| {
@@ -202,7 +269,10 @@ impl Netlink {
             }
         });
         asked.map_err(|error| error.at(which, "list the routes"))?;
-        Ok(LinkView { routes: Some(routes).filter(|_| count <= MAX_ROUTES), ..view })
+        Ok(LinkView {
+            routes: Some(routes).filter(|_| count <= MAX_ROUTES),
+            ..view
+        })
     }
 
     /// Lists the routes of one table or all, over one link or all, in the kernel's order.
@@ -218,12 +288,16 @@ impl Netlink {
         request.header.kind = RouteType::Unicast;
         request.attributes.extend(table.map(RouteAttribute::Table));
         request.attributes.extend(over.map(RouteAttribute::Oif));
-        let asked = self.request(RouteNetlinkMessage::GetRoute(request), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWROUTE {
-                RouteAnswer::read(payload)?.into_iter().for_each(&mut take);
-            }
-            Ok(())
-        });
+        let asked = self.request(
+            RouteNetlinkMessage::GetRoute(request),
+            NLM_F_DUMP,
+            |kind, payload| {
+                if kind == libc::RTM_NEWROUTE {
+                    RouteAnswer::read(payload)?.into_iter().for_each(&mut take);
+                }
+                Ok(())
+            },
+        );
         // A namespace gets a table with its first route.
         unless(libc::ENOENT, asked)
     }
@@ -267,12 +341,18 @@ fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
         RouteAttribute::Priority(metric(route)),
         RouteAttribute::Table(table(route)),
     ];
-    message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(via.into())));
+    message
+        .attributes
+        .extend(route.via.map(|via| RouteAttribute::Gateway(via.into())));
     message
 }
 
 fn family(of: IpAddr) -> AddressFamily {
-    if of.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+    if of.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
 }
 
 /// Reads an address of either family.
@@ -298,7 +378,13 @@ fn table(route: &LinkRoute) -> u32 {
 
 /// Returns the metric that the kernel gives a route (`IP6_RT_PRIO_USER`).
 fn metric(route: &LinkRoute) -> u32 {
-    route.metric.unwrap_or(if route.destination.addr().is_ipv4() { 0 } else { 1024 })
+    route
+        .metric
+        .unwrap_or(if route.destination.addr().is_ipv4() {
+            0
+        } else {
+            1024
+        })
 }
 
 /// The part of a message about a route that is used.
@@ -321,7 +407,8 @@ impl RouteAnswer {
     /// Reads a `struct rtmsg` and its attributes; `None` for a route that no step adds: another family, type or TOS, several
     /// next hops, or a next hop object.
     fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
-        let header = RouteHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
+        let header = RouteHeader::parse(payload)
+            .map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
         let nowhere: IpAddr = match header.address_family {
             AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
             AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -333,7 +420,8 @@ impl RouteAnswer {
         let (mut destination, mut via, mut metric, mut index) = (nowhere, None, 0, None);
         let (mut table, mut mtu, mut advmss) = (header.table.into(), None, None);
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
-            let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
+            let attribute = attribute
+                .map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
             let four = attribute.value().first_chunk::<4>().copied();
             match attribute.kind() {
                 libc::RTA_DST => destination = ip(attribute.value()).unwrap_or(nowhere),
@@ -343,7 +431,10 @@ impl RouteAnswer {
                 libc::RTA_TABLE => table = four.map_or(table, u32::from_ne_bytes),
                 libc::RTA_METRICS => {
                     for metric in NlasIterator::new(attribute.value()).flatten() {
-                        let value = metric.value().first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
+                        let value = metric
+                            .value()
+                            .first_chunk::<4>()
+                            .map(|bytes| u32::from_ne_bytes(*bytes));
                         match metric.kind() {
                             Self::METRIC_MTU => mtu = value,
                             Self::METRIC_ADVMSS => advmss = value,
@@ -358,7 +449,17 @@ impl RouteAnswer {
         let destination = IpNet::new(destination, header.destination_prefix_length)
             .map_err(|_| NetlinkError::Unreadable("a route with an impossible prefix"))?;
         let (protocol, scope) = (header.protocol, header.scope);
-        Ok(Some(Self { destination, via, metric, table, mtu, advmss, index, protocol, scope }))
+        Ok(Some(Self {
+            destination,
+            via,
+            metric,
+            table,
+            mtu,
+            advmss,
+            index,
+            protocol,
+            scope,
+        }))
     }
 
     fn into_link_route(self) -> LinkRoute {
@@ -390,6 +491,8 @@ impl RouteAnswer {
     /// Returns whether it has the MTU and the MSS of this route, where that has any.
     fn has_metrics_of(&self, route: &LinkRoute) -> bool {
         route.mtu.is_none_or(|mtu| self.mtu == Some(mtu))
-            && route.advmss.is_none_or(|advmss| self.advmss == Some(advmss))
+            && route
+                .advmss
+                .is_none_or(|advmss| self.advmss == Some(advmss))
     }
 }

@@ -65,7 +65,11 @@ fn setting(path: &str) -> Option<bool> {
 /// Returns whether a table of sockets (proc_net_tcp.txt) has one on the server's port.
 fn serves(table: &str) -> bool {
     let port = format!(":{SERVER_PORT:04X}");
-    table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
+    table
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .any(|local| local.ends_with(&port))
 }
 
 /// Asks iptables for the policy of FORWARD, in the calling thread's namespace; `None` if it does not say.
@@ -73,7 +77,11 @@ fn forward_policy() -> Option<String> {
     let (ours, its) = UnixStream::pair().ok()?;
     ours.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut iptables = Command::new("iptables");
-    iptables.args(["-S", "FORWARD"]).stdin(Stdio::null()).stdout(OwnedFd::from(its)).stderr(Stdio::null());
+    iptables
+        .args(["-S", "FORWARD"])
+        .stdin(Stdio::null())
+        .stdout(OwnedFd::from(its))
+        .stderr(Stdio::null());
     let mut running = iptables.spawn().ok()?;
     // The command holds the writing end too: reading would not end before the command is dropped.
     drop(iptables);
@@ -88,7 +96,9 @@ fn forward_policy() -> Option<String> {
 
 /// Returns the policy that `iptables -S FORWARD` prints: `-P FORWARD DROP`.
 fn policy_of(said: &str) -> Option<String> {
-    said.lines().find_map(|line| line.strip_prefix("-P FORWARD ")).map(|policy| policy.trim().to_owned())
+    said.lines()
+        .find_map(|line| line.strip_prefix("-P FORWARD "))
+        .map(|policy| policy.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -97,18 +107,29 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_its_port() {
-        let header = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
-        for (local, serving) in [("00000000:0043", true), ("0101000A:0043", true), ("00000000:0044", false)] {
-            let line = format!("  447: {local} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0\n");
+        let header =
+            "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+        for (local, serving) in [
+            ("00000000:0043", true),
+            ("0101000A:0043", true),
+            ("00000000:0044", false),
+        ] {
+            let line = format!(
+                "  447: {local} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0\n"
+            );
             assert_eq!(serves(&format!("{header}{line}")), serving, "{local}");
         }
-        let other_end = "  447: 00000000:0044 00000000:0043 07 00000000:00000000 00:00000000 00000000     0\n";
+        let other_end =
+            "  447: 00000000:0044 00000000:0043 07 00000000:00000000 00:00000000 00000000     0\n";
         assert!(!serves(&format!("{header}{other_end}")) && !serves(header) && !serves(""));
     }
 
     #[test]
     fn the_policy_is_what_iptables_says() {
-        assert_eq!(policy_of("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(), Some("DROP"));
+        assert_eq!(
+            policy_of("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(),
+            Some("DROP")
+        );
         assert_eq!(policy_of("-P FORWARD ACCEPT\n").as_deref(), Some("ACCEPT"));
         assert_eq!(policy_of("iptables: Permission denied\n"), None);
     }

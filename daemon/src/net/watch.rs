@@ -59,11 +59,24 @@ enum Read {
 
 impl Watch {
     /// Makes the watch. Must be called inside the runtime that will run it.
-    pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, reports: UnboundedSender<NetReport>) -> io::Result<Self> {
+    pub(super) fn new(
+        registrar: Arc<Registrar>,
+        pool: Pool,
+        reports: UnboundedSender<NetReport>,
+    ) -> io::Result<Self> {
         let socket = Ready::new(Arc::clone(&registrar.socket))?;
         let paths = Ready::new(Arc::clone(&registrar.paths.0))?;
         let places = Arc::new(Semaphore::new(UNTAKEN));
-        Ok(Self { socket, paths, teller: Teller { registrar, pool, reports, places } })
+        Ok(Self {
+            socket,
+            paths,
+            teller: Teller {
+                registrar,
+                pool,
+                reports,
+                places,
+            },
+        })
     }
 
     /// Reads and reports, for ever.
@@ -87,7 +100,9 @@ impl Watch {
             match heard {
                 Ok(Heard::Gone(names)) => {
                     let doubted = self.teller.registrar.book().named(&names);
-                    doubted.into_iter().for_each(|number| self.teller.doubt(number, false));
+                    doubted
+                        .into_iter()
+                        .for_each(|number| self.teller.doubt(number, false));
                 }
                 Ok(Heard::TooMuch) => self.teller.lost(&mut self.teller.room(1).await),
                 Ok(Heard::Nothing) => {}
@@ -161,7 +176,12 @@ impl Deaf {
 
 fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
     let mut parts = [IoSliceMut::new(buffer)];
-    let got = match recvmsg::<NetlinkAddr>(socket.as_raw_fd(), &mut parts, Some(control), MsgFlags::MSG_DONTWAIT) {
+    let got = match recvmsg::<NetlinkAddr>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(control),
+        MsgFlags::MSG_DONTWAIT,
+    ) {
         Ok(got) => got,
         Err(Errno::EAGAIN) => return Read::Nothing,
         // Usually ENOBUFS: the socket's buffer was full when the kernel sent something.
@@ -174,15 +194,24 @@ fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
     if got.address.is_some_and(|from| from.pid() != 0) {
         return Read::Datagram(0, None);
     }
-    let nsid = got.cmsgs().into_iter().flatten().find_map(|message| match message {
-        ControlMessageOwned::Unknown(message)
-            if (message.cmsg_header.cmsg_level, message.cmsg_header.cmsg_type)
-                == (libc::SOL_NETLINK, libc::NETLINK_LISTEN_ALL_NSID) =>
-        {
-            message.data_bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
-        }
-        _ => None,
-    });
+    let nsid = got
+        .cmsgs()
+        .into_iter()
+        .flatten()
+        .find_map(|message| match message {
+            ControlMessageOwned::Unknown(message)
+                if (
+                    message.cmsg_header.cmsg_level,
+                    message.cmsg_header.cmsg_type,
+                ) == (libc::SOL_NETLINK, libc::NETLINK_LISTEN_ALL_NSID) =>
+            {
+                message
+                    .data_bytes
+                    .first_chunk()
+                    .map(|bytes| i32::from_ne_bytes(*bytes))
+            }
+            _ => None,
+        });
     Read::Datagram(got.bytes, nsid)
 }
 
@@ -200,14 +229,20 @@ type Room = OwnedSemaphorePermit;
 
 impl Teller {
     async fn room(&self, places: u32) -> Room {
-        Arc::clone(&self.places).acquire_many_owned(places).await.expect("nobody closes it")
+        Arc::clone(&self.places)
+            .acquire_many_owned(places)
+            .await
+            .expect("nobody closes it")
     }
 
     /// Reports one event, even without room: two events in one message are no reason to hold one back.
     fn tell(&self, event: KernelMessage, room: &mut Room) {
         trace!(?event, "kernel event");
         // The driver may be gone.
-        let _ = self.reports.send(NetReport::Kernel(News { event, _place: room.split(1) }));
+        let _ = self.reports.send(NetReport::Kernel(News {
+            event,
+            _place: room.split(1),
+        }));
     }
 
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
@@ -215,11 +250,18 @@ impl Teller {
         match message.message_type() {
             // A container's own numbers do not matter here, and it may ask for them with any port and token.
             libc::RTM_NEWNSID | NLMSG_ERROR | libc::RTM_DELNSID if from.is_some() => {}
-            libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
+            libc::RTM_NEWNSID
+                if message.port_number() == self.registrar.port
+                    && message.sequence_number() != 0 =>
+            {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
             }
-            NLMSG_ERROR if message.port_number() == self.registrar.port => self.refused(message, room),
-            libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid, true)),
+            NLMSG_ERROR if message.port_number() == self.registrar.port => {
+                self.refused(message, room)
+            }
+            libc::RTM_DELNSID => nsid_in(payload)
+                .into_iter()
+                .for_each(|nsid| self.doubt(nsid, true)),
             kind @ (libc::RTM_NEWLINK | libc::RTM_DELLINK) => {
                 let cookie = self.registrar.book().cookie(from);
                 let docker = self.registrar.docker;
@@ -228,18 +270,35 @@ impl Teller {
                 if (cookie.is_some() || stranger.is_some() || here.is_some())
                     && let Ok(link) = LinkAnswer::read(payload)
                 {
-                    here.into_iter().for_each(|store| self.own(kind, store, &link, room));
-                    cookie.into_iter().for_each(|cookie| self.link(kind, cookie, &link, room));
-                    stranger.into_iter().for_each(|number| self.appeared(kind, number, &link, room));
+                    here.into_iter()
+                        .for_each(|store| self.own(kind, store, &link, room));
+                    cookie
+                        .into_iter()
+                        .for_each(|cookie| self.link(kind, cookie, &link, room));
+                    stranger
+                        .into_iter()
+                        .for_each(|number| self.appeared(kind, number, &link, room));
                 }
             }
             kind @ (libc::RTM_NEWADDR | libc::RTM_DELADDR) => {
                 if let Some(cookie) = self.registrar.book().cookie(from)
-                    && let Ok(Some(AddressAnswer { index: ifindex, address, .. })) = AddressAnswer::read(payload)
+                    && let Ok(Some(AddressAnswer {
+                        index: ifindex,
+                        address,
+                        ..
+                    })) = AddressAnswer::read(payload)
                 {
                     let event = match kind {
-                        libc::RTM_NEWADDR => KernelMessage::AddressAdded { cookie, ifindex, address: address.into() },
-                        _ => KernelMessage::AddressGone { cookie, ifindex, address: address.into() },
+                        libc::RTM_NEWADDR => KernelMessage::AddressAdded {
+                            cookie,
+                            ifindex,
+                            address: address.into(),
+                        },
+                        _ => KernelMessage::AddressGone {
+                            cookie,
+                            ifindex,
+                            address: address.into(),
+                        },
                     };
                     self.tell(event, room);
                 }
@@ -255,13 +314,24 @@ impl Teller {
         }
         let ifindex = link.index;
         if let (libc::RTM_NEWLINK, Some(mac)) = (kind, link.mac) {
-            self.tell(KernelMessage::Ethernet { cookie, ifindex, mac }, room);
+            self.tell(
+                KernelMessage::Ethernet {
+                    cookie,
+                    ifindex,
+                    mac,
+                },
+                room,
+            );
         }
         if kind == libc::RTM_NEWLINK && !link.is_up() {
             self.tell(KernelMessage::Down { cookie, ifindex }, room);
         }
         let event = match kind {
-            libc::RTM_NEWLINK => KernelMessage::Carrier { cookie, ifindex, up: link.has_carrier() },
+            libc::RTM_NEWLINK => KernelMessage::Carrier {
+                cookie,
+                ifindex,
+                up: link.has_carrier(),
+            },
             _ => KernelMessage::LinkGone { cookie, ifindex },
         };
         self.tell(event, room);
@@ -272,13 +342,20 @@ impl Teller {
         if let (AddressFamily::Unspec, Some(Mark { owner, port: false })) =
             (link.family, Mark::read(&link.alias, store))
         {
-            self.tell(KernelMessage::OwnLink { owner, there: kind == libc::RTM_NEWLINK }, room);
+            self.tell(
+                KernelMessage::OwnLink {
+                    owner,
+                    there: kind == libc::RTM_NEWLINK,
+                },
+                room,
+            );
         }
     }
 
     /// Reports a link in a namespace that is not watched.
     fn appeared(&self, kind: u16, number: i32, link: &LinkAnswer, room: &mut Room) {
-        if let (libc::RTM_NEWLINK, AddressFamily::Unspec, Some(mac)) = (kind, link.family, link.mac) {
+        if let (libc::RTM_NEWLINK, AddressFamily::Unspec, Some(mac)) = (kind, link.family, link.mac)
+        {
             self.tell(KernelMessage::Appeared { number, mac }, room);
         }
     }
@@ -297,8 +374,14 @@ impl Teller {
 
     /// Handles the kernel's refusal of one of a registration's two requests.
     fn refused(&self, message: &NetlinkBuffer<&[u8]>, room: &mut Room) {
-        let code = message.payload().first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
-        match (message.sequence_number(), Errno::from_raw(code.saturating_neg())) {
+        let code = message
+            .payload()
+            .first_chunk()
+            .map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+        match (
+            message.sequence_number(),
+            Errno::from_raw(code.saturating_neg()),
+        ) {
             // It has a number already.
             (0, Errno::EEXIST) => {}
             (0, errno) => warn!(%errno, "a namespace gets no number, so its changes go unnoticed"),
@@ -316,22 +399,45 @@ impl Teller {
     /// Checks whether the namespace with that number is alive, and reports if it is not. `freed` means that the kernel has
     /// reported the number free, so another namespace may have it by now; otherwise the path may be gone.
     fn doubt(&self, number: i32, freed: bool) {
-        let asked = if freed { self.registrar.book().check(number) } else { self.registrar.book().at(number) };
+        let asked = if freed {
+            self.registrar.book().check(number)
+        } else {
+            self.registrar.book().at(number)
+        };
         let Some((cookie, path)) = asked else { return };
-        let look = self.pool.run(move |worker| worker.find(number, &path, cookie));
+        let look = self
+            .pool
+            .run(move |worker| worker.find(number, &path, cookie));
         let teller = self.clone();
-        let alarm = Alarm::new("the task that looks whether a namespace lives", &self.reports);
+        let alarm = Alarm::new(
+            "the task that looks whether a namespace lives",
+            &self.reports,
+        );
         tokio::spawn(async move {
             let _alarm = alarm;
             let found = look.await.unwrap_or(Found::Unclear);
-            debug!(?cookie, number, freed, ?found, "a namespace's number was freed, or its path may be gone");
+            debug!(
+                ?cookie,
+                number,
+                freed,
+                ?found,
+                "a namespace's number was freed, or its path may be gone"
+            );
             match found {
-                Found::Alive if freed && teller.registrar.book().checked(number, cookie) => teller.doubt(number, true),
+                Found::Alive if freed && teller.registrar.book().checked(number, cookie) => {
+                    teller.doubt(number, true)
+                }
                 Found::Alive => {}
-                Found::Pathless if !freed => teller.tell(KernelMessage::PathGone { cookie }, &mut teller.room(1).await),
+                Found::Pathless if !freed => teller.tell(
+                    KernelMessage::PathGone { cookie },
+                    &mut teller.room(1).await,
+                ),
                 Found::Dead | Found::Pathless => {
                     if teller.registrar.book().buried(number, cookie) {
-                        teller.tell(KernelMessage::NetnsDied { cookie }, &mut teller.room(1).await);
+                        teller.tell(
+                            KernelMessage::NetnsDied { cookie },
+                            &mut teller.room(1).await,
+                        );
                     }
                 }
                 Found::Unclear => teller.lost(&mut teller.room(1).await),

@@ -9,7 +9,11 @@ fn attachment(container: &str) -> Arc<Attachment> {
 fn dns(domain: &str) -> Option<Dns> {
     let servers = vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
     let search = vec!["a.example".to_owned(), "b.example".to_owned()];
-    Some(Dns { servers, domain: Some(domain.to_owned()), search })
+    Some(Dns {
+        servers,
+        domain: Some(domain.to_owned()),
+        search,
+    })
 }
 
 fn files(root: &Path) -> Vec<String> {
@@ -18,7 +22,11 @@ fn files(root: &Path) -> Vec<String> {
     while let Some(dir) = dirs.pop() {
         for path in entries(&dir).unwrap() {
             let name = path.strip_prefix(root).unwrap().display().to_string();
-            if path.is_dir() { dirs.push(path) } else { found.push(name) }
+            if path.is_dir() {
+                dirs.push(path)
+            } else {
+                found.push(name)
+            }
         }
     }
     found.sort();
@@ -39,8 +47,14 @@ fn a_lease_has_its_file_until_it_ends() {
         "nameserver 192.0.2.1\nnameserver 192.0.2.2\ndomain site.example\nsearch a.example b.example\n"
     );
     assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o644);
-    assert_eq!(file.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o755);
-    assert_eq!(files(dir.path()), ["resolv/lan/c1/eth0", "resolv/lan/c2/eth0"]);
+    assert_eq!(
+        file.parent().unwrap().metadata().unwrap().mode() & 0o777,
+        0o755
+    );
+    assert_eq!(
+        files(dir.path()),
+        ["resolv/lan/c1/eth0", "resolv/lan/c2/eth0"]
+    );
 
     let publisher = Publisher::start(dir.path()).unwrap();
     publisher.publish(attachment("c1"), None);
@@ -54,7 +68,10 @@ fn a_lease_has_its_file_until_it_ends() {
 fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
     let dir = tempfile::tempdir().unwrap();
     // A directory is where the file should be: the file can be written, but not put there.
-    let (late, gone) = (dir.path().join("resolv/lan/late/eth0"), dir.path().join("resolv/lan/gone/eth0"));
+    let (late, gone) = (
+        dir.path().join("resolv/lan/late/eth0"),
+        dir.path().join("resolv/lan/gone/eth0"),
+    );
     for path in [&late, &gone] {
         fs::create_dir_all(path.join("full")).unwrap();
     }
@@ -80,7 +97,10 @@ fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
         thread::yield_now();
     }
     drop(publisher);
-    assert_eq!(files(dir.path()), ["resolv/lan/good/eth0", "resolv/lan/late/eth0"]);
+    assert_eq!(
+        files(dir.path()),
+        ["resolv/lan/good/eth0", "resolv/lan/late/eth0"]
+    );
 }
 
 #[test]
@@ -100,7 +120,10 @@ fn a_start_removes_what_an_earlier_daemon_left_and_leaves_alone_what_is_as_it_sh
     publisher.sweep();
     publisher.publish(attachment("new"), dns("site.example"));
     drop(publisher);
-    assert_eq!(files(dir.path()), ["resolv/lan/kept/eth0", "resolv/lan/new/eth0"]);
+    assert_eq!(
+        files(dir.path()),
+        ["resolv/lan/kept/eth0", "resolv/lan/new/eth0"]
+    );
     assert_eq!(kept.metadata().unwrap().ino(), before);
 }
 
@@ -109,7 +132,19 @@ fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
     let dir = tempfile::tempdir().unwrap();
     let long = "x".repeat(300);
     let longer = "x".repeat(301);
-    let names = ["..", ".", "", "a/b", "a%2fb", "../../../etc/passwd", ".new", "a\nb", "ü", &long, &longer];
+    let names = [
+        "..",
+        ".",
+        "",
+        "a/b",
+        "a%2fb",
+        "../../../etc/passwd",
+        ".new",
+        "a\nb",
+        "ü",
+        &long,
+        &longer,
+    ];
     let publisher = Publisher::start(dir.path()).unwrap();
     for name in names {
         publisher.publish(attachment(name), dns("site.example"));
@@ -117,7 +152,12 @@ fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
     drop(publisher);
     let found = files(&dir.path().join("resolv/lan"));
     assert_eq!(found.len(), names.len(), "{found:?}");
-    assert!(found.iter().all(|path| path.matches('/').count() == 1 && !path.starts_with('.')), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|path| path.matches('/').count() == 1 && !path.starts_with('.')),
+        "{found:?}"
+    );
     assert_eq!(file_name("a1-b_c.d"), "a1-b_c.d");
     assert_eq!(file_name("../x"), "%2e.%2fx");
 }
@@ -125,19 +165,31 @@ fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
 #[test]
 fn dockers_endpoints_have_files_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
-    let docker =
-        |pool: &str, endpoint: &str| Arc::new(Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() });
+    let docker = |pool: &str, endpoint: &str| {
+        Arc::new(Attachment::Docker {
+            pool: pool.into(),
+            endpoint: endpoint.into(),
+        })
+    };
     let publisher = Publisher::start(dir.path()).unwrap();
     let of_cni = |network: &str| Arc::new(Attachment::cni(network, "lan", "eth0"));
-    for attachment in
-        [docker("lan", "eth0"), docker("../lan", "02:42:c0:a8:01:05"), of_cni("docker"), of_cni("%docker")]
-    {
+    for attachment in [
+        docker("lan", "eth0"),
+        docker("../lan", "02:42:c0:a8:01:05"),
+        of_cni("docker"),
+        of_cni("%docker"),
+    ] {
         publisher.publish(attachment, dns("site.example"));
     }
     drop(publisher);
     assert_eq!(
         files(&dir.path().join("resolv")),
-        ["%25docker/lan/eth0", "%docker/%2e.%2flan/02%3a42%3ac0%3aa8%3a01%3a05", "%docker/lan/eth0", "docker/lan/eth0"]
+        [
+            "%25docker/lan/eth0",
+            "%docker/%2e.%2flan/02%3a42%3ac0%3aa8%3a01%3a05",
+            "%docker/lan/eth0",
+            "docker/lan/eth0"
+        ]
     );
 
     let publisher = Publisher::start(dir.path()).unwrap();
@@ -149,10 +201,22 @@ fn dockers_endpoints_have_files_of_their_own() {
 
 #[test]
 fn a_name_that_is_none_does_not_reach_the_file() {
-    let bad = ["a b", "a\nnameserver 203.0.113.1", "", "a;b", "ü.example", &"x".repeat(254)].map(str::to_owned);
+    let bad = [
+        "a b",
+        "a\nnameserver 203.0.113.1",
+        "",
+        "a;b",
+        "ü.example",
+        &"x".repeat(254),
+    ]
+    .map(str::to_owned);
     for domain in &bad {
         let search = bad.to_vec();
-        let dns = Dns { servers: vec![[192, 0, 2, 1].into()], domain: Some(domain.clone()), search };
+        let dns = Dns {
+            servers: vec![[192, 0, 2, 1].into()],
+            domain: Some(domain.clone()),
+            search,
+        };
         assert_eq!(text(&attachment("c"), &dns), "nameserver 192.0.2.1\n");
     }
 }
@@ -162,7 +226,9 @@ fn a_name_that_is_none_does_not_reach_the_file() {
 fn an_empty_directory_in_the_place_of_a_file_gives_way_to_it_or_goes() {
     let dir = tempfile::tempdir().unwrap();
     let at = |container: &str| dir.path().join("resolv/lan").join(container).join("eth0");
-    ["c1", "c2", "c3"].iter().for_each(|container| fs::create_dir_all(at(container)).unwrap());
+    ["c1", "c2", "c3"]
+        .iter()
+        .for_each(|container| fs::create_dir_all(at(container)).unwrap());
     let publisher = Publisher::start(dir.path()).unwrap();
     publisher.publish(attachment("c1"), dns("site.example"));
     publisher.publish(attachment("c2"), None);

@@ -33,11 +33,18 @@ struct Numbers {
 impl CommitCounts {
     /// Counts a commit.
     pub(super) fn count(&self, succeeded: bool, took: Duration) {
-        let Numbers { done, failed, micros, last } = &*self.0;
+        let Numbers {
+            done,
+            failed,
+            micros,
+            last,
+        } = &*self.0;
         micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         match succeeded {
             true => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let now = SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap_or_default();
                 last.store(now.as_millis() as u64, Ordering::Relaxed);
                 done.fetch_add(1, Ordering::Relaxed)
             }
@@ -47,7 +54,12 @@ impl CommitCounts {
 
     /// Returns the numbers.
     pub(super) fn read(&self) -> Commits {
-        let Numbers { done, failed, micros, last } = &*self.0;
+        let Numbers {
+            done,
+            failed,
+            micros,
+            last,
+        } = &*self.0;
         let last = last.load(Ordering::Relaxed);
         Commits {
             done: done.load(Ordering::Relaxed),

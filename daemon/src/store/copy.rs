@@ -44,7 +44,12 @@ struct Entry {
 impl Copied {
     /// Returns the copy beside a socket.
     pub(super) fn beside(socket: &Path) -> Self {
-        Self { directory: spool::copy(socket), store: 0, due: Vec::new(), fails: false }
+        Self {
+            directory: spool::copy(socket),
+            store: 0,
+            due: Vec::new(),
+            fails: false,
+        }
     }
 
     /// Returns the name of the lost store, and the changes that put its records into another; `None` if there is no copy.
@@ -60,17 +65,29 @@ impl Copied {
         }
         let store = entries.first()?.store;
         warn!(copy = %self.directory.display(), records = entries.len(), "the store is new: restoring what was copied of the previous one");
-        Some((store, entries.into_iter().filter(|of| of.store == store).map(|of| of.change).collect()))
+        Some((
+            store,
+            entries
+                .into_iter()
+                .filter(|of| of.store == store)
+                .map(|of| of.change)
+                .collect(),
+        ))
     }
 
     /// Makes the copy hold what a store holds, and nothing else.
     pub(super) fn begin(&mut self, store: u64, copied: Vec<Change>) {
         self.store = store;
-        let kept: BTreeSet<_> = copied.iter().filter_map(|change| self.path(change)).collect();
+        let kept: BTreeSet<_> = copied
+            .iter()
+            .filter_map(|change| self.path(change))
+            .collect();
         self.owe(copied);
         self.follow();
         let others: Vec<_> = self.files().filter(|path| !kept.contains(path)).collect();
-        others.iter().for_each(|path| self.warn_once(path, remove(path)));
+        others
+            .iter()
+            .for_each(|path| self.warn_once(path, remove(path)));
     }
 
     /// Adds changes that the store has made to those that are due.
@@ -81,10 +98,18 @@ impl Copied {
     /// Makes the changes that are due.
     pub(super) fn follow(&mut self) {
         for change in std::mem::take(&mut self.due) {
-            let Some(path) = self.path(&change) else { continue };
+            let Some(path) = self.path(&change) else {
+                continue;
+            };
             let made = match change {
                 Change::Remove(_) | Change::RemoveDoor(_) => remove(&path),
-                change => self.write(&path, &Entry { store: self.store, change }),
+                change => self.write(
+                    &path,
+                    &Entry {
+                        store: self.store,
+                        change,
+                    },
+                ),
             };
             self.warn_once(&path, made);
         }
@@ -101,8 +126,16 @@ impl Copied {
     /// Writes a file, which is there whole or not at all. It need not survive a reboot.
     fn write(&self, path: &Path, entry: &Entry) -> io::Result<()> {
         let unfinished = self.directory.join(UNFINISHED);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)?;
         file.write_all(&serde_json::to_vec(entry)?)?;
         fs::rename(&unfinished, path)
     }
@@ -125,11 +158,20 @@ impl Copied {
     }
 
     fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
-        fs::read_dir(&self.directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+        fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
     }
 }
 
 /// Removes a file that may not be there.
 fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    fs::remove_file(path).or_else(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }

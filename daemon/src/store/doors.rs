@@ -11,8 +11,14 @@ pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DoorRecord>, redb::Error
     let mut records = Vec::new();
     for table in docker::TABLES {
         named::read(txn, named::table(table), |name, json| {
-            let key = DoorKey { table: table.to_owned(), name: name.to_owned() };
-            records.push(DoorRecord { key, json: String::from_utf8_lossy(json).into_owned() });
+            let key = DoorKey {
+                table: table.to_owned(),
+                name: name.to_owned(),
+            };
+            records.push(DoorRecord {
+                key,
+                json: String::from_utf8_lossy(json).into_owned(),
+            });
         })?;
     }
     Ok(records)

@@ -39,7 +39,11 @@ struct Entry {
 impl Ends {
     /// Returns the ends kept beside `socket` for a store, and applies them to `stored` as if the store had recorded them.
     pub(super) fn open(socket: &Path, store: u64, stored: &mut Stored) -> Self {
-        let mut ends = Self { socket: socket.to_owned(), store, waiting: BTreeMap::new() };
+        let mut ends = Self {
+            socket: socket.to_owned(),
+            store,
+            waiting: BTreeMap::new(),
+        };
         for binding in ends.found() {
             let path = ends.path(binding);
             let Some(at) = stored.records.iter().position(|(id, _)| *id == binding) else {
@@ -80,7 +84,11 @@ impl Ends {
             }
         }
         let path = self.path(binding);
-        write(&path, &spool::unfinished_end(&self.socket, self.store, binding.0), &entry)?;
+        write(
+            &path,
+            &spool::unfinished_end(&self.socket, self.store, binding.0),
+            &entry,
+        )?;
         warn!(binding = binding.0, file = %path.display(), "store not written: this end is kept beside the socket");
         self.waiting.insert(binding, entry);
         Ok(())
@@ -93,7 +101,10 @@ impl Ends {
                 Some(record) => Change::Put(*binding, record.clone()),
                 None => Change::Remove(*binding),
             };
-            let notes = entry.events.iter().map(|event| Change::Note(Box::new(event.clone())));
+            let notes = entry
+                .events
+                .iter()
+                .map(|event| Change::Note(Box::new(event.clone())));
             std::iter::once(own).chain(notes)
         })
     }
@@ -110,27 +121,45 @@ impl Ends {
     }
 
     fn found(&self) -> Vec<BindingId> {
-        let directory = self.socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let names = fs::read_dir(directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
-        names.filter_map(|name| spool::ended(&self.socket, self.store, &name)).map(BindingId).collect()
+        let directory = self
+            .socket
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let names = fs::read_dir(directory)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.file_name()));
+        names
+            .filter_map(|name| spool::ended(&self.socket, self.store, &name))
+            .map(BindingId)
+            .collect()
     }
 }
 
 /// Reads a file's JSON, through no link and without waiting.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     Ok(serde_json::from_reader(io::BufReader::new(file))?)
 }
 
 /// Writes an entry, which is there whole or not at all.
 fn write(path: &Path, unfinished: &Path, entry: &Entry) -> io::Result<()> {
     remove(unfinished);
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished).and_then(|mut file| {
-        file.write_all(&serde_json::to_vec(entry)?)?;
-        file.sync_all()?;
-        fs::rename(unfinished, path)
-    });
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(unfinished)
+        .and_then(|mut file| {
+            file.write_all(&serde_json::to_vec(entry)?)?;
+            file.sync_all()?;
+            fs::rename(unfinished, path)
+        });
     if written.is_err() {
         remove(unfinished);
     }

@@ -14,8 +14,8 @@ use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange};
 use redb::backends::InMemoryBackend;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
-    TableDefinition, WriteTransaction,
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageBackend, TableDefinition, WriteTransaction,
 };
 
 use super::copy::Copied;
@@ -82,13 +82,18 @@ impl Encoded {
             Change::Remove(BindingId(id)) => Self::Remove(id),
             Change::Note(event) => Self::Note(event),
             Change::PutDoor(record) => {
-                let DoorRecord { key: DoorKey { table, name }, json } = *record;
+                let DoorRecord {
+                    key: DoorKey { table, name },
+                    json,
+                } = *record;
                 Self::PutNamed(table, name, json.into_bytes())
             }
             Change::RemoveDoor(DoorKey { table, name }) => Self::RemoveNamed(table, name),
-            Change::Range(RangeChange::Put(record)) => {
-                Self::PutNamed(ranges::TABLE.to_owned(), record.attachment.to_string(), serde_json::to_vec(&record)?)
-            }
+            Change::Range(RangeChange::Put(record)) => Self::PutNamed(
+                ranges::TABLE.to_owned(),
+                record.attachment.to_string(),
+                serde_json::to_vec(&record)?,
+            ),
             Change::Range(RangeChange::Remove(attachment)) => {
                 Self::RemoveNamed(ranges::TABLE.to_owned(), attachment.to_string())
             }
@@ -191,16 +196,36 @@ impl LeaseFile {
                     file = %path.display(), %error,
                     "lease file cannot be written: until it can be, leases are held as they stand and ADDs refused",
                 );
-                let (_in_memory, contents) = read_only(&path, new_id, &copy).map_err(|why| refuse(&path, why))?;
+                let (_in_memory, contents) =
+                    read_only(&path, new_id, &copy).map_err(|why| refuse(&path, why))?;
                 (None, contents)
             }
             Err(why) => return Err(refuse(&path, why)),
         };
-        let Contents { stored, unreadable, is_new, id, last_event } = contents;
-        let (is_whole, is_missing) = (unreadable.is_empty() && !is_new, database.is_none() && !path.exists());
+        let Contents {
+            stored,
+            unreadable,
+            is_new,
+            id,
+            last_event,
+        } = contents;
+        let (is_whole, is_missing) = (
+            unreadable.is_empty() && !is_new,
+            database.is_none() && !path.exists(),
+        );
         let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
-        let mut file =
-            Self { path, database, on_disk, copy, failure: None, id, last_event, runs, is_whole, is_missing };
+        let mut file = Self {
+            path,
+            database,
+            on_disk,
+            copy,
+            failure: None,
+            id,
+            last_event,
+            runs,
+            is_whole,
+            is_missing,
+        };
         file.keep_aside(unreadable)?;
         Ok((file, stored))
     }
@@ -222,14 +247,16 @@ impl LeaseFile {
 
     /// Returns how long the next commit must wait.
     pub(super) fn pause(&self) -> Duration {
-        self.failure
-            .as_ref()
-            .map_or(Duration::ZERO, |failure| failure.next_try.saturating_duration_since(Instant::now()))
+        self.failure.as_ref().map_or(Duration::ZERO, |failure| {
+            failure.next_try.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Carries out a read and answers it.
     pub(super) fn read(&mut self, reading: Reading) {
-        let read = |database: &Database| guarded(|| reading.carry_out(database)).map_err(|error| cause(&error));
+        let read = |database: &Database| {
+            guarded(|| reading.carry_out(database)).map_err(|error| cause(&error))
+        };
         let result = self.database().and_then(read);
         if result.is_err() {
             self.database = None;
@@ -247,8 +274,14 @@ impl LeaseFile {
         }
         // The runs of a failed commit are forgotten.
         let mut runs = std::mem::take(&mut self.runs);
-        let write = |database: &Database| guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e));
-        match self.put_back().and_then(|()| self.database()).and_then(write) {
+        let write = |database: &Database| {
+            guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e))
+        };
+        match self
+            .put_back()
+            .and_then(|()| self.database())
+            .and_then(write)
+        {
             Ok(last_event) => {
                 (self.failure, self.runs) = (None, runs);
                 self.last_event = last_event.unwrap_or(self.last_event);
@@ -257,8 +290,14 @@ impl LeaseFile {
             Err(cause) => {
                 // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
                 self.database = None;
-                let pause = self.failure.take().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
-                self.failure = Some(Failure { pause, next_try: Instant::now() + pause });
+                let pause = self
+                    .failure
+                    .take()
+                    .map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
+                self.failure = Some(Failure {
+                    pause,
+                    next_try: Instant::now() + pause,
+                });
                 Err(cause)
             }
         }
@@ -272,7 +311,9 @@ impl LeaseFile {
         tracing::error!(file = %self.path.display(), "lease file was deleted or replaced while in use: writing it anew");
         // Closed first, so that what the database has in memory is in the file that lost its name.
         self.database = None;
-        self.on_disk.put_back(&self.path).map_err(|error| StoreCause::Failed(crate::log::chain(&error)))
+        self.on_disk
+            .put_back(&self.path)
+            .map_err(|error| StoreCause::Failed(crate::log::chain(&error)))
     }
 
     /// Returns the database, opened again if it failed before.
@@ -285,7 +326,8 @@ impl LeaseFile {
                 database
             }
             // Never created here: a file that vanished is a failure, not an empty store.
-            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?)).map_err(|e| cause(&e))?,
+            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?))
+                .map_err(|e| cause(&e))?,
         };
         Ok(self.database.insert(database))
     }
@@ -337,9 +379,18 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
         return Err(Unusable::Damaged("it is empty".to_owned()));
     }
     let opened = checked(path, new_id, copy, || {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
-        Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)
+        Builder::new()
+            .set_cache_size(CACHE)
+            .create_file(file)
+            .map_err(judge)
     });
     if opened.is_err() && !was_there {
         // It may not be there; the first error is the one to report.
@@ -351,7 +402,9 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
 /// Returns the format of a file that a later redb wrote. Both commit slots must say so; a damaged byte is in only one.
 fn later_redb(path: &Path) -> Option<u64> {
     let mut head = [0; REDB_HEAD];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut head))
+        .ok()?;
     let [one, other] = REDB_VERSIONS.map(|at| head[at]);
     (head.starts_with(&REDB_MAGIC) && one == other && one > REDB_FORMAT).then_some(one.into())
 }
@@ -360,10 +413,13 @@ fn later_redb(path: &Path) -> Option<u64> {
 fn make(path: &Path, id: u64, copy: &Copied) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
     match open_checked(path, id, copy).map_err(|why| refuse(path, why)) {
-        Ok((_, contents)) if !contents.is_new => {
-            Err(StoreCause::Failed(format!("{} appeared after the start: restart the daemon", path.display())))
-        }
-        Ok((database, _)) => sync_dir(path).map(|()| database).map_err(|error| failed(&error)),
+        Ok((_, contents)) if !contents.is_new => Err(StoreCause::Failed(format!(
+            "{} appeared after the start: restart the daemon",
+            path.display()
+        ))),
+        Ok((database, _)) => sync_dir(path)
+            .map(|()| database)
+            .map_err(|error| failed(&error)),
         Err(StoreError::File { source, .. }) => Err(cause(&source)),
         Err(error) => Err(failed(&error)),
     }
@@ -377,16 +433,26 @@ fn read_only(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Conte
             read => read.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?,
         };
         let memory = InMemoryBackend::new();
-        let loaded = memory.set_len(bytes.len() as u64).and_then(|()| memory.write(0, &bytes));
+        let loaded = memory
+            .set_len(bytes.len() as u64)
+            .and_then(|()| memory.write(0, &bytes));
         loaded.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?;
-        Builder::new().set_cache_size(CACHE).create_with_backend(memory).map_err(judge)
+        Builder::new()
+            .set_cache_size(CACHE)
+            .create_with_backend(memory)
+            .map_err(judge)
     })
 }
 
 /// Returns whether the only obstacle is that nothing can be written there.
 fn is_for_want_of_writing(error: &redb::Error) -> bool {
     use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    let kinds = [ReadOnlyFilesystem, PermissionDenied, StorageFull, QuotaExceeded];
+    let kinds = [
+        ReadOnlyFilesystem,
+        PermissionDenied,
+        StorageFull,
+        QuotaExceeded,
+    ];
     matches!(error, redb::Error::Io(error) if kinds.contains(&error.kind()))
 }
 
@@ -414,15 +480,22 @@ fn checked(
         let contents = read(&database, named).map_err(judge)?;
         Ok((database, contents))
     };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
 }
 
 /// Returns the format of the file, and the release that last had it open if the file says so. From here on it is this release's
 /// file, unless its format is a later one.
 fn agree_on_format(database: &Database) -> Result<(u64, Option<String>), redb::Error> {
     let txn = database.begin_write()?;
-    let found = txn.open_table(META)?.get(FORMAT_KEY)?.map(|format| format.value());
-    let release = txn.open_table(RELEASE)?.get(())?.map(|release| release.value().to_owned());
+    let found = txn
+        .open_table(META)?
+        .get(FORMAT_KEY)?
+        .map(|format| format.value());
+    let release = txn
+        .open_table(RELEASE)?
+        .get(())?
+        .map(|release| release.value().to_owned());
     if found > Some(FORMAT) || (found == Some(FORMAT) && release.as_deref() == Some(VERSION)) {
         txn.abort()?;
     } else {
@@ -436,7 +509,11 @@ fn agree_on_format(database: &Database) -> Result<(u64, Option<String>), redb::E
 
 /// Returns the name of the file, and whether it is new. A file without a name gets `new_id`. A new file gets the name in the copy
 /// instead, if there is a copy, and in the same transaction the records that were copied.
-fn agree_on_id(database: &Database, new_id: u64, copy: &Copied) -> Result<(u64, bool), redb::Error> {
+fn agree_on_id(
+    database: &Database,
+    new_id: u64,
+    copy: &Copied,
+) -> Result<(u64, bool), redb::Error> {
     let txn = database.begin_write()?;
     let found = txn.open_table(META)?.get(ID_KEY)?.map(|id| id.value());
     if let Some(id) = found {
@@ -446,7 +523,14 @@ fn agree_on_id(database: &Database, new_id: u64, copy: &Copied) -> Result<(u64, 
     // A file from the first daemons has leases but no name.
     let is_new = txn.open_table(LEASES)?.is_empty()?;
     let (id, changes) = if is_new { copy.read() } else { None }.unwrap_or((new_id, Vec::new()));
-    make_all(&txn, &changes.into_iter().map(Encoded::new).filter_map(Result::ok).collect::<Vec<_>>())?;
+    make_all(
+        &txn,
+        &changes
+            .into_iter()
+            .map(Encoded::new)
+            .filter_map(Result::ok)
+            .collect::<Vec<_>>(),
+    )?;
     txn.open_table(META)?.insert(ID_KEY, id)?;
     txn.commit()?;
     Ok((id, is_new))
@@ -465,17 +549,35 @@ fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb
             }
         }
     }
-    let stored = Stored { records, doors: doors::read(&txn)?, ranges: ranges::read(&txn)? };
-    Ok(Contents { stored, unreadable, is_new, id, last_event: journal::last(database)? })
+    let stored = Stored {
+        records,
+        doors: doors::read(&txn)?,
+        ranges: ranges::read(&txn)?,
+    };
+    Ok(Contents {
+        stored,
+        unreadable,
+        is_new,
+        id,
+        last_event: journal::last(database)?,
+    })
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
-fn transact(database: &Database, changes: &[Encoded], runs: &mut Runs) -> Result<Option<u64>, redb::Error> {
+fn transact(
+    database: &Database,
+    changes: &[Encoded],
+    runs: &mut Runs,
+) -> Result<Option<u64>, redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
     make_all(&txn, changes)?;
     let events: Vec<&Event> = changes.iter().filter_map(Encoded::event).collect();
-    let last_event = if events.is_empty() { None } else { Some(journal::append(&txn, &events, runs)?) };
+    let last_event = if events.is_empty() {
+        None
+    } else {
+        Some(journal::append(&txn, &events, runs)?)
+    };
     txn.commit()?;
     Ok(last_event)
 }
@@ -497,18 +599,23 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
 
 /// Runs work on the database. A panic counts as any other failure: the database is reopened after it.
 fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
 }
 
 /// Distinguishes wrong contents from an unusable device.
 fn judge(error: impl Into<redb::Error>) -> Unusable {
     let error = error.into();
     match &error {
-        redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+        redb::Error::Io(e)
+            if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+        {
             Unusable::Failed(Box::new(error))
         }
         // Somebody else has it open, or the device failed before.
-        redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => Unusable::Failed(Box::new(error)),
+        redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => {
+            Unusable::Failed(Box::new(error))
+        }
         // This includes an earlier redb format (`UpgradeRequired`), which no leasehold ever wrote.
         _ => Unusable::Damaged(error.to_string()),
     }
@@ -522,22 +629,40 @@ fn refuse(path: &Path, why: Unusable) -> StoreError {
                 FormatOf::Leasehold => FORMAT,
                 FormatOf::Redb => REDB_FORMAT.into(),
             };
-            let by = release.map_or("a later leasehold".to_owned(), |release| format!("leasehold {release}"));
-            StoreError::NewerFormat { path, by, of, found, known }
+            let by = release.map_or("a later leasehold".to_owned(), |release| {
+                format!("leasehold {release}")
+            });
+            StoreError::NewerFormat {
+                path,
+                by,
+                of,
+                found,
+                known,
+            }
         }
         Unusable::Failed(source) => StoreError::File { path, source },
-        Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },
+        Unusable::Damaged(reason) => StoreError::File {
+            path,
+            source: Box::new(redb::Error::Corrupted(reason)),
+        },
     }
 }
 
 fn cause(error: &redb::Error) -> StoreCause {
     match error {
-        redb::Error::Io(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => StoreCause::Full,
+        redb::Error::Io(e)
+            if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+        {
+            StoreCause::Full
+        }
         other => StoreCause::Failed(other.to_string()),
     }
 }
 
 fn said(panic: &Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("panic without a message").to_owned()
 }

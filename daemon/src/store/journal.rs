@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use leasehold_core::event::Event;
 use leasehold_core::identity::Attachment;
 use redb::{
-    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError,
-    WriteTransaction,
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
+    TableError, WriteTransaction,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -80,14 +80,26 @@ impl Journal {
     /// one gets everything from the first.
     pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Read, JournalError> {
         let (answer, read) = oneshot::channel();
-        let reading = Reading { after, limit: limit.min(MOST), answer };
-        self.jobs.send(Job::Read(reading)).map_err(|_| JournalError::Closed)?;
-        read.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::Failed)
+        let reading = Reading {
+            after,
+            limit: limit.min(MOST),
+            answer,
+        };
+        self.jobs
+            .send(Job::Read(reading))
+            .map_err(|_| JournalError::Closed)?;
+        read.await
+            .map_err(|_| JournalError::Closed)?
+            .map_err(JournalError::Failed)
     }
 
     /// Waits until there is an event after number `after`; returns at once if there is one, or if numbers began again.
     pub(crate) async fn wait(&mut self, after: u64) -> Result<(), JournalError> {
-        self.last.wait_for(|last| *last != after).await.map(|_| ()).map_err(|_| JournalError::Closed)
+        self.last
+            .wait_for(|last| *last != after)
+            .await
+            .map(|_| ())
+            .map_err(|_| JournalError::Closed)
     }
 }
 
@@ -107,7 +119,11 @@ impl Runs {
 /// Adds events, and drops the oldest beyond [`KEPT`]. Returns the number of the last.
 ///
 /// If it or the transaction fails, `runs` is no longer valid.
-pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs) -> Result<u64, redb::Error> {
+pub(super) fn append(
+    txn: &WriteTransaction,
+    events: &[&Event],
+    runs: &mut Runs,
+) -> Result<u64, redb::Error> {
     let mut table = txn.open_table(EVENTS)?;
     let mut number = table.last()?.map_or(0, |(number, _)| number.value());
     for &event in events {
@@ -122,7 +138,10 @@ pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs)
             table.remove(earlier)?;
         }
         number += 1;
-        table.insert(number, encode(continued.as_ref().unwrap_or(event)).as_slice())?;
+        table.insert(
+            number,
+            encode(continued.as_ref().unwrap_or(event)).as_slice(),
+        )?;
         if event.may_run() {
             runs.0.insert(attachment, number);
         }
@@ -134,7 +153,9 @@ pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs)
 }
 
 fn stored(table: &Table<'_, u64, &[u8]>, number: u64) -> Result<Option<Event>, redb::Error> {
-    Ok(table.get(number)?.and_then(|json| serde_json::from_slice(json.value()).ok()))
+    Ok(table
+        .get(number)?
+        .and_then(|json| serde_json::from_slice(json.value()).ok()))
 }
 
 fn encode(event: &Event) -> Vec<u8> {
@@ -165,13 +186,21 @@ impl Reading {
         };
         let last = table.last()?.map_or(0, |(number, _)| number.value());
         let after = if self.after > last { 0 } else { self.after };
-        let mut read = Read { events: Vec::new(), next_after: after };
+        let mut read = Read {
+            events: Vec::new(),
+            next_after: after,
+        };
         for row in table.range(after + 1..)?.take(self.limit) {
             let (number, json) = row?;
             read.next_after = number.value();
             match serde_json::from_slice(json.value()) {
-                Ok(event) => read.events.push(Numbered { number: number.value(), event }),
-                Err(error) => tracing::debug!(number = number.value(), %error, "event does not parse"),
+                Ok(event) => read.events.push(Numbered {
+                    number: number.value(),
+                    event,
+                }),
+                Err(error) => {
+                    tracing::debug!(number = number.value(), %error, "event does not parse")
+                }
             }
         }
         Ok(read)

@@ -35,7 +35,11 @@ impl DirLock {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             // This is logged with the other faults.
             Err(error) if has_no_room(&error) => {}
-            made => made.map_err(|source| StoreError::Directory { doing: "create", path: dir.to_owned(), source })?,
+            made => made.map_err(|source| StoreError::Directory {
+                doing: "create",
+                path: dir.to_owned(),
+                source,
+            })?,
         }
         let path = dir.join(FILE);
         let mut named = None;
@@ -69,5 +73,8 @@ impl DirLock {
 
 /// Returns whether the only fault is a file system that is full or read-only.
 fn has_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }

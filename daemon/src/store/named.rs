@@ -11,13 +11,22 @@ pub(super) const fn table(name: &str) -> NamedTable<'_> {
 }
 
 /// Writes a record.
-pub(super) fn put(txn: &WriteTransaction, table: NamedTable<'_>, key: &str, json: &[u8]) -> Result<(), redb::Error> {
+pub(super) fn put(
+    txn: &WriteTransaction,
+    table: NamedTable<'_>,
+    key: &str,
+    json: &[u8],
+) -> Result<(), redb::Error> {
     txn.open_table(table)?.insert(key, json)?;
     Ok(())
 }
 
 /// Removes a record.
-pub(super) fn remove(txn: &WriteTransaction, table: NamedTable<'_>, key: &str) -> Result<(), redb::Error> {
+pub(super) fn remove(
+    txn: &WriteTransaction,
+    table: NamedTable<'_>,
+    key: &str,
+) -> Result<(), redb::Error> {
     txn.open_table(table)?.remove(key)?;
     Ok(())
 }

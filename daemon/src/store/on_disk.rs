@@ -21,12 +21,17 @@ pub(super) struct OnDisk {
 impl OnDisk {
     /// Returns the file that is at `path` now.
     pub(super) fn of(path: &Path) -> Self {
-        Self { file: File::open(path).ok(), lock: None }
+        Self {
+            file: File::open(path).ok(),
+            lock: None,
+        }
     }
 
     /// Returns whether the file is still the one at `path`. If that cannot be found out, it counts as the same.
     pub(super) fn is_of(&self, path: &Path) -> bool {
-        let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return true };
+        let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else {
+            return true;
+        };
         match fs::metadata(path) {
             Ok(found) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -35,13 +40,20 @@ impl OnDisk {
 
     /// Writes the file to `path` again, and sets aside any other file there. The database must be closed.
     pub(super) fn put_back(&mut self, path: &Path) -> Result<(), StoreError> {
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
         let dir = path.parent().expect("the file was joined to its directory");
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| directory("create", dir, e))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|e| directory("create", dir, e))?;
         let lock = dir.join(LOCK);
         // A lock file that is still there is this daemon's.
         if !lock.exists() {
-            let taken = Lock::try_take(&lock).map_err(|source| StoreError::Lock { path: lock, source })?;
+            let taken =
+                Lock::try_take(&lock).map_err(|source| StoreError::Lock { path: lock, source })?;
             self.lock = Some(taken);
         }
         if path.exists() {
@@ -50,7 +62,12 @@ impl OnDisk {
         }
         let new = path.with_extension("redb.new");
         let mut copied = || -> io::Result<()> {
-            let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            let mut copy = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&new)?;
             file.rewind()?;
             io::copy(file, &mut copy)?;
             copy.sync_all()?;
@@ -78,14 +95,22 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
 /// Makes the names in the file's directory durable.
 pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
     let dir = path.parent().expect("the file was joined to its directory");
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| directory("sync", dir, e))
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|e| directory("sync", dir, e))
 }
 
 fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Directory { doing, path: path.to_owned(), source }
+    StoreError::Directory {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Returns the time of day, in seconds since 1970.
 pub(super) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

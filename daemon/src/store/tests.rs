@@ -39,11 +39,19 @@ fn record(n: u64) -> Record {
         unconfirmed: false,
         elsewhere: false,
         told: None,
-        link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
+        link: Link::InNetns {
+            path: "/run/netns/c".into(),
+            cookie: Cookie(n),
+            ifindex: 2,
+            mac,
+        },
         lease: Lease {
             server: "10.0.0.1".parse().unwrap(),
             server_mac: mac,
-            ..Lease::unknown("10.0.0.7/24".parse().unwrap(), Instant::from_boot(Duration::from_secs(n)))
+            ..Lease::unknown(
+                "10.0.0.7/24".parse().unwrap(),
+                Instant::from_boot(Duration::from_secs(n)),
+            )
         },
         state: RecordState::Bound,
         boot: BootId("boot".to_owned()),
@@ -55,12 +63,25 @@ fn put(id: u64, n: u64) -> Change {
     Change::Put(BindingId(id), Box::new(record(n)))
 }
 
-fn open(dir: &Path) -> (Store, Vec<(BindingId, Record)>, UnboundedReceiver<Persisted>) {
+fn open(
+    dir: &Path,
+) -> (
+    Store,
+    Vec<(BindingId, Record)>,
+    UnboundedReceiver<Persisted>,
+) {
     open_beside(dir, dir)
 }
 
 /// Opens the store in `dir`, with the socket in another directory.
-fn open_beside(dir: &Path, run: &Path) -> (Store, Vec<(BindingId, Record)>, UnboundedReceiver<Persisted>) {
+fn open_beside(
+    dir: &Path,
+    run: &Path,
+) -> (
+    Store,
+    Vec<(BindingId, Record)>,
+    UnboundedReceiver<Persisted>,
+) {
     let (events, ends) = unbounded_channel();
     let (store, stored) = Store::open(dir, &run.join("dhcp.sock"), events).unwrap();
     (store, stored.records, ends)
@@ -82,8 +103,12 @@ fn held(dir: &Path) -> Vec<u64> {
 }
 
 fn damaged_files(dir: &Path) -> Vec<PathBuf> {
-    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    names.filter(|path| path.to_string_lossy().contains(".damaged-")).collect()
+    let names = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    names
+        .filter(|path| path.to_string_lossy().contains(".damaged-"))
+        .collect()
 }
 
 #[test]
@@ -108,7 +133,10 @@ fn transactions_that_wait_together_happen_in_their_order() {
     let dir = TempDir::new().unwrap();
     let (store, _, mut ends) = open(dir.path());
     for n in 0..2_000 {
-        store.persist(OpId(n), vec![put(n % 7, n), Change::Remove(BindingId((n + 1) % 7))]);
+        store.persist(
+            OpId(n),
+            vec![put(n % 7, n), Change::Remove(BindingId((n + 1) % 7))],
+        );
     }
     store.close();
     for n in 0..2_000 {
@@ -116,7 +144,14 @@ fn transactions_that_wait_together_happen_in_their_order() {
     }
     let (store, records, _ends) = open(dir.path());
     // 1999 % 7 is 4: number 5 was removed last; each other one was put again after its removal, by one of the last seven.
-    let expected = [(0, 1995), (1, 1996), (2, 1997), (3, 1998), (4, 1999), (6, 1994)];
+    let expected = [
+        (0, 1995),
+        (1, 1996),
+        (2, 1997),
+        (3, 1998),
+        (4, 1999),
+        (6, 1994),
+    ];
     assert_eq!(records, expected.map(|(id, n)| (BindingId(id), record(n))));
     store.close();
 }
@@ -138,10 +173,18 @@ fn a_record_that_json_cannot_hold_fails_alone() {
     let (store, _, mut ends) = open(dir.path());
     let mut odd = record(1);
     let path = PathBuf::from(std::ffi::OsString::from_vec(vec![0xff]));
-    odd.link = Link::InNetns { path, cookie: Cookie(1), ifindex: 2, mac: Mac::BROADCAST };
+    odd.link = Link::InNetns {
+        path,
+        cookie: Cookie(1),
+        ifindex: 2,
+        mac: Mac::BROADCAST,
+    };
     store.persist(OpId(1), vec![Change::Put(BindingId(1), Box::new(odd))]);
     store.persist(OpId(2), vec![put(2, 2)]);
-    assert!(matches!(ends.blocking_recv().unwrap().result, Err(StoreCause::Failed(_))));
+    assert!(matches!(
+        ends.blocking_recv().unwrap().result,
+        Err(StoreCause::Failed(_))
+    ));
     assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
     store.close();
     assert_eq!(held(dir.path()), [2]);
@@ -155,7 +198,11 @@ fn a_file_copied_from_under_a_running_store_holds_all_that_was_answered() {
         store.persist(OpId(n), vec![put(n, n)]);
         assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
         // No clean close went before: the copy is what a power failure would leave.
-        fs::copy(dir.path().join("leases.redb"), copy.path().join("leases.redb")).unwrap();
+        fs::copy(
+            dir.path().join("leases.redb"),
+            copy.path().join("leases.redb"),
+        )
+        .unwrap();
         if n % 10 == 0 {
             assert_eq!(held(copy.path()), (0..=n).collect::<Vec<_>>());
         }
@@ -184,8 +231,15 @@ async fn files_are_private_and_an_existing_directory_keeps_its_mode() {
 fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     const RECORDS: &str = include_str!("../../core/src/registry/tests/recorded.jsonl");
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
-    let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
+    fs::write(
+        dir.path().join("leases.redb"),
+        include_bytes!("written.redb"),
+    )
+    .unwrap();
+    let written = RECORDS
+        .lines()
+        .take(112)
+        .map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
     let (file, Stored { records, doors, .. }) = opened(&dir);
@@ -198,7 +252,11 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
 #[test]
 fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
+    fs::write(
+        dir.path().join("leases.redb"),
+        include_bytes!("written.redb"),
+    )
+    .unwrap();
     let pool = |definition: &str| PoolRecord {
         id: PoolId::new(definition, "192.0.2.0/24".parse().unwrap(), None),
         lan: None,
@@ -213,14 +271,21 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     store.persist(OpId(2), vec![DockerKey::Pool(pool("a").id).remove()]);
     store.close();
     let (_, Stored { records, doors, .. }) = opened(&dir);
-    assert_eq!((records.len(), doors), (112, vec![DockerRecord::Pool(pool("b")).kept()]));
+    assert_eq!(
+        (records.len(), doors),
+        (112, vec![DockerRecord::Pool(pool("b")).kept()])
+    );
 }
 
 /// The links that a daemon makes bear its store's name.
 #[test]
 fn a_file_keeps_its_name_and_no_other_has_it() {
     let [new, other, earlier] = [(); 3].map(|()| TempDir::new().unwrap());
-    fs::write(earlier.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
+    fs::write(
+        earlier.path().join("leases.redb"),
+        include_bytes!("written.redb"),
+    )
+    .unwrap();
     let id = |dir: &TempDir| {
         let (store, _, _ends) = open(dir.path());
         let id = store.id();
@@ -243,7 +308,10 @@ fn a_record_that_does_not_parse_is_kept_aside() {
     let path = dir.path().join("leases.redb");
     let database = Database::open(&path).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(leases).unwrap().insert(1, b"{\"half\":".as_slice()).unwrap();
+    txn.open_table(leases)
+        .unwrap()
+        .insert(1, b"{\"half\":".as_slice())
+        .unwrap();
     txn.commit().unwrap();
     drop(database);
 
@@ -252,7 +320,10 @@ fn a_record_that_does_not_parse_is_kept_aside() {
     let txn = redb::ReadableDatabase::begin_read(&database).unwrap();
     let kept: Vec<_> = redb::ReadableTable::iter(&txn.open_table(aside).unwrap())
         .unwrap()
-        .map(|row| row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec())).unwrap())
+        .map(|row| {
+            row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec()))
+                .unwrap()
+        })
         .collect();
     assert_eq!(kept, [(1, b"{\"half\":".to_vec())]);
 }
@@ -265,13 +336,25 @@ fn what_a_door_keeps_is_not_read_here_and_stays() {
     let networks = TableDefinition::<&str, &[u8]>::new("networks");
     let database = Database::open(dir.path().join("leases.redb")).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(networks).unwrap().insert("4f00", b"{\"half\":".as_slice()).unwrap();
+    txn.open_table(networks)
+        .unwrap()
+        .insert("4f00", b"{\"half\":".as_slice())
+        .unwrap();
     txn.commit().unwrap();
     drop(database);
-    let key = DoorKey { table: "networks".to_owned(), name: "4f00".to_owned() };
+    let key = DoorKey {
+        table: "networks".to_owned(),
+        name: "4f00".to_owned(),
+    };
     for _ in 0..2 {
         let (file, Stored { doors, .. }) = opened(&dir);
-        assert_eq!(doors, [DoorRecord { key: key.clone(), json: "{\"half\":".to_owned() }]);
+        assert_eq!(
+            doors,
+            [DoorRecord {
+                key: key.clone(),
+                json: "{\"half\":".to_owned()
+            }]
+        );
         drop(file);
     }
     let (store, _, _ends) = open(dir.path());
@@ -290,7 +373,10 @@ fn a_damaged_file_is_set_aside_wherever_the_damage_is() {
     let whole = fs::read(&path).unwrap();
     let (mut set_aside, mut survived) = (0, 0);
     // The header closely, then a sample of the pages, at places in them that move.
-    let places: Vec<usize> = (0..4096).step_by(320).chain((4096..whole.len()).step_by(7 * 4096 + 832)).collect();
+    let places: Vec<usize> = (0..4096)
+        .step_by(320)
+        .chain((4096..whole.len()).step_by(7 * 4096 + 832))
+        .collect();
     for &at in &places {
         let mut bytes = whole.clone();
         let end = (at + 64).min(bytes.len());
@@ -319,7 +405,10 @@ fn a_file_that_is_no_database_is_set_aside() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("leases.redb"), "not a database").unwrap();
     assert_eq!(held(dir.path()), [] as [u64; 0]);
-    assert_eq!(fs::read(&damaged_files(dir.path())[0]).unwrap(), b"not a database");
+    assert_eq!(
+        fs::read(&damaged_files(dir.path())[0]).unwrap(),
+        b"not a database"
+    );
 }
 
 #[test]
@@ -352,8 +441,13 @@ fn no_flipped_bit_of_the_header_keeps_the_daemon_down() {
         fs::write(&path, &bytes).unwrap();
         let records = held(dir.path());
         let aside = damaged_files(dir.path());
-        assert!(records == [7] || !aside.is_empty(), "bit {bit}: lost without a word");
-        aside.iter().for_each(|aside| fs::remove_file(aside).unwrap());
+        assert!(
+            records == [7] || !aside.is_empty(),
+            "bit {bit}: lost without a word"
+        );
+        aside
+            .iter()
+            .for_each(|aside| fs::remove_file(aside).unwrap());
     }
 }
 
@@ -371,7 +465,10 @@ fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
     written(1);
     fs::remove_file(&path).unwrap();
     written(2);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     fs::remove_dir_all(&state).unwrap();
     written(3);
     fs::remove_file(&path).unwrap();
@@ -384,11 +481,16 @@ fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
 
 /// Runs one ignored test of this program as a separate process, by `how`.
 fn child(mut how: Command, test: &str, dir: &Path) -> Child {
-    how.args([&format!("store::tests::{test}"), "--exact", "--ignored", "--nocapture"])
-        .env("LEASEHOLD_TEST_DIR", dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+    how.args([
+        &format!("store::tests::{test}"),
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ])
+    .env("LEASEHOLD_TEST_DIR", dir)
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap()
 }
 
 #[test]
@@ -407,28 +509,54 @@ fn child_that_persists_until_it_is_killed() {
 fn killing_the_daemon_loses_nothing_that_was_answered() {
     let dir = TempDir::new().unwrap();
     let this = std::env::current_exe().unwrap();
-    let mut child = child(Command::new(this), "child_that_persists_until_it_is_killed", dir.path());
-    let answered = |line: std::io::Result<String>| line.unwrap().strip_prefix("persisted ").map(|n| n.parse().unwrap());
+    let mut child = child(
+        Command::new(this),
+        "child_that_persists_until_it_is_killed",
+        dir.path(),
+    );
+    let answered = |line: std::io::Result<String>| {
+        line.unwrap()
+            .strip_prefix("persisted ")
+            .map(|n| n.parse().unwrap())
+    };
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut last: u64 = lines.by_ref().filter_map(answered).find(|n| *n >= 100).unwrap();
+    let mut last: u64 = lines
+        .by_ref()
+        .filter_map(answered)
+        .find(|n| *n >= 100)
+        .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     // What it had still said when it died counts too.
     last = lines.filter_map(answered).last().unwrap_or(last);
     let held = held(dir.path());
-    assert!(held.len() as u64 > last, "{} records, {last} was answered", held.len());
+    assert!(
+        held.len() as u64 > last,
+        "{} records, {last} was answered",
+        held.len()
+    );
     assert_eq!(held, (0..held.len() as u64).collect::<Vec<_>>());
 }
 
 /// Says that a test is skipped if namespaces cannot be made; on CI that is a failure.
 fn may_unshare(test: &str) -> bool {
-    let may = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status().is_ok_and(|s| s.success());
+    let may = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "true"])
+        .status()
+        .is_ok_and(|s| s.success());
     if !may {
         let line = format!("skipped: {test} needs the right to make namespaces");
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "{line}; on CI a skip is a failure"
+        );
         eprintln!("{line}");
         if let Some(skips) = std::env::var_os("LEASEHOLD_SKIPS") {
-            writeln!(fs::OpenOptions::new().append(true).open(skips).unwrap(), "{line}").unwrap();
+            writeln!(
+                fs::OpenOptions::new().append(true).open(skips).unwrap(),
+                "{line}"
+            )
+            .unwrap();
         }
     }
     may
@@ -455,15 +583,31 @@ fn child_on_a_small_disk() {
     assert_eq!(failed, Some(StoreCause::Full));
     let full_at = tries.next().unwrap();
     store.persist(OpId(0), vec![put(full_at, 1)]);
-    assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "the second time as well");
+    assert_eq!(
+        ends.blocking_recv().unwrap().result,
+        Err(StoreCause::Full),
+        "the second time as well"
+    );
     store.persist(OpId(0), Vec::new());
-    assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "nor is it said to have room");
+    assert_eq!(
+        ends.blocking_recv().unwrap().result,
+        Err(StoreCause::Full),
+        "nor is it said to have room"
+    );
     store.close();
     let (store, records, mut ends) = open(&dir);
-    assert_eq!(ids(&records), (1..full_at - 1).collect::<Vec<_>>(), "a start needs no room");
+    assert_eq!(
+        ids(&records),
+        (1..full_at - 1).collect::<Vec<_>>(),
+        "a start needs no room"
+    );
     fs::remove_file(&ballast).unwrap();
     store.persist(OpId(0), vec![put(full_at, 1)]);
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "with room again");
+    assert_eq!(
+        ends.blocking_recv().unwrap().result,
+        Ok(()),
+        "with room again"
+    );
     store.close();
     let expected: Vec<u64> = (1..full_at - 1).chain([full_at]).collect();
     assert_eq!(held(&dir), expected);
@@ -474,7 +618,14 @@ fn child_on_a_small_disk() {
 fn child_on_a_disk_that_cannot_be_written() {
     let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
     let dir = dir.as_path();
-    let remount = |how: &str| Command::new("mount").args(["-o", how]).arg(dir).status().unwrap().success();
+    let remount = |how: &str| {
+        Command::new("mount")
+            .args(["-o", how])
+            .arg(dir)
+            .status()
+            .unwrap()
+            .success()
+    };
     let next = 5;
     let (store, ..) = open(dir);
     store.persist(OpId(0), (1..next).map(|n| put(n, n)).collect());
@@ -482,23 +633,44 @@ fn child_on_a_disk_that_cannot_be_written() {
     assert!(remount("remount,ro"));
     let (store, _, mut ends) = open(dir);
     store.persist(OpId(0), vec![Change::Remove(BindingId(1))]);
-    assert!(ends.blocking_recv().unwrap().result.is_err(), "nor can the socket's directory be written");
+    assert!(
+        ends.blocking_recv().unwrap().result.is_err(),
+        "nor can the socket's directory be written"
+    );
     store.close();
     let run = TempDir::new().unwrap();
     let beside = || fs::read_dir(run.path()).unwrap().count();
     let (store, _, mut ends) = open_beside(dir, run.path());
-    let released = Record { state: RecordState::Releasing, ..record(1) };
-    let leaves = |id| Change::Put(BindingId(id), Box::new(Record { state: RecordState::Releasing, ..record(id) }));
+    let released = Record {
+        state: RecordState::Releasing,
+        ..record(1)
+    };
+    let leaves = |id| {
+        Change::Put(
+            BindingId(id),
+            Box::new(Record {
+                state: RecordState::Releasing,
+                ..record(id)
+            }),
+        )
+    };
     store.persist(OpId(1), vec![leaves(1)]);
     store.persist(OpId(2), vec![leaves(2)]);
     store.persist(OpId(3), vec![Change::Remove(BindingId(2))]);
     store.persist(OpId(4), vec![put(next, 1), Change::Remove(BindingId(1))]);
     let results = [0; 4].map(|_| ends.blocking_recv().unwrap().result.is_ok());
-    assert_eq!(results, [true, true, true, false], "one that takes a record's place is no end");
+    assert_eq!(
+        results,
+        [true, true, true, false],
+        "one that takes a record's place is no end"
+    );
     store.close();
     assert_eq!(beside(), 2);
     let (store, records, _ends) = open_beside(dir, run.path());
-    assert_eq!(ids(&records), [1].into_iter().chain(3..next).collect::<Vec<_>>());
+    assert_eq!(
+        ids(&records),
+        [1].into_iter().chain(3..next).collect::<Vec<_>>()
+    );
     assert_eq!(records[0].1, released);
     store.close();
     // A daemon with another store is told nothing, and takes nothing away.
@@ -507,18 +679,34 @@ fn child_on_a_disk_that_cannot_be_written() {
     assert_eq!((records, beside()), (vec![], 2));
     store.close();
     assert!(remount("remount,rw"));
-    let paths = fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().path());
-    let entries: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    let paths = fs::read_dir(run.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let entries: Vec<_> = paths
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
     let (store, _, mut ends) = open_beside(dir, run.path());
     store.persist(OpId(5), vec![put(next, 1)]);
-    assert_eq!((ends.blocking_recv().unwrap().result, beside()), (Ok(()), 0), "the file records them with the next");
+    assert_eq!(
+        (ends.blocking_recv().unwrap().result, beside()),
+        (Ok(()), 0),
+        "the file records them with the next"
+    );
     store.close();
-    assert_eq!(held(dir), [1].into_iter().chain(3..=next).collect::<Vec<_>>());
+    assert_eq!(
+        held(dir),
+        [1].into_iter().chain(3..=next).collect::<Vec<_>>()
+    );
     // Of a daemon that was killed before it removed them the next one does: another binding may get such a number.
-    entries.iter().for_each(|(path, entry)| fs::write(path, entry).unwrap());
+    entries
+        .iter()
+        .for_each(|(path, entry)| fs::write(path, entry).unwrap());
     let (store, _, mut ends) = open_beside(dir, run.path());
     store.persist(OpId(6), vec![put(2, 2)]);
-    assert_eq!((ends.blocking_recv().unwrap().result, beside()), (Ok(()), 0));
+    assert_eq!(
+        (ends.blocking_recv().unwrap().result, beside()),
+        (Ok(()), 0)
+    );
     store.close();
     let (store, records, _ends) = open_beside(dir, run.path());
     assert_eq!(ids(&records), (1..=next).collect::<Vec<_>>());
@@ -545,10 +733,22 @@ fn on_a_tmpfs(test: &str, of: &str) {
     }
     let dir = TempDir::new().unwrap();
     let mut private = Command::new("unshare");
-    private.args(["--map-root-user", "--mount", "--propagation", "private", "sh", "-ec"]);
-    private.arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
+    private.args([
+        "--map-root-user",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-ec",
+    ]);
+    private
+        .arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
     private.arg(std::env::current_exe().unwrap());
     let child = child(private, of, dir.path());
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }

@@ -51,8 +51,11 @@ impl Writer {
                 // While the daemon stops nobody listens any more; what is queued is still written.
                 let _ = self.reports.send(persisted);
             }
-            self.last_event.send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
-            readings.into_iter().for_each(|reading| self.file.read(reading));
+            self.last_event
+                .send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
+            readings
+                .into_iter()
+                .for_each(|reading| self.file.read(reading));
             self.file.copy.follow();
             if closing {
                 return;
@@ -79,12 +82,25 @@ impl Writer {
     /// succeed or fail together; if they fail, those that end a binding are kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
-        let mut encoded: Vec<_> = self.ends.changes().map(Encoded::new).filter_map(Result::ok).collect();
-        let mut copied: Vec<_> = self.ends.changes().filter_map(|change| change.copied()).collect();
+        let mut encoded: Vec<_> = self
+            .ends
+            .changes()
+            .map(Encoded::new)
+            .filter_map(Result::ok)
+            .collect();
+        let mut copied: Vec<_> = self
+            .ends
+            .changes()
+            .filter_map(|change| change.copied())
+            .collect();
         for (op, changes) in group {
             let ends = record::ended_by(&changes).map(|binding| (binding, changes.clone()));
             let copies: Vec<_> = changes.iter().filter_map(Change::copied).collect();
-            let result = match changes.into_iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
+            let result = match changes
+                .into_iter()
+                .map(Encoded::new)
+                .collect::<Result<Vec<_>, _>>()
+            {
                 // A transaction without changes asks whether writing is possible.
                 Ok(nothing) if nothing.is_empty() => {
                     encoded.extend(Encoded::trial());
@@ -95,7 +111,9 @@ impl Writer {
                     copied.extend(copies);
                     Ok(())
                 }
-                Err(error) => Err(StoreCause::Failed(format!("cannot write the record as JSON: {error}"))),
+                Err(error) => Err(StoreCause::Failed(format!(
+                    "cannot write the record as JSON: {error}"
+                ))),
             };
             answers.push((Persisted { op, result }, ends));
         }
@@ -111,7 +129,10 @@ impl Writer {
             }
             Err(cause) => {
                 tracing::error!(%cause, transactions = answers.len(), "nothing written");
-                for (answer, ends) in answers.iter_mut().filter(|(answer, _)| answer.result.is_ok()) {
+                for (answer, ends) in answers
+                    .iter_mut()
+                    .filter(|(answer, _)| answer.result.is_ok())
+                {
                     answer.result = self.keep(ends.take(), &cause);
                 }
             }
@@ -120,7 +141,11 @@ impl Writer {
     }
 
     /// Keeps the end of a binding beside the socket, because the file was not written for this cause.
-    fn keep(&mut self, ends: Option<(BindingId, Vec<Change>)>, cause: &StoreCause) -> Result<(), StoreCause> {
+    fn keep(
+        &mut self,
+        ends: Option<(BindingId, Vec<Change>)>,
+        cause: &StoreCause,
+    ) -> Result<(), StoreCause> {
         let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
         self.ends.keep(binding, changes).map_err(|error| {
             tracing::error!(%error, binding = binding.0, "the end cannot be kept beside the socket either");

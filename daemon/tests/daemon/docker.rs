@@ -42,9 +42,14 @@ fn begin(socket: &Path, method: &str, body: &str) -> UnixStream {
 fn answer(mut caller: UnixStream) -> (u16, Value) {
     let mut text = String::new();
     caller.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("no answer: {text:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {body:?}")))
+    (
+        status,
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {body:?}")),
+    )
 }
 
 fn call(socket: &Path, method: &str, body: &str) -> (u16, Value) {
@@ -58,19 +63,35 @@ fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
     for (name, requires) in [("leasehold", true), ("leasehold-ipvlan", false)] {
         let socket = home.plugins().join(format!("{name}.sock"));
         assert_eq!(mode(&socket), 0o600);
-        assert_eq!(call(&socket, "Plugin.Activate", ""), (200, json!({"Implements": ["IpamDriver", "NetworkDriver"]})));
+        assert_eq!(
+            call(&socket, "Plugin.Activate", ""),
+            (200, json!({"Implements": ["IpamDriver", "NetworkDriver"]}))
+        );
         let capabilities = json!({"RequiresMACAddress": requires, "RequiresRequestReplay": false});
-        assert_eq!(call(&socket, "IpamDriver.GetCapabilities", ""), (200, capabilities));
+        assert_eq!(
+            call(&socket, "IpamDriver.GetCapabilities", ""),
+            (200, capabilities)
+        );
         let (_, spaces) = call(&socket, "IpamDriver.GetDefaultAddressSpaces", "");
-        assert_eq!(spaces["LocalDefaultAddressSpace"], spaces["GlobalDefaultAddressSpace"]);
-        let capabilities = json!({"Scope": "local", "ConnectivityScope": "local", "GwAllocChecker": true});
-        assert_eq!(call(&socket, "NetworkDriver.GetCapabilities", ""), (200, capabilities));
+        assert_eq!(
+            spaces["LocalDefaultAddressSpace"],
+            spaces["GlobalDefaultAddressSpace"]
+        );
+        let capabilities =
+            json!({"Scope": "local", "ConnectivityScope": "local", "GwAllocChecker": true});
+        assert_eq!(
+            call(&socket, "NetworkDriver.GetCapabilities", ""),
+            (200, capabilities)
+        );
         assert_eq!(call(&socket, "NetworkDriver.Dance", "").0, 404);
     }
     assert!(home.list(&[]).status.success());
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.ended().0.success());
-    assert!(!home.plugins().join("leasehold.sock").exists() && !home.plugins().join("leasehold-ipvlan.sock").exists());
+    assert!(
+        !home.plugins().join("leasehold.sock").exists()
+            && !home.plugins().join("leasehold-ipvlan.sock").exists()
+    );
 
     // At once: the daemon looks for it meanwhile.
     let gone = home.dir.path().join("gone");
@@ -104,13 +125,23 @@ fn a_plugin_socket_that_somebody_removes_is_bound_again() {
 fn a_plugin_socket_of_systemd_gives_way_to_one_that_goes_with_the_daemon() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("lan.sock");
-    let daemon = home.activated_as("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=docker", &path, || ());
+    let daemon = home.activated_as(
+        "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=docker",
+        &path,
+        || (),
+    );
     assert_eq!(call(&path, "Plugin.Activate", "").0, 200);
-    assert!(home.list(&[]).status.success(), "the control socket is bound as ever");
+    assert!(
+        home.list(&[]).status.success(),
+        "the control socket is bound as ever"
+    );
     daemon.signal(Signal::SIGTERM);
     let (status, log) = daemon.ended();
     assert!(status.success() && !path.exists());
-    assert!(log.contains("systemctl disable --now leasehold-docker.socket"), "{log}");
+    assert!(
+        log.contains("systemctl disable --now leasehold-docker.socket"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -119,21 +150,30 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_until_it_can() {
     let in_the_way = home.dir.path().join("docker");
     fs::write(&in_the_way, "").unwrap();
     let daemon = home.start_for_docker();
-    assert!(home.list(&[]).status.success(), "the control socket is served");
+    assert!(
+        home.list(&[]).status.success(),
+        "the control socket is served"
+    );
     fs::remove_file(&in_the_way).unwrap();
     wait_for_plugin(&home.plugins().join("leasehold.sock"));
     daemon.signal(Signal::SIGTERM);
     let (status, log) = daemon.ended();
     assert!(status.success());
-    assert!(log.contains(&format!("cannot create {}: ", home.plugins().display())), "{log}");
+    assert!(
+        log.contains(&format!("cannot create {}: ", home.plugins().display())),
+        "{log}"
+    );
 }
 
 /// Starts a daemon that Docker finds, on a host whose `eth0` is a wire where nobody answers.
 fn beside_silence(home: &Home) -> Daemon {
     let mut shell = Command::new("unshare");
-    let parent = "ip link add eth0 type veth peer name peer && ip link set eth0 up && ip link set peer up";
+    let parent =
+        "ip link add eth0 type veth peer name peer && ip link set eth0 up && ip link set peer up";
     let run = format!("{parent} && exec \"$0\" daemon --docker-plugin-dir \"$1\"");
-    shell.args(["--map-root-user", "--net", "sh", "-ec", &run, LEASEHOLD]).arg(home.plugins());
+    shell
+        .args(["--map-root-user", "--net", "sh", "-ec", &run, LEASEHOLD])
+        .arg(home.plugins());
     home.environment(&mut shell);
     home.ready(shell)
 }
@@ -144,27 +184,49 @@ fn a_network_with_a_subnet_needs_no_server_and_what_it_reserves_outlives_the_dae
     let socket = home.plugins().join("leasehold.sock");
     let daemon = beside_silence(&home);
     // As 20.10 sends it.
-    let request =
-        r#"{"AddressSpace":"leasehold","Pool":"192.168.1.0/24","SubPool":"","Options":{"parent":"eth0"},"V6":false}"#;
+    let request = r#"{"AddressSpace":"leasehold","Pool":"192.168.1.0/24","SubPool":"","Options":{"parent":"eth0"},"V6":false}"#;
     let id = "192.168.1.0/24;;parent=eth0";
     let pool = json!({"PoolID": id, "Pool": "192.168.1.0/24", "Data": {}});
-    assert_eq!(call(&socket, "IpamDriver.RequestPool", request), (200, pool.clone()));
+    assert_eq!(
+        call(&socket, "IpamDriver.RequestPool", request),
+        (200, pool.clone())
+    );
     let aux = json!({"PoolID": id, "Address": "192.168.1.5", "Options": null}).to_string();
-    assert_eq!(call(&socket, "IpamDriver.RequestAddress", &aux), (200, json!({"Address": "192.168.1.5/24"})));
+    assert_eq!(
+        call(&socket, "IpamDriver.RequestAddress", &aux),
+        (200, json!({"Address": "192.168.1.5/24"}))
+    );
     drop(daemon);
     let _daemon = home.start_for_docker();
     let list = home.list(&[]);
-    assert!(text(&list.stdout).ends_with(&format!("without a lease:\n{id}: 192.168.1.5\n")), "{list:?}");
-    assert_eq!(call(&socket, "IpamDriver.RequestPool", request), (200, pool), "known, though there is no eth0 now");
+    assert!(
+        text(&list.stdout).ends_with(&format!("without a lease:\n{id}: 192.168.1.5\n")),
+        "{list:?}"
+    );
+    assert_eq!(
+        call(&socket, "IpamDriver.RequestPool", request),
+        (200, pool),
+        "known, though there is no eth0 now"
+    );
     for _ in 0..2 {
         let release = json!({"PoolID": id, "Address": "192.168.1.5"}).to_string();
-        assert_eq!(call(&socket, "IpamDriver.ReleaseAddress", &release), (200, json!({})));
+        assert_eq!(
+            call(&socket, "IpamDriver.ReleaseAddress", &release),
+            (200, json!({}))
+        );
     }
-    let (status, refused) = call(&socket, "IpamDriver.RequestPool", r#"{"Pool":"192.168.1.0/24","Options":{}}"#);
+    let (status, refused) = call(
+        &socket,
+        "IpamDriver.RequestPool",
+        r#"{"Pool":"192.168.1.0/24","Options":{}}"#,
+    );
     assert_eq!((status, &refused["Error"]), (200, &refused["Err"]));
     assert_eq!(call(&socket, "IpamDriver.RequestPool", "").0, 400);
     let release = json!({"PoolID": id}).to_string();
-    assert_eq!(call(&socket, "IpamDriver.ReleasePool", &release), (200, json!({})));
+    assert_eq!(
+        call(&socket, "IpamDriver.ReleasePool", &release),
+        (200, json!({}))
+    );
 }
 
 #[test]
@@ -173,7 +235,8 @@ fn at_its_end_the_daemon_answers_dockers_open_calls() {
     let daemon = beside_silence(&home);
     let socket = home.plugins().join("leasehold.sock");
     let mac = json!({"com.docker.network.endpoint.macaddress": "02:42:c0:a8:01:02"});
-    let body = json!({"PoolID": "192.168.1.0/24;;parent=eth0", "Address": "", "Options": mac}).to_string();
+    let body =
+        json!({"PoolID": "192.168.1.0/24;;parent=eth0", "Address": "", "Options": mac}).to_string();
     let open = begin(&socket, "IpamDriver.RequestAddress", &body);
     let deadline = Instant::now() + PATIENCE;
     while !text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02") {
@@ -186,11 +249,17 @@ fn at_its_end_the_daemon_answers_dockers_open_calls() {
     let (status, answer) = answer(open);
     assert_eq!(status, 200);
     assert!(
-        answer["Err"].as_str().unwrap().starts_with("the leasehold daemon stopped before it had an address"),
+        answer["Err"]
+            .as_str()
+            .unwrap()
+            .starts_with("the leasehold daemon stopped before it had an address"),
         "{answer}"
     );
     let (status, log) = daemon.ended();
     assert!(status.success(), "{log}");
     let _next = home.start_for_docker();
-    assert!(!text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02"), "it came to nothing");
+    assert!(
+        !text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02"),
+        "it came to nothing"
+    );
 }

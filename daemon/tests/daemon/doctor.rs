@@ -12,9 +12,18 @@ use super::home::*;
 /// Runs `leasehold doctor` in private namespaces, after `faults` of a shell's, with a home's places and these flags.
 fn doctor(home: &Home, faults: &str, flags: &[&str]) -> Output {
     let mut shell = Command::new("unshare");
-    let script = format!("mount -t sysfs none /sys; ip link set lo up\n{faults}\nexec \"$0\" doctor \"$@\"");
+    let script =
+        format!("mount -t sysfs none /sys; ip link set lo up\n{faults}\nexec \"$0\" doctor \"$@\"");
     // With the first of its processes the others end.
-    shell.args(["--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    shell.args([
+        "--map-root-user",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
     shell.args(["sh", "-ec", &script, LEASEHOLD]);
     let dir = |name: &str| home.dir.path().join(name);
     shell
@@ -22,17 +31,25 @@ fn doctor(home: &Home, faults: &str, flags: &[&str]) -> Output {
         .env("DIR", home.dir.path())
         .env("LEASEHOLD_SOCKET", home.socket())
         .env("LEASEHOLD_STATE_DIR", home.state());
-    shell.env("LEASEHOLD_RUNTIME_DIR", dir("run")).env("LEASEHOLD_CNI_BIN_DIR", dir("bin"));
-    shell.env("LEASEHOLD_CNI_CONF_DIR", dir("net.d")).output().unwrap()
+    shell
+        .env("LEASEHOLD_RUNTIME_DIR", dir("run"))
+        .env("LEASEHOLD_CNI_BIN_DIR", dir("bin"));
+    shell
+        .env("LEASEHOLD_CNI_CONF_DIR", dir("net.d"))
+        .output()
+        .unwrap()
 }
 
 /// Returns what is found in these words, as level, check and sentence.
 fn found(home: &Home, faults: &str, flags: &[&str]) -> Vec<(String, String, String)> {
     let output = doctor(home, faults, &[flags, &["--json"]].concat());
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let word = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     let findings = report["findings"].as_array().unwrap();
-    let rows = findings.iter().map(|it| (word(it, "level"), word(it, "check"), word(it, "found")));
+    let rows = findings
+        .iter()
+        .map(|it| (word(it, "level"), word(it, "check"), word(it, "found")));
     let rows: Vec<_> = rows.collect();
     let code = match report["worst"].as_str() {
         Some("ok") => 0,
@@ -41,7 +58,11 @@ fn found(home: &Home, faults: &str, flags: &[&str]) -> Vec<(String, String, Stri
     };
     assert_eq!(output.status.code(), Some(code));
     for finding in findings {
-        assert_eq!(finding["level"] == "ok", finding["way_out"].is_null(), "{finding}");
+        assert_eq!(
+            finding["level"] == "ok",
+            finding["way_out"].is_null(),
+            "{finding}"
+        );
     }
     rows
 }
@@ -51,22 +72,31 @@ fn host(home: &Home) -> Daemon {
     let at = |name: &str| home.dir.path().join(name);
     fs::create_dir(at("bin")).unwrap();
     fs::create_dir(at("net.d")).unwrap();
-    let shim = format!("…{}{}\n…", leasehold_api::SHIM_MARK, env!("CARGO_PKG_VERSION"));
+    let shim = format!(
+        "…{}{}\n…",
+        leasehold_api::SHIM_MARK,
+        env!("CARGO_PKG_VERSION")
+    );
     fs::write(at("bin/dhcp"), shim).unwrap();
     network(home, r#""master": "lo""#);
     home.start()
 }
 
 fn network(home: &Home, more: &str) {
-    let config =
-        format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", {more}, "ipam": {{"type": "dhcp"}}}}"#);
+    let config = format!(
+        r#"{{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", {more}, "ipam": {{"type": "dhcp"}}}}"#
+    );
     fs::write(home.dir.path().join("net.d/10-lan.conf"), config).unwrap();
 }
 
 fn has(found: &[(String, String, String)], level: &str, text: &str) {
-    let is_it =
-        |(its, check, said): &(String, String, String)| its == level && format!("{check}: {said}").contains(text);
-    assert!(found.iter().any(is_it), "no {level} with {text:?} in {found:#?}");
+    let is_it = |(its, check, said): &(String, String, String)| {
+        its == level && format!("{check}: {said}").contains(text)
+    };
+    assert!(
+        found.iter().any(is_it),
+        "no {level} with {text:?} in {found:#?}"
+    );
 }
 
 #[test]
@@ -74,15 +104,27 @@ fn a_host_in_order_has_no_fault() {
     let Some(home) = Home::new() else { return };
     let _daemon = host(&home);
     let found = found(&home, "", &[]);
-    for check in ["kernel: Linux", "socket: the daemon at", "state directory:", "CNI plugin:", "network: lan", "clock:"]
-    {
+    for check in [
+        "kernel: Linux",
+        "socket: the daemon at",
+        "state directory:",
+        "CNI plugin:",
+        "network: lan",
+        "clock:",
+    ] {
         has(&found, "ok", check);
     }
-    assert!(!found.iter().any(|(level, ..)| level == "failure"), "{found:#?}");
+    assert!(
+        !found.iter().any(|(level, ..)| level == "failure"),
+        "{found:#?}"
+    );
     let text = text(&doctor(&home, "", &[]).stdout).to_owned();
     assert!(text.starts_with("ok       kernel: Linux "), "{text}");
     assert!(
-        !text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() <= 80 || !line.contains(' ')),
+        !text.contains('\u{1b}')
+            && text
+                .lines()
+                .all(|line| line.chars().count() <= 80 || !line.contains(' ')),
         "{text}"
     );
 }
@@ -90,32 +132,60 @@ fn a_host_in_order_has_no_fault() {
 #[test]
 fn a_daemon_that_is_not_there_or_does_not_answer_is_told() {
     let Some(home) = Home::new() else { return };
-    has(&found(&home, "", &[]), "failure", "socket: there is none at");
+    has(
+        &found(&home, "", &[]),
+        "failure",
+        "socket: there is none at",
+    );
     fs::create_dir(home.dir.path().join("cni")).unwrap();
-    fs::set_permissions(home.dir.path().join("cni"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(
+        home.dir.path().join("cni"),
+        fs::Permissions::from_mode(0o777),
+    )
+    .unwrap();
     let listener = UnixListener::bind(home.socket()).unwrap();
     fs::set_permissions(home.socket(), fs::Permissions::from_mode(0o666)).unwrap();
     let silent = found(&home, "", &[]);
     has(&silent, "failure", "accepts calls, but does not answer");
     has(&silent, "failure", "socket: users other than root may use");
-    has(&silent, "failure", "socket: users other than root may write to");
+    has(
+        &silent,
+        "failure",
+        "socket: users other than root may write to",
+    );
     drop(listener);
-    has(&found(&home, "", &[]), "failure", "socket: nobody listens at");
+    has(
+        &found(&home, "", &[]),
+        "failure",
+        "socket: nobody listens at",
+    );
 }
 
 #[test]
 fn faults_of_directories_are_told() {
     let Some(home) = Home::new() else { return };
-    has(&found(&home, "", &[]), "warning", "state directory: there is no");
+    has(
+        &found(&home, "", &[]),
+        "warning",
+        "state directory: there is no",
+    );
     fs::create_dir(home.state()).unwrap();
     let state = home.state().display().to_string();
     let small = format!("mount -t tmpfs -o size=1m,mode=0700 none {state}");
     has(&found(&home, &small, &[]), "failure", "1 MiB free");
-    has(&found(&home, &format!("{small}; mount -o remount,ro {state}"), &[]), "failure", "is read-only");
+    has(
+        &found(&home, &format!("{small}; mount -o remount,ro {state}"), &[]),
+        "failure",
+        "is read-only",
+    );
     let later = format!("{small}; touch -d 2099-01-01 {state}/leases.redb");
     has(&found(&home, &later, &[]), "warning", "clock: ");
     fs::set_permissions(home.state(), fs::Permissions::from_mode(0o777)).unwrap();
-    has(&found(&home, "", &[]), "failure", "state directory: users other than root may write to");
+    has(
+        &found(&home, "", &[]),
+        "failure",
+        "state directory: users other than root may write to",
+    );
 }
 
 #[test]
@@ -143,7 +213,11 @@ fn faults_of_plugins_and_networks_are_told() {
     let _daemon = host(&home);
     let bin = home.dir.path().join("bin/dhcp");
     fs::write(&bin, format!("{}0.0.1\n", leasehold_api::SHIM_MARK)).unwrap();
-    has(&found(&home, "", &[]), "warning", "is leasehold's, version 0.0.1");
+    has(
+        &found(&home, "", &[]),
+        "warning",
+        "is leasehold's, version 0.0.1",
+    );
     fs::write(&bin, "another").unwrap();
     has(&found(&home, "", &[]), "failure", "is not leasehold's");
     fs::remove_file(&bin).unwrap();
@@ -153,11 +227,19 @@ fn faults_of_plugins_and_networks_are_told() {
     has(&found(&home, "", &[]), "failure", "there is no link eth9");
     network(&home, r#""master": "eth0""#);
     let unplugged = "ip link add eth0 type veth peer name far; ip link set eth0 up";
-    has(&found(&home, unplugged, &[]), "failure", "eth0 has no carrier");
+    has(
+        &found(&home, unplugged, &[]),
+        "failure",
+        "eth0 has no carrier",
+    );
     network(&home, r#""master": "lo", "runtimeConfig": {"mac": 7}"#);
     has(&found(&home, "", &[]), "failure", "runtimeConfig.mac");
     fs::write(home.dir.path().join("net.d/20-bad.conf"), "{").unwrap();
-    has(&found(&home, "", &[]), "warning", "20-bad.conf cannot be read");
+    has(
+        &found(&home, "", &[]),
+        "warning",
+        "20-bad.conf cannot be read",
+    );
     fs::remove_dir_all(home.dir.path().join("net.d")).unwrap();
     has(&found(&home, "", &[]), "warning", "networks: ");
 }
@@ -168,28 +250,56 @@ fn faults_that_docker_meets_are_told() {
     let plugins = home.dir.path().join("plugins");
     fs::create_dir(&plugins).unwrap();
     let flag = format!("--docker-plugin-dir={}", plugins.display());
-    has(&found(&home, "", &[&flag]), "failure", "Docker plugin: there is no");
+    has(
+        &found(&home, "", &[&flag]),
+        "failure",
+        "Docker plugin: there is no",
+    );
     let silent = UnixListener::bind(plugins.join("leasehold.sock")).unwrap();
-    has(&found(&home, "", &[&flag]), "failure", "accepts calls, but nobody answers");
+    has(
+        &found(&home, "", &[&flag]),
+        "failure",
+        "accepts calls, but nobody answers",
+    );
     drop(silent);
     has(&found(&home, "", &[&flag]), "warning", "nobody listens at");
 
     let with_root = runs("dockerd", "script --exec-root=/mnt/run");
     let elsewhere = found(&home, &with_root, &[&flag]);
-    has(&elsewhere, "failure", "dockerd keeps them in /mnt/run/netns, and the daemon looks in /run/docker/netns");
+    has(
+        &elsewhere,
+        "failure",
+        "dockerd keeps them in /mnt/run/netns, and the daemon looks in /run/docker/netns",
+    );
     let told = [&flag, "--docker-netns-dir=/mnt/run/netns"];
-    has(&found(&home, &with_root, &told), "ok", "Docker's namespaces: dockerd keeps them in /mnt/run/netns");
+    has(
+        &found(&home, &with_root, &told),
+        "ok",
+        "Docker's namespaces: dockerd keeps them in /mnt/run/netns",
+    );
 }
 
 #[test]
 fn faults_of_the_host_are_told() {
     let Some(home) = Home::new() else { return };
     let no_id = "echo uninitialized > $DIR/id; mount --bind $DIR/id /etc/machine-id";
-    has(&found(&home, no_id, &[]), "warning", "machine id: /etc/machine-id holds none");
+    has(
+        &found(&home, no_id, &[]),
+        "warning",
+        "machine id: /etc/machine-id holds none",
+    );
     let incumbent = runs("dhcp", "daemon");
-    has(&found(&home, &incumbent, &[]), "failure", "`dhcp daemon` of the replaced plugin runs (process");
+    has(
+        &found(&home, &incumbent, &[]),
+        "failure",
+        "`dhcp daemon` of the replaced plugin runs (process",
+    );
     has(&found(&home, "", &[]), "ok", "incumbent: no daemon");
-    let weak = found(&home, "exec setpriv --bounding-set -net_raw --inh-caps -net_raw \"$0\" doctor \"$@\"", &[]);
+    let weak = found(
+        &home,
+        "exec setpriv --bounding-set -net_raw --inh-caps -net_raw \"$0\" doctor \"$@\"",
+        &[],
+    );
     has(&weak, "warning", "capabilities: this process lacks NET_RAW");
 }
 

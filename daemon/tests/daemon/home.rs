@@ -28,13 +28,22 @@ pub(crate) struct Home {
 impl Home {
     /// `None` if namespaces cannot be made: the test is then skipped, which is a failure on CI.
     pub(crate) fn new() -> Option<Self> {
-        let unshare = Command::new("unshare").args(["--map-root-user", "--net", "true"]).status();
+        let unshare = Command::new("unshare")
+            .args(["--map-root-user", "--net", "true"])
+            .status();
         if !unshare.is_ok_and(|status| status.success()) {
             let line = "skipped: a daemon of its own needs the right to make namespaces";
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "{line}; on CI a skip is a failure"
+            );
             eprintln!("{line}");
             if let Some(skips) = std::env::var_os("LEASEHOLD_SKIPS") {
-                writeln!(fs::OpenOptions::new().append(true).open(skips).unwrap(), "{line}").unwrap();
+                writeln!(
+                    fs::OpenOptions::new().append(true).open(skips).unwrap(),
+                    "{line}"
+                )
+                .unwrap();
             }
             return None;
         }
@@ -131,7 +140,12 @@ impl Home {
     }
 
     pub(crate) fn list(&self, more: &[&str]) -> Output {
-        Command::new(LEASEHOLD).arg("list").args(more).env("LEASEHOLD_SOCKET", self.socket()).output().unwrap()
+        Command::new(LEASEHOLD)
+            .arg("list")
+            .args(more)
+            .env("LEASEHOLD_SOCKET", self.socket())
+            .output()
+            .unwrap()
     }
 }
 
@@ -194,7 +208,10 @@ pub(crate) fn add(container: &str, netns: &str) -> Request {
 /// A request as it goes over the socket.
 pub(crate) fn post(request: &Request) -> String {
     let body = serde_json::to_string(request).unwrap();
-    format!("POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 pub(crate) fn mode(path: &Path) -> u32 {
@@ -214,15 +231,24 @@ impl Drop for Silence {
 pub(crate) fn with_silence(home: &Home, files: u32) -> (Daemon, Silence) {
     let mut shell = Command::new("unshare");
     // The namespace belongs to the same user namespace as the daemon, so the daemon may enter it.
-    let inner =
-        "ip link add eth0 type veth peer name peer && ip link set peer up && echo $$ && exec sleep 600 >/dev/null 2>&1";
+    let inner = "ip link add eth0 type veth peer name peer && ip link set peer up && echo $$ && exec sleep 600 >/dev/null 2>&1";
     let outer = format!("ulimit -n {files}; unshare --net sh -ec \"$1\" & exec \"$0\" daemon");
-    shell.args(["--map-root-user", "--net", "sh", "-c", &outer, LEASEHOLD, inner]);
+    shell.args([
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        &outer,
+        LEASEHOLD,
+        inner,
+    ]);
     home.environment(&mut shell);
     shell.stdout(Stdio::piped());
     let mut daemon = home.ready(shell);
     let mut pid = String::new();
-    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    BufReader::new(daemon.0.stdout.take().unwrap())
+        .read_line(&mut pid)
+        .unwrap();
     (daemon, Silence(Pid::from_raw(pid.trim().parse().unwrap())))
 }
 
@@ -230,7 +256,11 @@ pub(crate) fn with_silence(home: &Home, files: u32) -> (Daemon, Silence) {
 pub(crate) fn said(log: &mut impl BufRead, what: &str) -> String {
     let mut lines = String::new();
     while !lines.contains(what) {
-        assert_ne!(log.read_line(&mut lines).unwrap(), 0, "it ended without {what:?}: {lines}");
+        assert_ne!(
+            log.read_line(&mut lines).unwrap(),
+            0,
+            "it ended without {what:?}: {lines}"
+        );
     }
     lines
 }
@@ -239,7 +269,13 @@ pub(crate) fn said(log: &mut impl BufRead, what: &str) -> String {
 pub(crate) fn as_a_later_release_has_it(path: &Path) {
     let database = redb::Database::create(path).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(redb::TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
-    txn.open_table(redb::TableDefinition::<(), &str>::new("release")).unwrap().insert((), "9.8.7").unwrap();
+    txn.open_table(redb::TableDefinition::<&str, u64>::new("meta"))
+        .unwrap()
+        .insert("format", 2)
+        .unwrap();
+    txn.open_table(redb::TableDefinition::<(), &str>::new("release"))
+        .unwrap()
+        .insert((), "9.8.7")
+        .unwrap();
     txn.commit().unwrap();
 }

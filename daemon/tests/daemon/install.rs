@@ -20,7 +20,9 @@ impl Host {
     fn new() -> Option<Self> {
         // It says so itself.
         Home::new()?;
-        let host = Self { dir: TempDir::new().unwrap() };
+        let host = Self {
+            dir: TempDir::new().unwrap(),
+        };
         fs::create_dir_all(host.dir.path().join("shipped")).unwrap();
         fs::copy(LEASEHOLD, host.dir.path().join("shipped/leasehold")).unwrap();
         host.ship("0.1.0");
@@ -47,7 +49,9 @@ impl Host {
     }
 
     fn names(&self, directory: &str) -> Vec<String> {
-        let names = fs::read_dir(self.path(directory)).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = fs::read_dir(self.path(directory))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         names
@@ -55,8 +59,15 @@ impl Host {
 
     fn try_run(&self, args: &[&str]) -> Output {
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user"]).arg(self.dir.path().join("shipped/leasehold"));
-        command.args(args).arg("--root").arg(self.dir.path().join("root")).output().unwrap()
+        command
+            .args(["--map-root-user"])
+            .arg(self.dir.path().join("shipped/leasehold"));
+        command
+            .args(args)
+            .arg("--root")
+            .arg(self.dir.path().join("root"))
+            .output()
+            .unwrap()
     }
 
     /// Runs a command that succeeds, and returns what it printed.
@@ -86,13 +97,22 @@ fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
     host.write("opt/cni/bin/macvlan", "");
     host.write("usr/libexec/cni/macvlan", "");
     host.write("data/plugins/macvlan", "");
-    host.write("etc/containerd/config.toml", "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/data/plugins'");
-    host.write("var/lib/rancher/rke2/agent/etc/containerd/config.toml", "[plugins.cri.cni]\nbin_dir = '/rke2/bin'");
+    host.write(
+        "etc/containerd/config.toml",
+        "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/data/plugins'",
+    );
+    host.write(
+        "var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+        "[plugins.cri.cni]\nbin_dir = '/rke2/bin'",
+    );
     host.write("rke2/bin/macvlan", "");
     host.write("var/lib/rancher/k3s/data/cni/macvlan", "");
     host.write("var/snap/microk8s/current/opt/cni/bin/macvlan", "");
     // Two names of one directory.
-    host.write("etc/crio/crio.conf.d/10-x.conf", "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/not/there']");
+    host.write(
+        "etc/crio/crio.conf.d/10-x.conf",
+        "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/not/there']",
+    );
     fs::create_dir_all(host.path("var/lib/cni")).unwrap();
     symlink("/opt/cni/bin", host.path("var/lib/cni/bin")).unwrap();
 
@@ -106,20 +126,44 @@ fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
         "var/snap/microk8s/current/opt/cni/bin",
     ];
     // Of two names, the one that is found first.
-    let named = |path| if path == "opt/cni/bin" { "var/lib/cni/bin" } else { path };
+    let named = |path| {
+        if path == "opt/cni/bin" {
+            "var/lib/cni/bin"
+        } else {
+            path
+        }
+    };
     let lines = directories.map(|path| format!("/{}/dhcp", named(path)));
-    assert_eq!(printed, lines.each_ref().map(|path| format!("{path}: installed, version 0.1.0\n")).concat());
+    assert_eq!(
+        printed,
+        lines
+            .each_ref()
+            .map(|path| format!("{path}: installed, version 0.1.0\n"))
+            .concat()
+    );
     for directory in directories {
         assert_eq!(host.names(directory), ["dhcp", "macvlan"]);
         assert_eq!(host.read(&format!("{directory}/dhcp")), shim("0.1.0"));
-        let mode = fs::metadata(host.path(directory).join("dhcp")).unwrap().permissions().mode();
+        let mode = fs::metadata(host.path(directory).join("dhcp"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o7777, 0o755);
     }
     let printed = host.run(&["install"]);
-    assert_eq!(printed, lines.each_ref().map(|path| format!("{path}: is version 0.1.0 already\n")).concat());
+    assert_eq!(
+        printed,
+        lines
+            .each_ref()
+            .map(|path| format!("{path}: is version 0.1.0 already\n"))
+            .concat()
+    );
 
     let printed = host.run(&["uninstall"]);
-    assert_eq!(printed, lines.map(|path| format!("{path}: removed\n")).concat());
+    assert_eq!(
+        printed,
+        lines.map(|path| format!("{path}: removed\n")).concat()
+    );
     assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);
     assert_eq!(host.run(&["uninstall"]), "");
 }
@@ -129,24 +173,47 @@ fn a_file_of_others_stays_unless_force_says_otherwise_and_comes_back() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/dhcp", "the incumbent");
     host.write("usr/lib/cni/macvlan", "");
-    fs::set_permissions(host.path("opt/cni/bin/dhcp"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(
+        host.path("opt/cni/bin/dhcp"),
+        fs::Permissions::from_mode(0o700),
+    )
+    .unwrap();
 
     let said = host.refused(&["install"]);
-    assert!(said.contains("/opt/cni/bin/dhcp: not leasehold's. --force replaces it"), "{said}");
+    assert!(
+        said.contains("/opt/cni/bin/dhcp: not leasehold's. --force replaces it"),
+        "{said}"
+    );
     assert_eq!(host.names("usr/lib/cni"), ["macvlan"], "all or nothing");
 
     let printed = host.run(&["install", "--force"]);
-    assert!(printed.contains("the previous file is kept as /opt/cni/bin/dhcp.before-leasehold\n"), "{printed}");
+    assert!(
+        printed.contains("the previous file is kept as /opt/cni/bin/dhcp.before-leasehold\n"),
+        "{printed}"
+    );
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "dhcp.before-leasehold"]);
     host.ship("0.2.0");
     let printed = host.run(&["install"]);
-    assert!(printed.contains("/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n"), "{printed}");
+    assert!(
+        printed.contains("/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n"),
+        "{printed}"
+    );
 
     let printed = host.run(&["uninstall"]);
-    assert!(printed.contains("/opt/cni/bin/dhcp: removed, and the previous file is back\n"), "{printed}");
+    assert!(
+        printed.contains("/opt/cni/bin/dhcp: removed, and the previous file is back\n"),
+        "{printed}"
+    );
     assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
-    assert_eq!(fs::metadata(host.path("opt/cni/bin/dhcp")).unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(
+        fs::metadata(host.path("opt/cni/bin/dhcp"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777,
+        0o700
+    );
     assert_eq!(host.run(&["uninstall"]), "", "it is not ours");
 }
 
@@ -160,10 +227,16 @@ fn a_link_is_replaced_not_what_it_leads_to() {
     host.refused(&["install"]);
     host.run(&["install", "--force", "--host-local"]);
     assert_eq!(host.read("data/k3s"), "all plugins in one");
-    assert_eq!(host.read("opt/cni/bin/dhcp"), host.read("opt/cni/bin/host-local"));
+    assert_eq!(
+        host.read("opt/cni/bin/dhcp"),
+        host.read("opt/cni/bin/host-local")
+    );
     host.run(&["uninstall"]);
     for (name, to) in [("dhcp", "/data/k3s"), ("host-local", "nowhere")] {
-        assert_eq!(fs::read_link(host.path("opt/cni/bin").join(name)).unwrap(), Path::new(to));
+        assert_eq!(
+            fs::read_link(host.path("opt/cni/bin").join(name)).unwrap(),
+            Path::new(to)
+        );
     }
 }
 
@@ -185,7 +258,10 @@ fn an_update_touches_only_what_was_installed() {
     host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
     host.write("usr/lib/cni/dhcp", "the incumbent");
     host.write("usr/libexec/cni/macvlan", "");
-    assert_eq!(host.run(&["install", "--update"]), "/opt/cni/bin/dhcp: version 0.0.9 replaced by 0.1.0\n");
+    assert_eq!(
+        host.run(&["install", "--update"]),
+        "/opt/cni/bin/dhcp: version 0.0.9 replaced by 0.1.0\n"
+    );
     assert_eq!(host.read("usr/lib/cni/dhcp"), "the incumbent");
     assert_eq!(host.names("usr/libexec/cni"), ["macvlan"]);
 }
@@ -196,7 +272,10 @@ fn a_directory_that_is_named_is_made_and_no_other_is_touched() {
     host.write("opt/cni/bin/macvlan", "");
     let named = ["--cni-bin-dir", "/a/b,/c"];
     host.run(&[&["install"], &named[..]].concat());
-    assert_eq!((host.names("a/b"), host.names("c")), (vec!["dhcp".to_owned()], vec!["dhcp".to_owned()]));
+    assert_eq!(
+        (host.names("a/b"), host.names("c")),
+        (vec!["dhcp".to_owned()], vec!["dhcp".to_owned()])
+    );
     assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);
     host.run(&[&["uninstall"], &named[..]].concat());
     assert_eq!(host.names("a/b"), [""; 0]);
@@ -206,18 +285,29 @@ fn a_directory_that_is_named_is_made_and_no_other_is_touched() {
 fn what_stops_it_is_named_with_the_way_out() {
     let Some(host) = Host::new() else { return };
     fs::create_dir_all(host.path("etc")).unwrap();
-    assert_eq!(host.run(&["install", "--update"]), "", "there is nothing to update");
+    assert_eq!(
+        host.run(&["install", "--update"]),
+        "",
+        "there is nothing to update"
+    );
     let said = host.refused(&["install"]);
     assert!(
-        said.contains("no runtime on this host has a directory for CNI plugins") && said.contains("--cni-bin-dir"),
+        said.contains("no runtime on this host has a directory for CNI plugins")
+            && said.contains("--cni-bin-dir"),
         "{said}"
     );
     host.write("etc/containerd/config.toml", "[plugins");
     let said = host.refused(&["install"]);
-    assert!(said.contains("/etc/containerd/config.toml cannot be parsed: correct it, or say"), "{said}");
+    assert!(
+        said.contains("/etc/containerd/config.toml cannot be parsed: correct it, or say"),
+        "{said}"
+    );
     fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
     let said = host.refused(&["install"]);
-    assert!(said.contains("the plugin `dhcp` is not beside this program"), "{said}");
+    assert!(
+        said.contains("the plugin `dhcp` is not beside this program"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -227,10 +317,17 @@ fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
     fs::create_dir_all(host.path("var/lib/leasehold")).unwrap();
     as_a_later_release_has_it(&host.path("var/lib/leasehold/leases.redb"));
     let kept = fs::read(host.path("var/lib/leasehold/leases.redb")).unwrap();
-    for how in [&["install", "--update"][..], &["install", "--systemd", "--force"]] {
+    for how in [
+        &["install", "--update"][..],
+        &["install", "--systemd", "--force"],
+    ] {
         let output = host.try_run(how);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{said}");
+        assert_eq!(
+            (output.status.code(), output.stdout.len()),
+            (Some(3), 0),
+            "{said}"
+        );
         assert!(
             said.contains(
                 "/var/lib/leasehold/leases.redb is from leasehold 9.8.7 and has format 2; leasehold 0.1.0 knows 1"
@@ -240,7 +337,10 @@ fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
     }
     assert_eq!(host.read("opt/cni/bin/dhcp"), shim("9.8.7"));
     assert!(!host.path("etc").exists());
-    assert_eq!(fs::read(host.path("var/lib/leasehold/leases.redb")).unwrap(), kept);
+    assert_eq!(
+        fs::read(host.path("var/lib/leasehold/leases.redb")).unwrap(),
+        kept
+    );
     host.run(&["install", "--state-dir", "/elsewhere"]);
 }
 
@@ -249,7 +349,11 @@ fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
 fn what_an_installation_that_was_cut_short_left_is_taken_up() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/dhcp", "the incumbent");
-    for left in ["dhcp.leasehold-new", "dhcp.before-leasehold.new", "dhcp.before-leasehold"] {
+    for left in [
+        "dhcp.leasehold-new",
+        "dhcp.before-leasehold.new",
+        "dhcp.before-leasehold",
+    ] {
         host.write(&format!("opt/cni/bin/{left}"), "half of");
     }
     host.run(&["install", "--force"]);
@@ -259,8 +363,12 @@ fn what_an_installation_that_was_cut_short_left_is_taken_up() {
     assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
 }
 
-const UNITS: [&str; 4] =
-    ["leasehold-exporter@.service", "leasehold-read.socket", "leasehold.service", "leasehold.socket"];
+const UNITS: [&str; 4] = [
+    "leasehold-exporter@.service",
+    "leasehold-read.socket",
+    "leasehold.service",
+    "leasehold.socket",
+];
 
 #[test]
 fn units_are_installed_with_the_program_that_they_start() {
@@ -270,14 +378,23 @@ fn units_are_installed_with_the_program_that_they_start() {
     assert!(printed.contains("there is no systemctl"), "{printed}");
     assert_eq!(host.names("etc/systemd/system"), UNITS);
     let unit = host.read("etc/systemd/system/leasehold.service");
-    assert!(unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"), "{unit}");
-    assert_eq!(fs::read(host.path("usr/local/bin/leasehold")).unwrap(), fs::read(LEASEHOLD).unwrap());
+    assert!(
+        unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"),
+        "{unit}"
+    );
+    assert_eq!(
+        fs::read(host.path("usr/local/bin/leasehold")).unwrap(),
+        fs::read(LEASEHOLD).unwrap()
+    );
     host.run(&["uninstall", "--systemd"]);
     assert_eq!(host.names("etc/systemd/system"), [""; 0]);
     assert_eq!(host.names("usr/local/bin"), [""; 0]);
 
     // A package's units work as well.
-    host.write("usr/lib/systemd/system/leasehold.service", "ExecStart=/usr/bin/leasehold daemon");
+    host.write(
+        "usr/lib/systemd/system/leasehold.service",
+        "ExecStart=/usr/bin/leasehold daemon",
+    );
     host.run(&["install", "--systemd"]);
     assert_eq!(host.names("etc/systemd/system"), [""; 0]);
 }

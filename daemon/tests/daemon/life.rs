@@ -14,8 +14,14 @@ use super::home::*;
 fn a_ready_daemon_answers_and_stops_cleanly() {
     let Some(home) = Home::new() else { return };
     let daemon = home.start();
-    assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
-    assert_eq!((mode(&home.state()), mode(&home.state().join("leases.redb"))), (0o700, 0o600));
+    assert_eq!(
+        (mode(&home.socket()), mode(home.socket().parent().unwrap())),
+        (0o600, 0o700)
+    );
+    assert_eq!(
+        (mode(&home.state()), mode(&home.state().join("leases.redb"))),
+        (0o700, 0o600)
+    );
 
     let json = home.list(&["--json"]);
     assert!(json.status.success(), "{}", text(&json.stderr));
@@ -24,7 +30,11 @@ fn a_ready_daemon_answers_and_stops_cleanly() {
         serde_json::json!({"bindings": [], "not_adopted": []})
     );
     let table = home.list(&[]);
-    assert!(text(&table.stdout).starts_with("NAME  ATTACHMENT  ADDRESS  STATE  LEFT"), "{}", text(&table.stdout));
+    assert!(
+        text(&table.stdout).starts_with("NAME  ATTACHMENT  ADDRESS  STATE  LEFT"),
+        "{}",
+        text(&table.stdout)
+    );
 
     daemon.signal(Signal::SIGTERM);
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
@@ -52,7 +62,11 @@ fn an_add_under_way_is_cut_off_without_an_answer() {
     let mut answer = Vec::new();
     // Cut, in one of the two ways in which a connection can be.
     let _ = caller.read_to_end(&mut answer);
-    assert_eq!(text(&answer), "", "the shim asks the next daemon only when it got no answer");
+    assert_eq!(
+        text(&answer),
+        "",
+        "the shim asks the next daemon only when it got no answer"
+    );
     let (status, log) = daemon.ended();
     assert!(status.success(), "{log}");
 }
@@ -74,18 +88,36 @@ fn the_daemon_opens_as_many_files_as_it_may() {
     home.environment(&mut shell);
     let daemon = home.ready(shell);
     let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
-    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["2048", "2048"], "{line}");
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>()[3..5],
+        ["2048", "2048"],
+        "{line}"
+    );
 }
 
 #[test]
 fn the_daemon_in_the_plugins_place_says_so() {
     let mut plugin = Command::new(LEASEHOLD);
-    let output = plugin.env_clear().env("CNI_COMMAND", "ADD").stdin(Stdio::null()).output().unwrap();
+    let output = plugin
+        .env_clear()
+        .env("CNI_COMMAND", "ADD")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(error["code"], 4);
-    assert!(error["msg"].as_str().unwrap().contains("not its CNI plugin: install the program dhcp"), "{error}");
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("not its CNI plugin: install the program dhcp"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -96,17 +128,38 @@ fn the_log_can_be_json() {
     let daemon = home.ready(command);
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
-    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.iter().any(|line| line["message"] == "ready" && line["level"] == "INFO"), "{log}");
-    assert!(lines.iter().any(|line| line["message"] == "start" && line["records"] == 0), "{log}");
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["message"] == "ready" && line["level"] == "INFO"),
+        "{log}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["message"] == "start" && line["records"] == 0),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_filter_that_is_none_is_refused() {
     let Some(home) = Home::new() else { return };
-    let output = home.command().args(["--log", "leasehold=loud"]).output().unwrap();
+    let output = home
+        .command()
+        .args(["--log", "leasehold=loud"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("leasehold: log filter \"leasehold=loud\""), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("leasehold: log filter \"leasehold=loud\""),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]

@@ -16,7 +16,10 @@ use super::home::*;
 /// The memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -28,7 +31,10 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     let pipe = daemon.0.stderr.as_ref().unwrap();
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     for _ in 0..100 {
-        assert!(home.ask(&add("c1", "/run/nowhere")).contains("no network namespace at /run/nowhere"));
+        assert!(
+            home.ask(&add("c1", "/run/nowhere"))
+                .contains("no network namespace at /run/nowhere")
+        );
     }
     assert!(home.list(&[]).status.success());
     daemon.signal(Signal::SIGTERM);
@@ -67,7 +73,10 @@ fn callers_beyond_what_there_are_descriptors_for_wait() {
         adds.into_iter().map(|add| add.join().unwrap()).collect()
     });
     for answer in answers {
-        assert!(answer.contains(r#""code":11"#) && !answer.contains("open files"), "{answer}");
+        assert!(
+            answer.contains(r#""code":11"#) && !answer.contains("open files"),
+            "{answer}"
+        );
     }
 }
 
@@ -80,7 +89,11 @@ fn of_a_request_that_waits_only_what_is_needed_is_kept() {
     let callers: Vec<_> = (0..500)
         .map(|n| {
             let mut add = add(&format!("c{n}"), &netns);
-            add.config = add.config.replacen('{', &format!(r#"{{"padding":"{}","#, "x".repeat(200_000)), 1);
+            add.config = add.config.replacen(
+                '{',
+                &format!(r#"{{"padding":"{}","#, "x".repeat(200_000)),
+                1,
+            );
             let mut caller = UnixStream::connect(home.socket()).unwrap();
             caller.write_all(post(&add).as_bytes()).unwrap();
             caller
@@ -107,7 +120,9 @@ fn a_missing_mount_and_a_missing_capability_are_told_apart() {
     shell.stdout(Stdio::piped());
     let mut daemon = home.ready(shell);
     let mut pid = String::new();
-    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    BufReader::new(daemon.0.stdout.take().unwrap())
+        .read_line(&mut pid)
+        .unwrap();
     let other = Silence(Pid::from_raw(pid.trim().parse().unwrap()));
     let answer = home.ask(&add("c1", &format!("/proc/{}/ns/net", other.0)));
     assert!(answer.contains("needs CAP_SYS_PTRACE"), "{answer}");
@@ -117,5 +132,8 @@ fn a_missing_mount_and_a_missing_capability_are_told_apart() {
     fs::write(&bare, "").unwrap();
     fs::set_permissions(&bare, fs::Permissions::from_mode(0o000)).unwrap();
     let answer = home.ask(&add("c1", bare.to_str().unwrap()));
-    assert!(answer.contains("mountPropagation: HostToContainer"), "{answer}");
+    assert!(
+        answer.contains("mountPropagation: HostToContainer"),
+        "{answer}"
+    );
 }

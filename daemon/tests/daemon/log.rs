@@ -10,7 +10,12 @@ use nix::sys::signal::Signal;
 use super::home::*;
 
 fn log(home: &Home, args: &[&str]) -> Output {
-    Command::new(LEASEHOLD).arg("log").args(args).env("LEASEHOLD_SOCKET", home.socket()).output().unwrap()
+    Command::new(LEASEHOLD)
+        .arg("log")
+        .args(args)
+        .env("LEASEHOLD_SOCKET", home.socket())
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -24,22 +29,40 @@ fn what_is_logged_can_be_changed_for_a_while() {
     home.list(&[]);
     let shown: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
     assert_eq!(shown["filter"], "debug");
-    assert!(shown["seconds_left"].as_u64().is_some_and(|left| (3500..=3600).contains(&left)), "{shown}");
+    assert!(
+        shown["seconds_left"]
+            .as_u64()
+            .is_some_and(|left| (3500..=3600).contains(&left)),
+        "{shown}"
+    );
     assert_eq!(said(&["--reset"]), "info\n");
     home.list(&[]);
 
     let bad = log(&home, &["x=loud", "--for", "1m"]);
     assert_eq!(bad.status.code(), Some(1));
-    assert!(text(&bad.stderr).contains("log filter \"x=loud\""), "{}", text(&bad.stderr));
+    assert!(
+        text(&bad.stderr).contains("log filter \"x=loud\""),
+        "{}",
+        text(&bad.stderr)
+    );
     let long = log(&home, &["debug", "--for", "25h"]);
-    assert!(text(&long.stderr).contains("expected a number from 1 to 86400"), "{}", text(&long.stderr));
+    assert!(
+        text(&long.stderr).contains("expected a number from 1 to 86400"),
+        "{}",
+        text(&long.stderr)
+    );
 
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
     let (before, rest) = log.split_once("log filter changed").unwrap();
-    let (meanwhile, after) = rest.split_once("log filter reset to what it was at the start").unwrap();
+    let (meanwhile, after) = rest
+        .split_once("log filter reset to what it was at the start")
+        .unwrap();
     assert!(meanwhile.contains("asked request="), "{log}");
-    assert!(!before.contains("asked request=") && !after.contains("asked request="), "only meanwhile: {log}");
+    assert!(
+        !before.contains("asked request=") && !after.contains("asked request="),
+        "only meanwhile: {log}"
+    );
 }
 
 #[test]
@@ -50,12 +73,25 @@ fn the_journal_gets_fields_where_it_is_standard_error() {
     let socket = UnixDatagram::bind(journal.join("socket")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let stderr = File::create(home.dir.path().join("stderr")).unwrap();
-    let stream = stderr.metadata().map(|file| format!("{}:{}", file.st_dev(), file.st_ino())).unwrap();
+    let stream = stderr
+        .metadata()
+        .map(|file| format!("{}:{}", file.st_dev(), file.st_ino()))
+        .unwrap();
 
     let mut shell = Command::new("unshare");
     let mounts = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
                   mount --bind \"$1\" /run/systemd/journal && exec \"$0\" daemon";
-    shell.args(["--map-root-user", "--net", "--mount", "sh", "-c", mounts, LEASEHOLD]).arg(&journal);
+    shell
+        .args([
+            "--map-root-user",
+            "--net",
+            "--mount",
+            "sh",
+            "-c",
+            mounts,
+            LEASEHOLD,
+        ])
+        .arg(&journal);
     home.environment(&mut shell);
     shell.env("JOURNAL_STREAM", stream).stderr(stderr);
     let mut daemon = Daemon(shell.spawn().unwrap());
@@ -69,10 +105,19 @@ fn the_journal_gets_fields_where_it_is_standard_error() {
             break entry;
         }
     };
-    for part in ["MESSAGE\n", "store open state_dir=", "PRIORITY\n", "LEASEHOLD_STATE_DIR\n", "LEASEHOLD_RECORDS\n"] {
+    for part in [
+        "MESSAGE\n",
+        "store open state_dir=",
+        "PRIORITY\n",
+        "LEASEHOLD_STATE_DIR\n",
+        "LEASEHOLD_RECORDS\n",
+    ] {
         assert!(entry.contains(part), "{part}: {entry}");
     }
     daemon.signal(Signal::SIGTERM);
     daemon.0.wait().unwrap();
-    assert_eq!(fs::read_to_string(home.dir.path().join("stderr")).unwrap(), "");
+    assert_eq!(
+        fs::read_to_string(home.dir.path().join("stderr")).unwrap(),
+        ""
+    );
 }

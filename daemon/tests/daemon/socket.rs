@@ -19,7 +19,10 @@ fn a_socket_of_systemd_whose_file_is_gone_is_an_error_in_the_log() {
     let daemon = home.activated(&path, || fs::remove_file(&path).unwrap());
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
-    assert!(log.contains("ERROR") && log.contains("systemctl restart leasehold.socket"), "{log}");
+    assert!(
+        log.contains("ERROR") && log.contains("systemctl restart leasehold.socket"),
+        "{log}"
+    );
     assert!(!path.exists(), "it is systemd's to make");
 }
 
@@ -41,9 +44,19 @@ fn a_second_daemon_is_told_who_has_the_socket() {
     let Some(home) = Home::new() else { return };
     let first = home.start();
     let other = home.dir.path().join("other");
-    let (status, log) = Daemon(home.command().env("LEASEHOLD_STATE_DIR", &other).spawn().unwrap()).ended();
+    let (status, log) = Daemon(
+        home.command()
+            .env("LEASEHOLD_STATE_DIR", &other)
+            .spawn()
+            .unwrap(),
+    )
+    .ended();
     assert_eq!(status.code(), Some(1));
-    let owner = format!("{} is served by process {} (leasehold)", home.socket().display(), first.pid());
+    let owner = format!(
+        "{} is served by process {} (leasehold)",
+        home.socket().display(),
+        first.pid()
+    );
     assert!(log.contains(&owner), "{log}");
     assert!(home.list(&[]).status.success(), "the first one goes on");
 }
@@ -54,14 +67,20 @@ fn a_second_daemon_waits_for_the_first_and_takes_over() {
     let pid_file = home.dir.path().join("pid");
     let begin = |socket: &Path| {
         let mut command = home.command();
-        command.env("LEASEHOLD_SOCKET", socket).arg("--pid-file").arg(&pid_file);
+        command
+            .env("LEASEHOLD_SOCKET", socket)
+            .arg("--pid-file")
+            .arg(&pid_file);
         let mut daemon = Daemon(command.spawn().unwrap());
         let log = BufReader::new(daemon.0.stderr.take().unwrap());
         (daemon, log)
     };
     let (first, _first_log) = begin(&home.socket());
     assert_eq!(home.told().as_deref(), Some("READY=1"));
-    let waiting = format!("is in use by process {} (leasehold): waiting for it to exit", first.pid());
+    let waiting = format!(
+        "is in use by process {} (leasehold): waiting for it to exit",
+        first.pid()
+    );
     let (second, mut log) = begin(&home.socket());
     said(&mut log, &waiting);
     let other = home.dir.path().join("other.sock");
@@ -72,13 +91,19 @@ fn a_second_daemon_waits_for_the_first_and_takes_over() {
     assert!(!other.exists());
     // Callers are answered meanwhile, so that whatever replaces daemons can go on.
     assert!(home.list(&[]).status.success());
-    assert_eq!(fs::read_to_string(&pid_file).unwrap(), first.pid().to_string());
+    assert_eq!(
+        fs::read_to_string(&pid_file).unwrap(),
+        first.pid().to_string()
+    );
 
     first.signal(Signal::SIGTERM);
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
     assert_eq!(home.told().as_deref(), Some("READY=1"));
     assert!(home.list(&[]).status.success());
-    assert_eq!(fs::read_to_string(&pid_file).unwrap(), second.pid().to_string());
+    assert_eq!(
+        fs::read_to_string(&pid_file).unwrap(),
+        second.pid().to_string()
+    );
 }
 
 #[test]
@@ -92,7 +117,11 @@ fn a_socket_that_somebody_removes_is_bound_again_and_a_del_left_meanwhile_is_car
     fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
     let deadline = Instant::now() + PATIENCE;
     while !home.list(&[]).status.success() || file.exists() {
-        assert!(Instant::now() < deadline, "still gone, or {} is still there", file.display());
+        assert!(
+            Instant::now() < deadline,
+            "still gone, or {} is still there",
+            file.display()
+        );
         std::thread::yield_now();
     }
     daemon.signal(Signal::SIGTERM);
@@ -118,7 +147,12 @@ fn a_socket_of_systemd_is_used_and_left() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("activated.sock");
     let daemon = home.activated(&path, || ());
-    let list = Command::new(LEASEHOLD).arg("list").arg("--socket").arg(&path).output().unwrap();
+    let list = Command::new(LEASEHOLD)
+        .arg("list")
+        .arg("--socket")
+        .arg(&path)
+        .output()
+        .unwrap();
     assert!(list.status.success(), "{}", text(&list.stderr));
     assert!(!home.socket().exists());
     daemon.signal(Signal::SIGTERM);
@@ -130,11 +164,18 @@ fn a_socket_of_systemd_is_used_and_left() {
 fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
     let Some(home) = Home::new() else { return };
     let mut shell = Command::new("sh");
-    shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null", LEASEHOLD]);
+    shell.args([
+        "-c",
+        "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null",
+        LEASEHOLD,
+    ]);
     home.environment(&mut shell);
     let (status, log) = Daemon(shell.spawn().unwrap()).ended();
     assert_eq!(status.code(), Some(1));
-    assert!(log.contains("the socket that systemd passed cannot be used: "), "{log}");
+    assert!(
+        log.contains("the socket that systemd passed cannot be used: "),
+        "{log}"
+    );
 }
 
 #[test]
@@ -150,7 +191,11 @@ fn a_spooled_del_is_carried_out_at_the_start() {
     assert!(home.list(&[]).status.success());
     let deadline = Instant::now() + PATIENCE;
     while file.exists() {
-        assert!(Instant::now() < deadline, "{} is still there", file.display());
+        assert!(
+            Instant::now() < deadline,
+            "{} is still there",
+            file.display()
+        );
         assert!(home.list(&[]).status.success());
     }
 }

@@ -28,8 +28,16 @@ fn store_half(path: &Path) {
             chaddr: mac,
         },
         profile: Profile::default(),
-        link: Link::InNetns { path: "/proc/4194304/ns/net".into(), cookie: Cookie(1), ifindex: 2, mac },
-        lease: Lease::unknown("10.0.0.7/24".parse().unwrap(), CoreInstant::from_boot(Duration::ZERO)),
+        link: Link::InNetns {
+            path: "/proc/4194304/ns/net".into(),
+            cookie: Cookie(1),
+            ifindex: 2,
+            mac,
+        },
+        lease: Lease::unknown(
+            "10.0.0.7/24".parse().unwrap(),
+            CoreInstant::from_boot(Duration::ZERO),
+        ),
         state: RecordState::Bound,
         boot: BootId("an earlier one".to_owned()),
         since: WallTime::from_epoch(Duration::ZERO),
@@ -44,8 +52,12 @@ fn store_half(path: &Path) {
     let database = redb::Database::open(path).unwrap();
     let txn = database.begin_write().unwrap();
     {
-        let mut leases = txn.open_table(redb::TableDefinition::<u64, &[u8]>::new("leases")).unwrap();
-        leases.insert(1, serde_json::to_vec(&whole).unwrap().as_slice()).unwrap();
+        let mut leases = txn
+            .open_table(redb::TableDefinition::<u64, &[u8]>::new("leases"))
+            .unwrap();
+        leases
+            .insert(1, serde_json::to_vec(&whole).unwrap().as_slice())
+            .unwrap();
         leases.insert(2, b"{\"half\":".as_slice()).unwrap();
     }
     txn.commit().unwrap();
@@ -65,7 +77,12 @@ fn a_daemon_without_leases_looks_for_containers_that_run() {
     while !log.contains(": not adopted") {
         assert_ne!(lines.read_line(&mut log).unwrap(), 0, "{log}");
     }
-    for part in ["lan/default-c1/eth0", "no network namespace at /proc/4194304/ns/net", "broken", "containers=1"] {
+    for part in [
+        "lan/default-c1/eth0",
+        "no network namespace at /proc/4194304/ns/net",
+        "broken",
+        "containers=1",
+    ] {
         assert!(log.contains(part), "{log}");
     }
     let list: serde_json::Value = serde_json::from_slice(&home.list(&["--json"]).stdout).unwrap();
@@ -86,7 +103,10 @@ fn a_record_that_does_not_parse_may_be_of_a_container_that_runs() {
     let daemon = home.start();
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
-    assert!(log.contains("started leases=1") && log.contains("to hold their leases containers=1"), "{log}");
+    assert!(
+        log.contains("started leases=1") && log.contains("to hold their leases containers=1"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -122,15 +142,27 @@ fn a_state_directory_that_cannot_be_written_is_read_and_adds_are_refused() {
             fs::create_dir(home.state()).unwrap();
         }
         let mut shell = Command::new("unshare");
-        let read_only =
-            r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$0" daemon --pid-file "$1/pid""#;
-        shell.args(["--map-root-user", "--net", "--mount", "sh", "-ec", read_only, LEASEHOLD]).arg(home.state());
+        let read_only = r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$0" daemon --pid-file "$1/pid""#;
+        shell
+            .args([
+                "--map-root-user",
+                "--net",
+                "--mount",
+                "sh",
+                "-ec",
+                read_only,
+                LEASEHOLD,
+            ])
+            .arg(home.state());
         home.environment(&mut shell);
         let daemon = home.ready(shell);
         let mut status = call("STATUS", "c1", None);
         status.config = status.config.replace("1.0.0", "1.1.0");
         let answer = home.ask(&status);
-        assert!(answer.contains(r#""code":50"#) && answer.contains("Read-only file system"), "{answer}");
+        assert!(
+            answer.contains(r#""code":50"#) && answer.contains("Read-only file system"),
+            "{answer}"
+        );
         assert!(home.list(&[]).status.success());
         daemon.signal(Signal::SIGTERM);
         assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
@@ -138,7 +170,10 @@ fn a_state_directory_that_cannot_be_written_is_read_and_adds_are_refused() {
         assert!(status.success(), "{log}");
         assert!(log.contains("lease file cannot be written"), "{log}");
         assert!(log.contains("cannot write the process id to "), "{log}");
-        assert!(log.contains(if empty { "records=0" } else { "records=1" }), "{log}");
+        assert!(
+            log.contains(if empty { "records=0" } else { "records=1" }),
+            "{log}"
+        );
     }
 }
 
@@ -151,7 +186,10 @@ fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
     daemon.signal(Signal::SIGTERM);
     let (status, log) = daemon.ended();
     assert!(status.success());
-    assert!(log.contains("ERROR") && log.contains("leases.redb.damaged-"), "{log}");
+    assert!(
+        log.contains("ERROR") && log.contains("leases.redb.damaged-"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -165,9 +203,14 @@ fn a_store_of_a_later_release_keeps_the_daemon_from_starting_until_it_is_moved_a
     as_a_later_release_has_it(&path);
     let (status, log) = Daemon(home.command().spawn().unwrap()).ended();
     assert_eq!(status.code(), Some(1), "{log}");
-    let said =
-        format!("is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most", env!("CARGO_PKG_VERSION"));
-    assert!(log.contains(&said) && log.contains("run the newer one, or move the file away"), "{log}");
+    let said = format!(
+        "is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(
+        log.contains(&said) && log.contains("run the newer one, or move the file away"),
+        "{log}"
+    );
     fs::rename(&path, home.state().join("moved")).unwrap();
     let daemon = home.start();
     daemon.signal(Signal::SIGTERM);

@@ -52,9 +52,14 @@ pub const REFUSAL: &str = "refused on its way";
 impl Between {
     /// Listens where dockerd looks for a plugin `name`, and passes calls on to another plugin.
     pub fn start(name: &str, plugin: &str) -> Result<Self, Error> {
-        let [path, plugin] = [name, plugin].map(|name| Path::new(DOCKER_PLUGINS).join(format!("{name}.sock")));
-        let listener = UnixListener::bind(&path).doing(|| format!("listen on {}", path.display()))?;
-        let between = Self { plugin: Plugin::new(&plugin), shared: Arc::default() };
+        let [path, plugin] =
+            [name, plugin].map(|name| Path::new(DOCKER_PLUGINS).join(format!("{name}.sock")));
+        let listener =
+            UnixListener::bind(&path).doing(|| format!("listen on {}", path.display()))?;
+        let between = Self {
+            plugin: Plugin::new(&plugin),
+            shared: Arc::default(),
+        };
         let serving = between.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -68,7 +73,10 @@ impl Between {
 
     /// Sets the fate of the next call of a method.
     pub fn next(&self, method: &str, fate: Fate) {
-        *self.fault() = Fault { next: Some((method.to_owned(), fate)), met: false };
+        *self.fault() = Fault {
+            next: Some((method.to_owned(), fate)),
+            met: false,
+        };
     }
 
     /// Returns whether that call has come, and its fate is complete.
@@ -78,20 +86,34 @@ impl Between {
 
     /// Waits until that call has come, and its fate is complete.
     pub fn wait_until_met(&self) -> Result<(), Error> {
-        let waited = self.shared.changed.wait_timeout_while(self.fault(), DEADLINE, |fault| !fault.met);
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(self.fault(), DEADLINE, |fault| !fault.met);
         match waited.unwrap_or_else(PoisonError::into_inner).0.met {
             true => Ok(()),
-            false => Err(Error::timed_out("call with a fault", DEADLINE, String::new())),
+            false => Err(Error::timed_out(
+                "call with a fault",
+                DEADLINE,
+                String::new(),
+            )),
         }
     }
 
     fn fault(&self) -> MutexGuard<'_, Fault> {
-        self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .fault
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pass_on(&self, stream: &UnixStream) -> Result<(), Error> {
         let (method, body) = read(stream).doing(|| "read a call".to_owned())?;
-        let fate = self.fault().next.take_if(|(next, _)| *next == method).map(|(_, fate)| fate);
+        let fate = self
+            .fault()
+            .next
+            .take_if(|(next, _)| *next == method)
+            .map(|(_, fate)| fate);
         let asked = || self.plugin.send(&method, &body);
         match fate {
             None => write(stream, &asked()?.answer()?),
@@ -103,7 +125,13 @@ impl Between {
             Some(Fate::Garbled) => {
                 let Reply { status, body } = asked()?.answer()?;
                 self.meet();
-                write(stream, &Reply { status, body: body[..body.len() / 2].to_owned() })
+                write(
+                    stream,
+                    &Reply {
+                        status,
+                        body: body[..body.len() / 2].to_owned(),
+                    },
+                )
             }
             Some(Fate::Unheard) => {
                 asked()?.answer()?;
@@ -124,7 +152,9 @@ impl Between {
     /// Makes dockerd wait as long as it will.
     fn hold(&self, mut stream: &UnixStream) -> Result<(), Error> {
         self.meet();
-        io::copy(&mut stream, &mut io::sink()).doing(|| "wait for a caller's end".to_owned()).map(drop)
+        io::copy(&mut stream, &mut io::sink())
+            .doing(|| "wait for a caller's end".to_owned())
+            .map(drop)
     }
 }
 
@@ -137,14 +167,26 @@ fn read(stream: &UnixStream) -> io::Result<(String, String)> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    let method = head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+    let method = head
+        .split(' ')
+        .nth(1)
+        .unwrap_or_default()
+        .trim_start_matches('/')
+        .to_owned();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or_default()];
     lines.read_exact(&mut body)?;
     Ok((method, String::from_utf8_lossy(&body).into_owned()))
 }
 
 fn write(mut stream: &UnixStream, Reply { status, body }: &Reply) -> Result<(), Error> {
-    let head = format!("HTTP/1.1 {status} said\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
-    stream.write_all((head + body).as_bytes()).doing(|| "answer a call".to_owned())
+    let head = format!(
+        "HTTP/1.1 {status} said\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream
+        .write_all((head + body).as_bytes())
+        .doing(|| "answer a call".to_owned())
 }

@@ -42,7 +42,11 @@ impl Engine for Containerd {
         command.arg("--config").arg(&config);
         let mut process = Process::start(host, "containerd", command)?;
         process.wait_for_line("containerd successfully booted")?;
-        Ok(Self { host: host.clone(), dir, process })
+        Ok(Self {
+            host: host.clone(),
+            dir,
+            process,
+        })
     }
 
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
@@ -61,18 +65,43 @@ impl Containerd {
 
     /// Starts a container that runs until containerd ends.
     pub fn keep(&self, id: &str) -> Result<(), Error> {
-        self.container("--detach", id, &["sleep", "1000000"]).map(drop)
+        self.container("--detach", id, &["sleep", "1000000"])
+            .map(drop)
     }
 
     /// Runs a busybox command in a running container, and returns what it printed.
     pub fn exec(&self, id: &str, command: &[&str]) -> Result<String, Error> {
-        self.ctr(&[&["task", "exec", "--exec-id", "exec", &self.unique(id), "/bin/busybox"], command].concat())
+        self.ctr(
+            &[
+                &[
+                    "task",
+                    "exec",
+                    "--exec-id",
+                    "exec",
+                    &self.unique(id),
+                    "/bin/busybox",
+                ],
+                command,
+            ]
+            .concat(),
+        )
     }
 
     fn container(&self, how: &str, id: &str, command: &[&str]) -> Result<String, Error> {
         let (id, root) = (self.unique(id), self.dir.join("rootfs"));
         // Not every host has a controller to share processors.
-        let args = ["run", how, "--cgroup", "", "--cpu-shares", "0", "--cni", "--rootfs", &root.to_string_lossy(), &id];
+        let args = [
+            "run",
+            how,
+            "--cgroup",
+            "",
+            "--cpu-shares",
+            "0",
+            "--cni",
+            "--rootfs",
+            &root.to_string_lossy(),
+            &id,
+        ];
         self.ctr(&[&args[..], &["/bin/busybox"], command].concat())
     }
 
@@ -85,7 +114,11 @@ impl Containerd {
     /// Runs its client, and returns what the client printed.
     pub fn ctr(&self, args: &[&str]) -> Result<String, Error> {
         let socket = self.dir.join("sock");
-        self.host.run_command("ctr", &[&["--address", &socket.to_string_lossy()], args].concat(), "")
+        self.host.run_command(
+            "ctr",
+            &[&["--address", &socket.to_string_lossy()], args].concat(),
+            "",
+        )
     }
 
     /// Returns its process id.

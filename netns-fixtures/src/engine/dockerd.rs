@@ -77,16 +77,30 @@ impl Dockerd {
     pub fn start(host: &Netns) -> Result<Self, Error> {
         let dir = host.sandbox().dir("dockerd")?;
         make_root(&dir)?;
-        for place in [dir.join("etc"), dir.join("work"), dir.join("data"), Self::PLUGINS.into()] {
+        for place in [
+            dir.join("etc"),
+            dir.join("work"),
+            dir.join("data"),
+            Self::PLUGINS.into(),
+        ] {
             make_dir(&place)?;
         }
         let sandbox = host.sandbox().nested(&private(&dir))?;
         let cgroup = format!("/leasehold-{}", sandbox.keeper());
         let (outside, files) = (host.clone(), Files { dir, cgroup });
-        let mut dockerd = Self { process: None, host: host.within(sandbox), outside, files };
+        let mut dockerd = Self {
+            process: None,
+            host: host.within(sandbox),
+            outside,
+            files,
+        };
         dockerd.launch(&[])?;
         let image = dockerd.files.path("image.tar");
-        dockerd.host.run_command("tar", &["-C", &dockerd.files.path("rootfs"), "-cf", &image, "."], "")?;
+        dockerd.host.run_command(
+            "tar",
+            &["-C", &dockerd.files.path("rootfs"), "-cf", &image, "."],
+            "",
+        )?;
         dockerd.docker(&["import", &image, Self::IMAGE])?;
         Ok(dockerd)
     }
@@ -97,7 +111,11 @@ impl Dockerd {
     /// [`Error::Failed`] with all its output if it ends with a code other than 0.
     pub fn docker(&self, args: &[&str]) -> Result<String, Error> {
         let (config, socket) = (self.files.path("config"), self.files.socket());
-        self.host.run_command(CLIENT, &[&["--config", &config, "--host", &socket], args].concat(), "")
+        self.host.run_command(
+            CLIENT,
+            &[&["--config", &config, "--host", &socket], args].concat(),
+            "",
+        )
     }
 
     /// Runs Compose to its end with a file that has this text, and returns what it printed.
@@ -106,7 +124,14 @@ impl Dockerd {
     /// As [`Dockerd::docker`].
     pub fn compose(&self, text: &str, args: &[&str]) -> Result<String, Error> {
         let socket = self.files.socket();
-        let of = ["--host", &socket, "--project-name", "compose", "--file", "-"];
+        let of = [
+            "--host",
+            &socket,
+            "--project-name",
+            "compose",
+            "--file",
+            "-",
+        ];
         self.host.run_command(COMPOSE, &[&of, args].concat(), text)
     }
 
@@ -131,7 +156,10 @@ impl Dockerd {
     pub fn address(&self, name: &str, network: &str) -> Result<Ipv4Addr, Error> {
         let format = format!("{{{{(index .NetworkSettings.Networks \"{network}\").IPAddress}}}}");
         let text = self.docker(&["inspect", "--format", &format, name])?;
-        text.trim().parse().map_err(|_| Error::Unreadable { what: "a container's address", text })
+        text.trim().parse().map_err(|_| Error::Unreadable {
+            what: "a container's address",
+            text,
+        })
     }
 
     /// Waits until `docker inspect` prints this about a container.
@@ -145,7 +173,12 @@ impl Dockerd {
 
     /// Returns a running container's network namespace.
     pub fn netns(&self, name: &str) -> Result<Netns, Error> {
-        let path = self.docker(&["inspect", "--format", "{{.NetworkSettings.SandboxKey}}", name])?;
+        let path = self.docker(&[
+            "inspect",
+            "--format",
+            "{{.NetworkSettings.SandboxKey}}",
+            name,
+        ])?;
         Netns::open(self.host.sandbox(), path.trim().into())
     }
 
@@ -175,13 +208,18 @@ impl Dockerd {
     /// # Panics
     /// While it is down.
     pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
-        self.process.as_mut().expect("dockerd is up").wait_for_line(text)
+        self.process
+            .as_mut()
+            .expect("dockerd is up")
+            .wait_for_line(text)
     }
 
     /// Ends it with SIGTERM and waits until it is gone. Its containers stop, unless it was launched with
     /// `--live-restore`.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
+        self.process
+            .take()
+            .map_or(Ok(()), |process| process.terminate().map(drop))
     }
 
     /// Ends it with SIGKILL. Its containers go on.
@@ -189,7 +227,9 @@ impl Dockerd {
         self.process.take().map_or(Ok(()), Process::kill)?;
         // Its containerd dies a moment later. A dockerd that finds it dying starts none, and waits for it forever.
         let gone = "! read pid < /run/docker/containerd/containerd.pid || while kill -0 $pid; do sleep 0.05; done";
-        self.host.run_command("timeout", &["30", "sh", "-c", gone], "").map(drop)
+        self.host
+            .run_command("timeout", &["30", "sh", "-c", gone], "")
+            .map(drop)
     }
 
     /// Ends all of its processes and containers as a power cut does, and removes what was in `/run`. Its data stay.
@@ -200,12 +240,18 @@ impl Dockerd {
         self.files.unmount();
         for gone in ["/run/docker", &self.files.path("pid")] {
             let gone = Path::new(gone);
-            let removed = if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) };
+            let removed = if gone.is_dir() {
+                fs::remove_dir_all(gone)
+            } else {
+                fs::remove_file(gone)
+            };
             removed.doing(|| format!("remove {}", gone.display()))?;
         }
         self.files.end_cgroup()?;
         make_dir(Path::new(Self::PLUGINS))?;
-        self.host = self.outside.within(self.outside.sandbox().nested(&private(&self.files.dir))?);
+        self.host = self
+            .outside
+            .within(self.outside.sandbox().nested(&private(&self.files.dir))?);
         Ok(())
     }
 
@@ -221,13 +267,34 @@ impl Dockerd {
         let ready = listen(&notify)?;
         // It looks for a kernel module before it uses it: what this machine has not loaded stays unloaded.
         let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-sys_module", "dockerd", "--bridge=none", "--storage-driver=vfs"]);
-        command.args(["--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent", &self.files.cgroup]);
+        command.args([
+            "--bounding-set=-sys_module",
+            "dockerd",
+            "--bridge=none",
+            "--storage-driver=vfs",
+        ]);
+        command.args([
+            "--exec-opt=native.cgroupdriver=cgroupfs",
+            "--cgroup-parent",
+            &self.files.cgroup,
+        ]);
         let (data, pid) = (self.files.path("data"), self.files.path("pid"));
-        command.args(["--host", &self.files.socket(), "--data-root", &data, "--pidfile", &pid]);
+        command.args([
+            "--host",
+            &self.files.socket(),
+            "--data-root",
+            &data,
+            "--pidfile",
+            &pid,
+        ]);
         // In a container it leaves the machine's AppArmor profiles alone.
-        command.args(more).env("NOTIFY_SOCKET", &notify).env("container", "sandbox");
-        let process = self.process.insert(Process::start(&self.host, "dockerd", command)?);
+        command
+            .args(more)
+            .env("NOTIFY_SOCKET", &notify)
+            .env("container", "sandbox");
+        let process = self
+            .process
+            .insert(Process::start(&self.host, "dockerd", command)?);
         until_ready(process, &ready, limit)
     }
 
@@ -254,7 +321,9 @@ impl Files {
     /// Waits until the containers' control group is gone.
     fn end_cgroup(&self) -> Result<(), Error> {
         let cgroup = self.cgroup.trim_start_matches('/');
-        until_found("end of a control group", DEADLINE, || Ok(cgroup::remove(cgroup).then_some(())))
+        until_found("end of a control group", DEADLINE, || {
+            Ok(cgroup::remove(cgroup).then_some(()))
+        })
     }
 
     fn socket(&self) -> String {

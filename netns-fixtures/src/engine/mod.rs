@@ -54,7 +54,17 @@ const PLUGINS: &str = "/usr/lib/cni";
 
 /// Replaces the IPAM plugin `name` with a plugin, for the sandbox's processes, as an administrator would.
 pub fn install_plugin(host: &Netns, name: &str, plugin: &Path) -> Result<(), Error> {
-    host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/{name}")], "").map(drop)
+    host.run_command(
+        "install",
+        &[
+            "-m",
+            "755",
+            &plugin.to_string_lossy(),
+            &format!("{PLUGINS}/{name}"),
+        ],
+        "",
+    )
+    .map(drop)
 }
 
 /// Gives a sandbox files of its own where engines and their plugins keep theirs, and a plugin among them.
@@ -66,10 +76,22 @@ fn cover(host: &Netns, network: &Value, plugin: &Path) -> Result<(), Error> {
         let [upper, work] = ["upper", "work"].map(|kind| dir.join(format!("{kind}{i}")));
         make_dir(&upper)?;
         make_dir(&work)?;
-        let options = format!("lowerdir={place},upperdir={},workdir={}", upper.display(), work.display());
-        host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, place], "")?;
+        let options = format!(
+            "lowerdir={place},upperdir={},workdir={}",
+            upper.display(),
+            work.display()
+        );
+        host.run_command(
+            "mount",
+            &["-t", "overlay", "overlay", "-o", &options, place],
+            "",
+        )?;
     }
-    install_plugin(host, network["ipam"]["type"].as_str().unwrap_or("dhcp"), &plugin)
+    install_plugin(
+        host,
+        network["ipam"]["type"].as_str().unwrap_or("dhcp"),
+        &plugin,
+    )
 }
 
 /// Prepares a host for an engine: puts the network where the engine looks for it, and makes a root file system for its
@@ -78,7 +100,11 @@ fn prepare(host: &Netns, name: &str, network: &Value) -> Result<PathBuf, Error> 
     let dir = host.sandbox().dir(name)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
     // The first by name counts.
-    host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;
+    host.run_command(
+        "tee",
+        &["/etc/cni/net.d/10-lan.conflist"],
+        &network_list(network).to_string(),
+    )?;
     make_root(&dir)?;
     Ok(dir)
 }
@@ -119,8 +145,13 @@ fn write(path: &Path, text: String) -> Result<(), Error> {
 /// Unmounts whatever is mounted below these directories, as far as possible.
 fn unmount_under(dirs: &[&Path]) {
     let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
-    let below: Vec<_> = places.filter(|place| dirs.iter().any(|dir| place.starts_with(dir))).collect();
+    let places = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(Path::new);
+    let below: Vec<_> = places
+        .filter(|place| dirs.iter().any(|dir| place.starts_with(dir)))
+        .collect();
     // What was mounted last is on top.
     for place in below.into_iter().rev() {
         let _ = umount2(place, MntFlags::MNT_DETACH);

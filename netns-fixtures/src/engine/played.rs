@@ -88,7 +88,10 @@ pub struct PlayedNetwork {
 impl PlayedNetwork {
     /// Returns the same network for a container whose default route leads over another network.
     pub fn without_default_route(&self) -> Self {
-        Self { gateway: None, ..self.clone() }
+        Self {
+            gateway: None,
+            ..self.clone()
+        }
     }
 }
 
@@ -117,12 +120,22 @@ impl NetworkPlan {
     /// Returns a plan with only the driver and `--ipam-opt parent`.
     pub fn new(driver: Driver) -> Self {
         let options = json!({ "parent": driver.link() });
-        Self { driver, subnet: None, range: None, gateway: None, reserved: Vec::new(), options }
+        Self {
+            driver,
+            subnet: None,
+            range: None,
+            gateway: None,
+            reserved: Vec::new(),
+            options,
+        }
     }
 
     /// Returns the plan with a subnet.
     pub fn with_subnet(self, subnet: Ipv4Net) -> Self {
-        Self { subnet: Some(subnet), ..self }
+        Self {
+            subnet: Some(subnet),
+            ..self
+        }
     }
 }
 
@@ -139,10 +152,18 @@ impl Played {
     pub fn start(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
         let mut played = Self::without_calls(host, version, plugin)?;
         let manifest = played.plugin.call("Plugin.Activate", &Value::Null)?;
-        if !manifest["Implements"].as_array().is_some_and(|all| all.contains(&json!("IpamDriver"))) {
-            return Err(Error::Unreadable { what: "a plugin's manifest", text: manifest.to_string() });
+        if !manifest["Implements"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!("IpamDriver")))
+        {
+            return Err(Error::Unreadable {
+                what: "a plugin's manifest",
+                text: manifest.to_string(),
+            });
         }
-        played.plugin.call("IpamDriver.GetCapabilities", &Value::Null)?;
+        played
+            .plugin
+            .call("IpamDriver.GetCapabilities", &Value::Null)?;
         if version < EngineVersion::V27 {
             played.space = played.address_space()?;
         }
@@ -150,10 +171,19 @@ impl Played {
     }
 
     /// Does the same, for a plugin that dockerd knows from an earlier run.
-    pub fn without_calls(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
+    pub fn without_calls(
+        host: &Netns,
+        version: EngineVersion,
+        plugin: &str,
+    ) -> Result<Self, Error> {
         fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
         let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
-        Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), version, space: Value::Null })
+        Ok(Self {
+            host: host.clone(),
+            plugin: Plugin::new(&socket),
+            version,
+            space: Value::Null,
+        })
     }
 
     /// Ends the played dockerd, and makes the next one ask what the plugin is.
@@ -193,7 +223,9 @@ impl Played {
 
     /// Asks for the plugin's address space.
     fn address_space(&self) -> Result<Value, Error> {
-        let spaces = self.plugin.call("IpamDriver.GetDefaultAddressSpaces", &Value::Null)?;
+        let spaces = self
+            .plugin
+            .call("IpamDriver.GetDefaultAddressSpaces", &Value::Null)?;
         Ok(spaces["LocalDefaultAddressSpace"].clone())
     }
 
@@ -214,7 +246,11 @@ impl Played {
 
     /// Asks only for a network's pool, as dockerd does for each of its networks when it starts.
     pub fn request_pool(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
-        let space = if self.is_at_least(EngineVersion::V27) { self.address_space()? } else { self.space.clone() };
+        let space = if self.is_at_least(EngineVersion::V27) {
+            self.address_space()?
+        } else {
+            self.space.clone()
+        };
         let text = |net: Option<Ipv4Net>| net.map_or(String::new(), |net| net.to_string());
         let ask = json!({
             "AddressSpace": space,
@@ -224,15 +260,27 @@ impl Played {
             "V6": false,
         });
         let answer = self.plugin.call("IpamDriver.RequestPool", &ask)?;
-        let bad = || Error::Unreadable { what: "a pool", text: answer.to_string() };
+        let bad = || Error::Unreadable {
+            what: "a pool",
+            text: answer.to_string(),
+        };
         let from_data = match &answer["Data"]["com.docker.network.gateway"] {
             Value::Null => None,
-            gateway => Some(gateway.as_str().and_then(|text| text.parse::<Ipv4Net>().ok()).ok_or_else(bad)?.addr()),
+            gateway => Some(
+                gateway
+                    .as_str()
+                    .and_then(|text| text.parse::<Ipv4Net>().ok())
+                    .ok_or_else(bad)?
+                    .addr(),
+            ),
         };
         Ok(PlayedNetwork {
             driver: plan.driver.clone(),
             pool_id: answer["PoolID"].as_str().ok_or_else(bad)?.to_owned(),
-            pool: answer["Pool"].as_str().and_then(|pool| pool.parse().ok()).ok_or_else(bad)?,
+            pool: answer["Pool"]
+                .as_str()
+                .and_then(|pool| pool.parse().ok())
+                .ok_or_else(bad)?,
             gateway: from_data,
             // It is given back though it was never requested.
             reserved: from_data.into_iter().collect(),
@@ -263,11 +311,21 @@ impl Played {
         for address in &network.reserved {
             self.release_address(&network, *address)?;
         }
-        self.plugin.call("IpamDriver.ReleasePool", &json!({ "PoolID": network.pool_id })).map(drop)
+        self.plugin
+            .call(
+                "IpamDriver.ReleasePool",
+                &json!({ "PoolID": network.pool_id }),
+            )
+            .map(drop)
     }
 
     /// Runs a container in a network.
-    pub fn run(&self, network: &PlayedNetwork, name: &str, plan: RunPlan) -> Result<PlayedContainer, Error> {
+    pub fn run(
+        &self,
+        network: &PlayedNetwork,
+        name: &str,
+        plan: RunPlan,
+    ) -> Result<PlayedContainer, Error> {
         let endpoint = self.request(network, name, plan)?;
         match self.join(&endpoint) {
             Ok(()) => Ok(endpoint),
@@ -279,7 +337,12 @@ impl Played {
     }
 
     /// Asks for a container's address. It has no interface yet, and up to version 27 no namespace.
-    pub fn request(&self, network: &PlayedNetwork, name: &str, plan: RunPlan) -> Result<PlayedContainer, Error> {
+    pub fn request(
+        &self,
+        network: &PlayedNetwork,
+        name: &str,
+        plan: RunPlan,
+    ) -> Result<PlayedContainer, Error> {
         let number = self.host.sandbox().number();
         let mac = plan.mac.unwrap_or_else(|| mac(number));
         let netns = self.sandbox(name, number)?;
@@ -289,15 +352,31 @@ impl Played {
         }
         let address = self.request_address(network, plan.address, options)?;
         let container = Container::new(name, netns, "eth0", mac);
-        Ok(PlayedContainer { container, address, network: network.clone(), link: format!("veth{number:07x}") })
+        Ok(PlayedContainer {
+            container,
+            address,
+            network: network.clone(),
+            link: format!("veth{number:07x}"),
+        })
     }
 
     /// Gives a container its interface. Docker makes a macvlan in the host's namespace, but the end of a veth pair in the
     /// container's.
     pub fn join(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
-        let Container { netns, ifname, mac, .. } = &endpoint.container;
-        let (link, made_up) = (&endpoint.link, crate::link::mac(self.host.sandbox().number()));
-        let show = || if self.mounts_late() { netns.show() } else { Ok(()) };
+        let Container {
+            netns, ifname, mac, ..
+        } = &endpoint.container;
+        let (link, made_up) = (
+            &endpoint.link,
+            crate::link::mac(self.host.sandbox().number()),
+        );
+        let show = || {
+            if self.mounts_late() {
+                netns.show()
+            } else {
+                Ok(())
+            }
+        };
         match &endpoint.network.driver {
             Driver::Macvlan(parent) => {
                 self.host.add_macvlan(parent, &self.host, link, made_up)?;
@@ -314,7 +393,10 @@ impl Played {
         netns.set_mac_of_down(ifname, *mac)?;
         netns.add_address(ifname, endpoint.address)?;
         netns.set_up(ifname)?;
-        endpoint.network.gateway.map_or(Ok(()), |router| netns.add_default_route(router))
+        endpoint
+            .network
+            .gateway
+            .map_or(Ok(()), |router| netns.add_default_route(router))
     }
 
     /// Takes a container's interface away, as when its last process has ended.
@@ -354,12 +436,19 @@ impl Played {
         let address = address.map_or(String::new(), |address| address.to_string());
         let ask = json!({ "PoolID": network.pool_id, "Address": address, "Options": options });
         let answer = self.plugin.call("IpamDriver.RequestAddress", &ask)?;
-        let address = answer["Address"].as_str().and_then(|text| text.parse().ok());
-        address.ok_or_else(|| Error::Unreadable { what: "an address", text: answer.to_string() })
+        let address = answer["Address"]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        address.ok_or_else(|| Error::Unreadable {
+            what: "an address",
+            text: answer.to_string(),
+        })
     }
 
     fn release_address(&self, network: &PlayedNetwork, address: Ipv4Addr) -> Result<(), Error> {
         let ask = json!({ "PoolID": network.pool_id, "Address": address.to_string() });
-        self.plugin.call("IpamDriver.ReleaseAddress", &ask).map(drop)
+        self.plugin
+            .call("IpamDriver.ReleaseAddress", &ask)
+            .map(drop)
     }
 }

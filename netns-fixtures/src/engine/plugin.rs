@@ -41,7 +41,10 @@ const WAITS: [u64; 4] = [1, 2, 4, 8];
 impl Plugin {
     /// Returns a plugin that is called as dockerd 25 to 29 do.
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), host: "plugin.moby.localhost" }
+        Self {
+            socket: socket.to_owned(),
+            host: "plugin.moby.localhost",
+        }
     }
 
     /// Calls a method, again if its connection breaks, and returns the answer. As in dockerd, later tries send an empty body if
@@ -50,7 +53,11 @@ impl Plugin {
     /// # Errors
     /// [`Error::Refused`] with what the plugin says in `Error`, or in `Err` if it is a network driver or the status is not 200.
     pub fn call(&self, method: &str, body: &Value) -> Result<Value, Error> {
-        let mut body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let mut waits = WAITS.iter();
         loop {
             let tried = UnixStream::connect(&self.socket).and_then(|stream| {
@@ -59,7 +66,9 @@ impl Plugin {
             });
             match (tried, waits.next()) {
                 (Ok(reply), _) => return reply.value(method),
-                (Err(e), Some(wait)) if e.kind() != ErrorKind::WouldBlock => thread::sleep(Duration::from_secs(*wait)),
+                (Err(e), Some(wait)) if e.kind() != ErrorKind::WouldBlock => {
+                    thread::sleep(Duration::from_secs(*wait))
+                }
                 (Err(e), _) => return Err(e).doing(|| format!("call {method}")),
             }
         }
@@ -67,7 +76,8 @@ impl Plugin {
 
     /// Sends a call with any body, once.
     pub fn send(&self, method: &str, body: &str) -> Result<PluginCall, Error> {
-        let sent = UnixStream::connect(&self.socket).and_then(|stream| self.post(method, body, stream));
+        let sent =
+            UnixStream::connect(&self.socket).and_then(|stream| self.post(method, body, stream));
         sent.doing(|| format!("send {method}"))
     }
 
@@ -79,7 +89,10 @@ impl Plugin {
         );
         stream.set_read_timeout(Some(DEADLINE))?;
         stream.write_all(request.as_bytes())?;
-        Ok(PluginCall { method: method.to_owned(), stream })
+        Ok(PluginCall {
+            method: method.to_owned(),
+            stream,
+        })
     }
 }
 
@@ -109,13 +122,26 @@ impl Reply {
     /// Reads an answer; `None` if there is more to come.
     fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
         let text = String::from_utf8_lossy(bytes);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(None) };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            return Ok(None);
+        };
         let bad = || io::Error::new(ErrorKind::InvalidData, format!("not an answer: {text}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(bad)?;
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .ok_or_else(bad)?;
         let fields = head.lines().filter_map(|line| line.split_once(": "));
-        let length = fields.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length.and_then(|(_, value)| value.parse().ok()).ok_or_else(bad)?;
-        Ok(body.get(..length).map(|body| Self { status, body: body.to_owned() }))
+        let length = fields
+            .into_iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length: usize = length
+            .and_then(|(_, value)| value.parse().ok())
+            .ok_or_else(bad)?;
+        Ok(body.get(..length).map(|body| Self {
+            status,
+            body: body.to_owned(),
+        }))
     }
 
     /// Returns the JSON in it.
@@ -126,9 +152,16 @@ impl Reply {
             200 => ("Error", ""),
             _ => ("Err", &*self.body),
         };
-        match value[key].as_str().filter(|text| !text.is_empty()).unwrap_or(otherwise) {
+        match value[key]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .unwrap_or(otherwise)
+        {
             "" => Ok(value),
-            said => Err(Error::Refused { call: method.to_owned(), said: said.to_owned() }),
+            said => Err(Error::Refused {
+                call: method.to_owned(),
+                said: said.to_owned(),
+            }),
         }
     }
 }

@@ -39,10 +39,19 @@ impl Engine for Podman {
         write(&dir.join("containers.conf"), config.to_owned())?;
         let network = network["name"].as_str().unwrap_or_default().to_owned();
         let cgroup = format!("/leasehold-{}", host.sandbox().keeper());
-        let podman = Self { host: host.clone(), dir, network, cgroup };
+        let podman = Self {
+            host: host.clone(),
+            dir,
+            network,
+            cgroup,
+        };
         let image = podman.dir.join("image.tar");
         let (rootfs, image) = (podman.dir.join("rootfs"), image.to_string_lossy());
-        host.run_command("tar", &["-C", &rootfs.to_string_lossy(), "-cf", &image, "."], "")?;
+        host.run_command(
+            "tar",
+            &["-C", &rootfs.to_string_lossy(), "-cf", &image, "."],
+            "",
+        )?;
         podman.podman(&["import", &image, "busybox:latest"])?;
         Ok(podman)
     }
@@ -55,7 +64,10 @@ impl Engine for Podman {
 impl Podman {
     /// Starts a container that runs until it is removed, and returns its id.
     pub fn keep(&self, name: &str) -> Result<String, Error> {
-        Ok(self.container(&["--detach", "--name", name], &["sleep", "1000000"])?.trim().to_owned())
+        Ok(self
+            .container(&["--detach", "--name", name], &["sleep", "1000000"])?
+            .trim()
+            .to_owned())
     }
 
     /// Starts a container again, under the same id.
@@ -70,29 +82,63 @@ impl Podman {
 
     /// Ends a container.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        self.podman(&["rm", "--force", "--time", "0", name]).map(drop)
+        self.podman(&["rm", "--force", "--time", "0", name])
+            .map(drop)
     }
 
     fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
         // Its own limits are higher than a container without CAP_SYS_RESOURCE may ask for.
-        let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
-        let place = ["--cgroups", "no-conmon", "--cgroup-parent", &self.cgroup, "--network", &self.network];
-        self.podman(&[&["run"], how, &limits, &place, &["localhost/busybox:latest", "/bin/busybox"], command].concat())
+        let limits = [
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=1024:1024",
+        ];
+        let place = [
+            "--cgroups",
+            "no-conmon",
+            "--cgroup-parent",
+            &self.cgroup,
+            "--network",
+            &self.network,
+        ];
+        self.podman(
+            &[
+                &["run"],
+                how,
+                &limits,
+                &place,
+                &["localhost/busybox:latest", "/bin/busybox"],
+                command,
+            ]
+            .concat(),
+        )
     }
 
     fn podman(&self, args: &[&str]) -> Result<String, Error> {
         let mut command = Command::new("podman");
-        for (flag, dir) in [("--root", "root"), ("--runroot", "runroot"), ("--tmpdir", "tmp")] {
+        for (flag, dir) in [
+            ("--root", "root"),
+            ("--runroot", "runroot"),
+            ("--tmpdir", "tmp"),
+        ] {
             command.arg(flag).arg(self.dir.join(dir));
         }
-        command.args(["--storage-driver", "vfs"]).args(args).env("CONTAINERS_CONF", self.dir.join("containers.conf"));
+        command
+            .args(["--storage-driver", "vfs"])
+            .args(args)
+            .env("CONTAINERS_CONF", self.dir.join("containers.conf"));
         let output = self.host.output(command, b"")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
         let command = format!("podman {}", args.join(" "));
-        Err(Error::Failed { command, status: output.status, said: text(&output.stdout) + &text(&output.stderr) })
+        Err(Error::Failed {
+            command,
+            status: output.status,
+            said: text(&output.stdout) + &text(&output.stderr),
+        })
     }
 }
 

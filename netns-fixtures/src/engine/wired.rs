@@ -39,21 +39,30 @@ pub struct WiredContainer {
 impl Played {
     /// Makes a network with these `-o`, with the null IPAM driver or, given these `--ipam-opt`, with the plugin's.
     pub fn wire(&self, options: Value, ipam: Option<Value>) -> Result<WiredNetwork, Error> {
-        self.plugin.call("NetworkDriver.GetCapabilities", &Value::Null)?;
+        self.plugin
+            .call("NetworkDriver.GetCapabilities", &Value::Null)?;
         let is_new = self.is_at_least(EngineVersion::V28);
         if is_new {
-            self.plugin.call("NetworkDriver.GwAllocCheck", &json!({ "Options": { GENERIC: options } }))?;
+            self.plugin.call(
+                "NetworkDriver.GwAllocCheck",
+                &json!({ "Options": { GENERIC: options } }),
+            )?;
         }
         let (pool_id, data) = match ipam {
             None if is_new => (None, json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0" })),
-            None => (None, json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0", "Gateway": "0.0.0.0/0" })),
+            None => (
+                None,
+                json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0", "Gateway": "0.0.0.0/0" }),
+            ),
             Some(options) => {
-                let ask =
-                    json!({ "AddressSpace": "leasehold", "Pool": "", "SubPool": "", "Options": options, "V6": false });
+                let ask = json!({ "AddressSpace": "leasehold", "Pool": "", "SubPool": "", "Options": options, "V6": false });
                 let answer = self.plugin.call("IpamDriver.RequestPool", &ask)?;
                 let pool_id = answer["PoolID"].as_str().map(str::to_owned);
                 let gateway = &answer["Data"]["com.docker.network.gateway"];
-                (pool_id, json!({ "AddressSpace": "leasehold", "Pool": answer["Pool"], "Gateway": gateway }))
+                (
+                    pool_id,
+                    json!({ "AddressSpace": "leasehold", "Pool": answer["Pool"], "Gateway": gateway }),
+                )
             }
         };
         let id = self.wire_id();
@@ -61,7 +70,8 @@ impl Played {
         if is_new {
             options["com.docker.network.enable_ipv4"] = true.into();
         }
-        let body = json!({ "NetworkID": id, "Options": options, "IPv4Data": [data], "IPv6Data": [] });
+        let body =
+            json!({ "NetworkID": id, "Options": options, "IPv4Data": [data], "IPv6Data": [] });
         let network = WiredNetwork { id, body, pool_id };
         self.create_wired(&network)?;
         Ok(network)
@@ -69,24 +79,38 @@ impl Played {
 
     /// Tells the driver about a network.
     pub fn create_wired(&self, network: &WiredNetwork) -> Result<(), Error> {
-        self.plugin.call("NetworkDriver.CreateNetwork", &network.body).map(drop)
+        self.plugin
+            .call("NetworkDriver.CreateNetwork", &network.body)
+            .map(drop)
     }
 
     /// Removes a network.
     pub fn unwire(&self, network: &WiredNetwork) -> Result<(), Error> {
-        self.plugin.call("NetworkDriver.DeleteNetwork", &json!({ "NetworkID": network.id }))?;
+        self.plugin.call(
+            "NetworkDriver.DeleteNetwork",
+            &json!({ "NetworkID": network.id }),
+        )?;
         match &network.pool_id {
-            Some(pool_id) => self.plugin.call("IpamDriver.ReleasePool", &json!({ "PoolID": pool_id })).map(drop),
+            Some(pool_id) => self
+                .plugin
+                .call("IpamDriver.ReleasePool", &json!({ "PoolID": pool_id }))
+                .map(drop),
             None => Ok(()),
         }
     }
 
     /// Runs a container in a network. After a failure it undoes what was done.
-    pub fn run_wired(&self, network: &WiredNetwork, name: &str, mac: Option<Mac>) -> Result<WiredContainer, Error> {
+    pub fn run_wired(
+        &self,
+        network: &WiredNetwork,
+        name: &str,
+        mac: Option<Mac>,
+    ) -> Result<WiredContainer, Error> {
         let mut endpoint = self.prepare_wired(network, name, mac)?;
         let done = self.request_wired(&mut endpoint).and_then(|()| {
             self.create_endpoint(&mut endpoint)?;
-            self.join_wired(&endpoint).inspect_err(|_| drop(self.delete_endpoint(&endpoint)))
+            self.join_wired(&endpoint)
+                .inspect_err(|_| drop(self.delete_endpoint(&endpoint)))
         });
         match done {
             Ok(()) => Ok(endpoint),
@@ -126,7 +150,9 @@ impl Played {
 
     /// Asks for a container's address if the plugin is the IPAM driver.
     pub fn request_wired(&self, endpoint: &mut WiredContainer) -> Result<(), Error> {
-        let Some(pool_id) = &endpoint.pool_id else { return Ok(()) };
+        let Some(pool_id) = &endpoint.pool_id else {
+            return Ok(());
+        };
         let mut options = json!({ MAC: mac_text(endpoint.container.mac) });
         if self.says_names() {
             options["com.docker.network.endpoint.name"] = endpoint.container.id.clone().into();
@@ -139,13 +165,19 @@ impl Played {
 
     /// Makes the driver create an endpoint.
     pub fn create_endpoint(&self, endpoint: &mut WiredContainer) -> Result<(), Error> {
-        let answer = self.plugin.call("NetworkDriver.CreateEndpoint", &endpoint.making())?;
+        let answer = self
+            .plugin
+            .call("NetworkDriver.CreateEndpoint", &endpoint.making())?;
         let said = &answer["Interface"];
         if said["Address"].is_string() {
             endpoint.address = Some(parsed("an endpoint", &said["Address"], &answer)?);
         }
         if let Some(text) = said["MacAddress"].as_str() {
-            assert_eq!(endpoint.own_mac(), "", "Docker takes no Ethernet address in the place of one that it has");
+            assert_eq!(
+                endpoint.own_mac(),
+                "",
+                "Docker takes no Ethernet address in the place of one that it has"
+            );
             endpoint.container.mac = mac_of(text).ok_or_else(|| bad("an endpoint", &answer))?;
         }
         Ok(())
@@ -154,8 +186,12 @@ impl Played {
     /// Joins an endpoint to its container: asks for the link, moves it in and configures it.
     pub fn join_wired(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let answer = self.ask_join(endpoint)?;
-        let name = answer["InterfaceName"]["SrcName"].as_str().ok_or_else(|| bad("a link", &answer))?;
-        let Container { netns, ifname, mac, .. } = &endpoint.container;
+        let name = answer["InterfaceName"]["SrcName"]
+            .as_str()
+            .ok_or_else(|| bad("a link", &answer))?;
+        let Container {
+            netns, ifname, mac, ..
+        } = &endpoint.container;
         if self.mounts_late() {
             self.tell_joined(endpoint)?;
             netns.show()?;
@@ -163,7 +199,9 @@ impl Played {
         self.host().move_link(name, netns)?;
         netns.rename(name, ifname)?;
         netns.set_mac_of_down(ifname, *mac)?;
-        let address = endpoint.address.ok_or_else(|| bad("an endpoint without an address", &answer))?;
+        let address = endpoint
+            .address
+            .ok_or_else(|| bad("an endpoint without an address", &answer))?;
         netns.add_address(ifname, address)?;
         netns.set_up(ifname)?;
         let routes = answer["StaticRoutes"].as_array().into_iter().flatten();
@@ -177,14 +215,21 @@ impl Played {
         if answer["Gateway"] != "" {
             netns.add_default_route(parsed("a router", &answer["Gateway"], &answer)?)?;
         }
-        if self.mounts_late() { Ok(()) } else { self.tell_joined(endpoint) }
+        if self.mounts_late() {
+            Ok(())
+        } else {
+            self.tell_joined(endpoint)
+        }
     }
 
     /// Tells the driver what dockerd tells it about a joined endpoint.
     fn tell_joined(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
-        self.plugin.call("NetworkDriver.ProgramExternalConnectivity", &named)?;
-        self.plugin.call("NetworkDriver.EndpointOperInfo", &named).map(drop)
+        self.plugin
+            .call("NetworkDriver.ProgramExternalConnectivity", &named)?;
+        self.plugin
+            .call("NetworkDriver.EndpointOperInfo", &named)
+            .map(drop)
     }
 
     /// Asks which link Docker should move, and moves none.
@@ -195,7 +240,8 @@ impl Played {
     /// Takes a container's interface away, as when its last process has ended.
     pub fn leave_wired(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
-        self.plugin.call("NetworkDriver.RevokeExternalConnectivity", &named)?;
+        self.plugin
+            .call("NetworkDriver.RevokeExternalConnectivity", &named)?;
         self.plugin.call("NetworkDriver.Leave", &named)?;
         self.take_back(endpoint)
     }
@@ -211,7 +257,9 @@ impl Played {
 
     /// Makes the driver delete an endpoint.
     pub fn delete_endpoint(&self, endpoint: &WiredContainer) -> Result<(), Error> {
-        self.plugin.call("NetworkDriver.DeleteEndpoint", &endpoint.named()).map(drop)
+        self.plugin
+            .call("NetworkDriver.DeleteEndpoint", &endpoint.named())
+            .map(drop)
     }
 
     /// Gives a container's address back if the plugin is the IPAM driver.
@@ -219,7 +267,9 @@ impl Played {
         match (&endpoint.pool_id, endpoint.address) {
             (Some(pool_id), Some(address)) => {
                 let ask = json!({ "PoolID": pool_id, "Address": address.addr().to_string() });
-                self.plugin.call("IpamDriver.ReleaseAddress", &ask).map(drop)
+                self.plugin
+                    .call("IpamDriver.ReleaseAddress", &ask)
+                    .map(drop)
             }
             _ => Ok(()),
         }
@@ -239,13 +289,16 @@ impl WiredContainer {
 
     /// Returns the body of its CreateEndpoint.
     pub fn making(&self) -> Value {
-        let address = self.address.map_or(String::new(), |address| address.to_string());
+        let address = self
+            .address
+            .map_or(String::new(), |address| address.to_string());
         let mut options = json!({ "com.docker.network.endpoint.exposedports": [], "com.docker.network.portmap": [] });
         if let Some(chosen) = self.chosen {
             options[MAC] = base64(chosen).into();
         }
         let mut body = self.named();
-        body["Interface"] = json!({ "Address": address, "AddressIPv6": "", "MacAddress": self.own_mac() });
+        body["Interface"] =
+            json!({ "Address": address, "AddressIPv6": "", "MacAddress": self.own_mac() });
         body["Options"] = options;
         body
     }
@@ -261,7 +314,11 @@ impl WiredContainer {
     /// Returns the Ethernet address that Docker knows for it; empty if there is none.
     fn own_mac(&self) -> String {
         let mac = self.container.mac;
-        if mac == Mac::default() { String::new() } else { mac_text(mac) }
+        if mac == Mac::default() {
+            String::new()
+        } else {
+            mac_text(mac)
+        }
     }
 
     /// Returns the name of its link in the host's namespace.
@@ -274,21 +331,39 @@ const GENERIC: &str = "com.docker.network.generic";
 const MAC: &str = "com.docker.network.endpoint.macaddress";
 
 fn bad(what: &'static str, answer: &Value) -> Error {
-    Error::Unreadable { what, text: answer.to_string() }
+    Error::Unreadable {
+        what,
+        text: answer.to_string(),
+    }
 }
 
-fn parsed<T: std::str::FromStr>(what: &'static str, value: &Value, answer: &Value) -> Result<T, Error> {
-    value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| bad(what, answer))
+fn parsed<T: std::str::FromStr>(
+    what: &'static str,
+    value: &Value,
+    answer: &Value,
+) -> Result<T, Error> {
+    value
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| bad(what, answer))
 }
 
 fn mac_of(text: &str) -> Option<Mac> {
-    let bytes: Vec<u8> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).ok())
+        .collect::<Option<_>>()?;
     bytes.try_into().ok()
 }
 
 /// Returns six bytes in Base64 (RFC 4648 §4), as Go spells them in JSON.
 fn base64(mac: Mac) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bits = mac.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
-    (0..8).rev().map(|at| char::from(ALPHABET[(bits >> (6 * at) & 63) as usize])).collect()
+    let bits = mac
+        .iter()
+        .fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+    (0..8)
+        .rev()
+        .map(|at| char::from(ALPHABET[(bits >> (6 * at) & 63) as usize]))
+        .collect()
 }

@@ -101,7 +101,10 @@ impl Config {
         Self {
             id: at(1),
             subnet,
-            pool: (at(10), Ipv4Addr::from_bits(subnet.broadcast().to_bits() - 1)),
+            pool: (
+                at(10),
+                Ipv4Addr::from_bits(subnet.broadcast().to_bits() - 1),
+            ),
             lease: 3600,
             t1: None,
             t2: None,
@@ -132,25 +135,46 @@ impl Config {
 
     /// Adds the lease's times, and whatever else the client asks for, or everything if the client does not say.
     pub(super) fn parameters(&self, request: &Message, answer: &mut Message) {
-        let list = |addresses: &[Ipv4Addr]| addresses.iter().flat_map(|a| a.octets()).collect::<Vec<u8>>();
+        let list = |addresses: &[Ipv4Addr]| {
+            addresses
+                .iter()
+                .flat_map(|a| a.octets())
+                .collect::<Vec<u8>>()
+        };
         let number = |n: u32| n.to_be_bytes().to_vec();
         answer.options.push((code::LEASE_TIME, number(self.lease)));
-        answer.options.extend(self.t1.map(|t1| (code::T1, number(t1))));
-        answer.options.extend(self.t2.map(|t2| (code::T2, number(t2))));
+        answer
+            .options
+            .extend(self.t1.map(|t1| (code::T1, number(t1))));
+        answer
+            .options
+            .extend(self.t2.map(|t2| (code::T2, number(t2))));
         if self.terse && !request.ciaddr.is_unspecified() {
             return;
         }
-        answer.options.push((code::SUBNET_MASK, self.subnet.netmask().octets().to_vec()));
+        answer
+            .options
+            .push((code::SUBNET_MASK, self.subnet.netmask().octets().to_vec()));
         let mut more = vec![
             (code::ROUTERS, list(&self.routers)),
             (code::DNS, list(&self.dns)),
-            (code::DOMAIN, self.domain.clone().unwrap_or_default().into_bytes()),
-            (code::MTU, self.mtu.map(|mtu| mtu.to_be_bytes().to_vec()).unwrap_or_default()),
+            (
+                code::DOMAIN,
+                self.domain.clone().unwrap_or_default().into_bytes(),
+            ),
+            (
+                code::MTU,
+                self.mtu
+                    .map(|mtu| mtu.to_be_bytes().to_vec())
+                    .unwrap_or_default(),
+            ),
             (code::CLASSLESS_ROUTES, classless(&self.routes)),
         ];
         more.extend(self.extra.iter().cloned());
         let wanted = request.option(code::PARAMETERS);
-        more.retain(|(code, value)| !value.is_empty() && wanted.is_none_or(|list| list.contains(code)));
+        more.retain(|(code, value)| {
+            !value.is_empty() && wanted.is_none_or(|list| list.contains(code))
+        });
         let cut = self.cut.filter(|_| !request.ciaddr.is_unspecified());
         for (_, value) in more.iter_mut().filter(|(code, _)| Some(*code) == cut) {
             value.pop();
@@ -164,7 +188,9 @@ fn classless(routes: &[(Ipv4Net, Ipv4Addr)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (destination, via) in routes {
         out.push(destination.prefix_len());
-        out.extend(&destination.network().octets()[..usize::from(destination.prefix_len()).div_ceil(8)]);
+        out.extend(
+            &destination.network().octets()[..usize::from(destination.prefix_len()).div_ceil(8)],
+        );
         out.extend(via.octets());
     }
     out

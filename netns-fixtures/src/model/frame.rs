@@ -100,7 +100,11 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, BadFrame> {
         0x0806 => Packet::Arp(decode_arp(rest)?),
         other => Packet::Other(other),
     };
-    Ok(Frame { destination: mac(header, 0), source: mac(header, 6), packet })
+    Ok(Frame {
+        destination: mac(header, 0),
+        source: mac(header, 6),
+        packet,
+    })
 }
 
 fn ipv4(bytes: &[u8]) -> Result<Packet<'_>, BadFrame> {
@@ -157,7 +161,13 @@ fn decode_arp(bytes: &[u8]) -> Result<Arp, BadFrame> {
 }
 
 /// Writes a frame with a UDP datagram in it.
-pub fn udp(from: Mac, to: Mac, source: SocketAddrV4, destination: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+pub fn udp(
+    from: Mac,
+    to: Mac,
+    source: SocketAddrV4,
+    destination: SocketAddrV4,
+    payload: &[u8],
+) -> Vec<u8> {
     let length = 8 + payload.len();
     let mut out = Vec::with_capacity(ETHERNET + IPV4 + length);
     out.extend(to);
@@ -174,7 +184,10 @@ pub fn udp(from: Mac, to: Mac, source: SocketAddrV4, destination: SocketAddrV4, 
     out.extend((length as u16).to_be_bytes());
     out.extend([0, 0]);
     out.extend(payload);
-    let check = match !sum(pseudo(*source.ip(), *destination.ip(), length), &out[ETHERNET + IPV4..]) {
+    let check = match !sum(
+        pseudo(*source.ip(), *destination.ip(), length),
+        &out[ETHERNET + IPV4..],
+    ) {
         0 => 0xffff,
         check => check,
     };
@@ -187,7 +200,18 @@ pub fn arp(from: Mac, to: Mac, arp: &Arp) -> Vec<u8> {
     let mut out = Vec::with_capacity(60);
     out.extend(to);
     out.extend(from);
-    out.extend([0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, if arp.request { 1 } else { 2 }]);
+    out.extend([
+        0x08,
+        0x06,
+        0,
+        1,
+        8,
+        0,
+        6,
+        4,
+        0,
+        if arp.request { 1 } else { 2 },
+    ]);
     out.extend(arp.sender_mac);
     out.extend(arp.sender.octets());
     out.extend(arp.target_mac);
@@ -197,7 +221,14 @@ pub fn arp(from: Mac, to: Mac, arp: &Arp) -> Vec<u8> {
 }
 
 fn mac(bytes: &[u8], at: usize) -> Mac {
-    [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3], bytes[at + 4], bytes[at + 5]]
+    [
+        bytes[at],
+        bytes[at + 1],
+        bytes[at + 2],
+        bytes[at + 3],
+        bytes[at + 4],
+        bytes[at + 5],
+    ]
 }
 
 fn ip(bytes: &[u8], at: usize) -> Ipv4Addr {
@@ -213,8 +244,13 @@ fn pseudo(source: Ipv4Addr, destination: Ipv4Addr, length: usize) -> u32 {
 /// The Internet checksum before its complement (RFC 1071): all ones over data that includes a correct checksum.
 fn sum(start: u32, bytes: &[u8]) -> u16 {
     let pairs = bytes.chunks_exact(2);
-    let odd = pairs.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);
-    let mut sum = pairs.fold(start + odd, |sum, pair| sum + u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let odd = pairs
+        .remainder()
+        .first()
+        .map_or(0, |byte| u32::from(*byte) << 8);
+    let mut sum = pairs.fold(start + odd, |sum, pair| {
+        sum + u32::from(u16::from_be_bytes([pair[0], pair[1]]))
+    });
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -229,7 +265,13 @@ mod tests {
 
     fn sample(payload: &[u8]) -> Vec<u8> {
         let source = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 68);
-        udp(A, BROADCAST, source, SocketAddrV4::new(Ipv4Addr::BROADCAST, 67), payload)
+        udp(
+            A,
+            BROADCAST,
+            source,
+            SocketAddrV4::new(Ipv4Addr::BROADCAST, 67),
+            payload,
+        )
     }
 
     #[test]
@@ -238,7 +280,14 @@ mod tests {
             let bytes = sample(payload);
             let frame = decode(&bytes).unwrap();
             assert_eq!((frame.source, frame.destination), (A, BROADCAST));
-            let Packet::Udp { source, destination, payload: read } = frame.packet else { panic!("{frame:?}") };
+            let Packet::Udp {
+                source,
+                destination,
+                payload: read,
+            } = frame.packet
+            else {
+                panic!("{frame:?}")
+            };
             assert_eq!((source.port(), destination.port(), read), (68, 67, payload));
         }
         let packet = Arp {
@@ -248,7 +297,10 @@ mod tests {
             target_mac: [0; 6],
             target: Ipv4Addr::new(10, 0, 0, 2),
         };
-        assert_eq!(decode(&arp(A, BROADCAST, &packet)).unwrap().packet, Packet::Arp(packet));
+        assert_eq!(
+            decode(&arp(A, BROADCAST, &packet)).unwrap().packet,
+            Packet::Arp(packet)
+        );
     }
 
     #[test]
@@ -257,7 +309,16 @@ mod tests {
         for bit in ETHERNET * 8..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(!matches!(decode(&bad), Ok(Frame { packet: Packet::Udp { .. }, .. })), "bit {bit}");
+            assert!(
+                !matches!(
+                    decode(&bad),
+                    Ok(Frame {
+                        packet: Packet::Udp { .. },
+                        ..
+                    })
+                ),
+                "bit {bit}"
+            );
         }
     }
 
@@ -273,8 +334,8 @@ mod tests {
     fn a_checksum_of_a_known_packet_is_right() {
         // The IPv4 header of RFC 1071 style examples found in textbooks: 4500 0073 0000 4000 4011 b861 c0a8 0001 c0a8 00c7.
         let header = [
-            0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0x00, 0x01, 0xc0, 0xa8,
-            0x00, 0xc7,
+            0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8,
+            0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,
         ];
         assert_eq!(sum(0, &header), 0xffff);
     }

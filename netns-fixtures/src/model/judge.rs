@@ -99,9 +99,21 @@ impl Judge {
             Err(cause) => return vec![Violation::Frame(cause)],
         };
         match frame.packet {
-            Packet::Udp { source, destination, payload } if destination.port() == 67 => {
+            Packet::Udp {
+                source,
+                destination,
+                payload,
+            } if destination.port() == 67 => {
                 let ethernet = Some((frame.source, frame.destination));
-                self.client(now, &Datagram { payload, source, destination: Some(destination), ethernet })
+                self.client(
+                    now,
+                    &Datagram {
+                        payload,
+                        source,
+                        destination: Some(destination),
+                        ethernet,
+                    },
+                )
             }
             Packet::Arp(arp) if arp.sender_mac == frame.source => Vec::new(),
             Packet::Arp(_) => vec![Violation::ArpSender],
@@ -122,14 +134,35 @@ impl Judge {
             return;
         };
         match message.kind() {
-            Some(Kind::Offer) if exchange.offers.len() < 64 => exchange.offers.push((server, message.yiaddr)),
+            Some(Kind::Offer) if exchange.offers.len() < 64 => {
+                exchange.offers.push((server, message.yiaddr))
+            }
             Some(Kind::Ack) => {
-                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let seconds = message
+                    .number(code::LEASE_TIME)
+                    .filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
                 let key = (exchange.key.clone(), message.yiaddr);
-                let (before, known) = self.grants.remove(&key).map(|was| (was.servers, was.known)).unwrap_or_default();
-                let servers = before.into_iter().filter(|other| *other != server).chain([server]).collect();
-                self.grants.insert(key, Grant { servers, known, until, given_back: None, refused: false });
+                let (before, known) = self
+                    .grants
+                    .remove(&key)
+                    .map(|was| (was.servers, was.known))
+                    .unwrap_or_default();
+                let servers = before
+                    .into_iter()
+                    .filter(|other| *other != server)
+                    .chain([server])
+                    .collect();
+                self.grants.insert(
+                    key,
+                    Grant {
+                        servers,
+                        known,
+                        until,
+                        given_back: None,
+                        refused: false,
+                    },
+                );
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -146,7 +179,10 @@ impl Judge {
         let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
             return;
         };
-        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == Some(message.xid));
+        let latest = self
+            .clients
+            .get(&exchange.key)
+            .is_some_and(|client| client.latest == Some(message.xid));
         match message.kind() {
             Some(Kind::Ack) => {
                 exchange.acknowledged = true;
@@ -160,7 +196,8 @@ impl Judge {
                 let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), claim)) else {
                     return;
                 };
-                grant.refused |= grant.known.is_some() && message.address(code::SERVER) == grant.known;
+                grant.refused |=
+                    grant.known.is_some() && message.address(code::SERVER) == grant.known;
             }
             _ => {}
         }
@@ -172,8 +209,13 @@ impl Judge {
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for (key, client) in &self.clients {
             for (server, address) in &client.selected {
-                let asked =
-                    Grant { servers: vec![*server], known: None, until: None, given_back: None, refused: false };
+                let asked = Grant {
+                    servers: vec![*server],
+                    known: None,
+                    until: None,
+                    given_back: None,
+                    refused: false,
+                };
                 self.grants.entry((key.clone(), *address)).or_insert(asked);
             }
         }
@@ -183,7 +225,9 @@ impl Judge {
                 grant.given_back = None;
             }
         }
-        self.clients.values_mut().for_each(|client| client.latest = None);
+        self.clients
+            .values_mut()
+            .for_each(|client| client.latest = None);
     }
 
     /// Judges what must stay the same from a client's DISCOVER on (RFC 2131 §3.5).
@@ -198,7 +242,10 @@ impl Judge {
         }
         // For all the client knows, a server may have committed what it was asked to commit, until the client asks for
         // more.
-        if let Some(selected) = message.address(code::SERVER).zip(message.address(code::REQUESTED)) {
+        if let Some(selected) = message
+            .address(code::SERVER)
+            .zip(message.address(code::REQUESTED))
+        {
             client.selected.retain(|before| *before != selected);
             client.selected.push_back(selected);
             if client.selected.len() > SELECTED {
@@ -213,16 +260,27 @@ impl Judge {
     }
 
     /// Judges a message against the others of its xid.
-    fn exchange(&mut self, now: Duration, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+    fn exchange(
+        &mut self,
+        now: Duration,
+        purpose: Purpose,
+        message: &Message,
+        found: &mut Vec<Violation>,
+    ) {
         let (key, hardware) = (message.key(), message.hardware());
         if !self.exchanges.contains_key(&message.xid) {
             self.order.push_back(message.xid);
             if self.order.len() > REMEMBERED {
-                self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
+                self.order
+                    .pop_front()
+                    .map(|oldest| self.exchanges.remove(&oldest));
             }
         }
         // A client that has moved on from its exchange is not affected by one that draws its number.
-        let before = self.exchanges.get(&message.xid).and_then(|exchange| self.clients.get(&exchange.key));
+        let before = self
+            .exchanges
+            .get(&message.xid)
+            .and_then(|exchange| self.clients.get(&exchange.key));
         let gone_on = before.is_none_or(|client| client.latest != Some(message.xid));
         let begin = || Exchange {
             spoke: now,
@@ -282,9 +340,12 @@ impl Judge {
             Purpose::Renew | Purpose::Rebind | Purpose::Release => Some(message.ciaddr),
         };
         let Some(address) = claimed else { return };
-        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
+        let named = message
+            .address(code::SERVER)
+            .filter(|_| purpose.gives_back());
         let client = self.clients.get(&message.key());
-        let selected = |server| client.is_some_and(|client| client.selected.contains(&(server, address)));
+        let selected =
+            |server| client.is_some_and(|client| client.selected.contains(&(server, address)));
         if named.is_some_and(selected) {
             if let Some(grant) = self.grants.get_mut(&(message.key(), address)) {
                 grant.given_back = Some(purpose);
@@ -306,9 +367,18 @@ impl Judge {
         if uses && grant.given_back.is_some() {
             found.push(Violation::GivenBack(purpose, address));
         }
-        let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
-        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
-        if let Some(other) = [to, named].into_iter().flatten().find(|server| !grant.servers.contains(server)) {
+        let to = datagram
+            .destination
+            .map(|to| *to.ip())
+            .filter(|_| purpose.unicast());
+        let named = message
+            .address(code::SERVER)
+            .filter(|_| purpose.gives_back());
+        if let Some(other) = [to, named]
+            .into_iter()
+            .flatten()
+            .find(|server| !grant.servers.contains(server))
+        {
             found.push(Violation::WrongServer(purpose, other));
         }
         grant.given_back = grant.given_back.or(purpose.gives_back().then_some(purpose));

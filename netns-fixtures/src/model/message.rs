@@ -141,9 +141,23 @@ impl Message {
 
     /// Returns the bare answer to `request`: its xid, flags, giaddr and chaddr (RFC 2131 table 3).
     pub fn answer_to(request: &Self, kind: Kind) -> Self {
-        let Self { htype, hlen, flags, giaddr, chaddr, .. } = *request;
+        let Self {
+            htype,
+            hlen,
+            flags,
+            giaddr,
+            chaddr,
+            ..
+        } = *request;
         let bare = Self::new(2, request.xid, [0; 6], vec![(code::TYPE, vec![kind as u8])]);
-        Self { htype, hlen, flags, giaddr, chaddr, ..bare }
+        Self {
+            htype,
+            hlen,
+            flags,
+            giaddr,
+            chaddr,
+            ..bare
+        }
     }
 
     /// Reads a message, refusing anything that a careful sender would not send.
@@ -157,7 +171,8 @@ impl Message {
         if cookie != COOKIE {
             return Err(Malformed::NoCookie);
         }
-        let address = |at: usize| Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]);
+        let address =
+            |at: usize| Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]);
         let mut chaddr = [0; 16];
         chaddr.copy_from_slice(&fixed[28..44]);
         Ok(Self {
@@ -210,12 +225,18 @@ impl Message {
 
     /// Returns an option's value.
     pub fn option(&self, code: u8) -> Option<&[u8]> {
-        self.options.iter().find(|(c, _)| *c == code).map(|(_, value)| value.as_slice())
+        self.options
+            .iter()
+            .find(|(c, _)| *c == code)
+            .map(|(_, value)| value.as_slice())
     }
 
     /// Returns an option that is one address.
     pub fn address(&self, code: u8) -> Option<Ipv4Addr> {
-        self.option(code)?.try_into().ok().map(|octets: [u8; 4]| octets.into())
+        self.option(code)?
+            .try_into()
+            .ok()
+            .map(|octets: [u8; 4]| octets.into())
     }
 
     /// Returns an option that is a number of four bytes.
@@ -229,7 +250,9 @@ impl Message {
         let [kind] = self.option(code::TYPE)? else {
             return None;
         };
-        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].into_iter().find(|k| *k as u8 == *kind)
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
+            .into_iter()
+            .find(|k| *k as u8 == *kind)
     }
 
     /// Returns the hardware address: the first six bytes of chaddr.
@@ -282,10 +305,13 @@ mod tests {
     use super::*;
 
     fn sample() -> Message {
-        let mut message = Message::decode(&[&[1, 1, 6, 0][..], &[0; 232], &COOKIE, &[255]].concat()).unwrap();
+        let mut message =
+            Message::decode(&[&[1, 1, 6, 0][..], &[0; 232], &COOKIE, &[255]].concat()).unwrap();
         message.xid = 0x01020304;
         message.ciaddr = Ipv4Addr::new(10, 0, 0, 9);
-        message.options.push((code::TYPE, vec![Kind::Request as u8]));
+        message
+            .options
+            .push((code::TYPE, vec![Kind::Request as u8]));
         message
     }
 
@@ -321,7 +347,10 @@ mod tests {
     fn an_option_that_comes_twice_is_refused() {
         let mut message = sample();
         message.options.push((code::TYPE, vec![1]));
-        assert_eq!(Message::decode(&message.encode()), Err(Malformed::Twice(code::TYPE)));
+        assert_eq!(
+            Message::decode(&message.encode()),
+            Err(Malformed::Twice(code::TYPE))
+        );
     }
 
     #[test]

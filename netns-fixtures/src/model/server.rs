@@ -118,7 +118,10 @@ const VIOLATIONS: usize = 1000;
 impl Server {
     /// Returns a server that judges what it receives.
     pub fn new(config: Config) -> Self {
-        Self { judge: Some(Judge::default()), ..Self::unjudged(config) }
+        Self {
+            judge: Some(Judge::default()),
+            ..Self::unjudged(config)
+        }
     }
 
     /// Returns a server that judges nothing, for a wire that delays, duplicates and loses messages, where a [`Judge`] has to sit
@@ -155,7 +158,10 @@ impl Server {
 
     /// Returns the leases that have not ended by `now`.
     pub fn leases(&self, now: Duration) -> impl Iterator<Item = (Ipv4Addr, &Lease)> {
-        self.leases.iter().filter(move |(_, lease)| lease.active(now)).map(|(address, lease)| (*address, lease))
+        self.leases
+            .iter()
+            .filter(move |(_, lease)| lease.active(now))
+            .map(|(address, lease)| (*address, lease))
     }
 
     /// Returns the lease of an address, if it has not ended by `now`.
@@ -193,13 +199,19 @@ impl Server {
         }
         let handled = self.serve(now, datagram);
         for reply in handled.relayed.iter().chain(&handled.reply) {
-            self.judge.iter_mut().for_each(|judge| judge.server(now, &reply.payload));
+            self.judge
+                .iter_mut()
+                .for_each(|judge| judge.server(now, &reply.payload));
         }
         handled
     }
 
     fn serve(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
-        let silent = |silence| Handled { event: Event::Silent(silence), reply: None, relayed: None };
+        let silent = |silence| Handled {
+            event: Event::Silent(silence),
+            reply: None,
+            relayed: None,
+        };
         let Ok(message) = Message::decode(datagram.payload) else {
             return silent(Silence::NotForServers);
         };
@@ -216,7 +228,9 @@ impl Server {
             {
                 Event::Silent(Silence::NoFlag)
             }
-            Purpose::Select | Purpose::Reboot | Purpose::Renew | Purpose::Rebind if self.config.refuses => {
+            Purpose::Select | Purpose::Reboot | Purpose::Renew | Purpose::Rebind
+                if self.config.refuses =>
+            {
                 self.storm(now, &message, purpose)
             }
             Purpose::Select | Purpose::Reboot if self.config.deaf => Event::Silent(Silence::Deaf),
@@ -228,8 +242,14 @@ impl Server {
             Purpose::Release => self.release(now, &message, *datagram.source.ip()),
         };
         let reply = self.reply(now, &message, event);
-        let relayed = reply.as_ref().and_then(|reply| self.relayed(&message, event, destination, reply.delay));
-        Handled { event, reply, relayed }
+        let relayed = reply
+            .as_ref()
+            .and_then(|reply| self.relayed(&message, event, destination, reply.delay));
+        Handled {
+            event,
+            reply,
+            relayed,
+        }
     }
 
     /// Returns the NAK to a REQUEST that also came through the relay of another subnet.
@@ -240,18 +260,33 @@ impl Server {
         destination: Option<Ipv4Addr>,
         delay: Duration,
     ) -> Option<Reply> {
-        let relay = self.config.relay.filter(|_| matches!(event, Event::Granted(..)))?;
+        let relay = self
+            .config
+            .relay
+            .filter(|_| matches!(event, Event::Granted(..)))?;
         destination.filter(Ipv4Addr::is_broadcast)?;
-        let mut nak = Message { giaddr: relay, ..Message::answer_to(request, Kind::Nak) };
-        nak.options.push((code::SERVER, self.config.id.octets().to_vec()));
+        let mut nak = Message {
+            giaddr: relay,
+            ..Message::answer_to(request, Kind::Nak)
+        };
+        nak.options
+            .push((code::SERVER, self.config.id.octets().to_vec()));
         nak.options.push((code::MESSAGE, b"wrong network".to_vec()));
         let destination = SocketAddrV4::new(Ipv4Addr::BROADCAST, 68);
-        Some(Reply { payload: nak.encode(), destination, ethernet: Some(BROADCAST), delay })
+        Some(Reply {
+            payload: nak.encode(),
+            destination,
+            ethernet: Some(BROADCAST),
+            delay,
+        })
     }
 
     /// Refuses any REQUEST, unless the client means another server.
     fn storm(&mut self, now: Duration, message: &Message, purpose: Purpose) -> Event {
-        if message.address(code::SERVER).is_some_and(|server| server != self.config.id) {
+        if message
+            .address(code::SERVER)
+            .is_some_and(|server| server != self.config.id)
+        {
             return Event::Silent(Silence::OtherServer);
         }
         let address = message.address(code::REQUESTED).unwrap_or(message.ciaddr);
@@ -268,7 +303,15 @@ impl Server {
         };
         let until = Some(now + self.config.offer_delay + self.config.offer_hold);
         let (name, hardware) = (message.key(), message.hardware());
-        self.offers.insert(address, Lease { client: key, name, hardware, until });
+        self.offers.insert(
+            address,
+            Lease {
+                client: key,
+                name,
+                hardware,
+                until,
+            },
+        );
         Event::Offered(address)
     }
 
@@ -278,7 +321,9 @@ impl Server {
             self.offers.retain(|_, offer| offer.client != key);
             return Event::Silent(Silence::OtherServer);
         }
-        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let address = message
+            .address(code::REQUESTED)
+            .unwrap_or(Ipv4Addr::UNSPECIFIED);
         if self.serves(address) && self.free_for(now, &key, address) {
             self.grant(now, message, address, Purpose::Select)
         } else {
@@ -288,7 +333,9 @@ impl Server {
 
     fn reboot(&mut self, now: Duration, message: &Message) -> Event {
         let key = self.key(message);
-        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let address = message
+            .address(code::REQUESTED)
+            .unwrap_or(Ipv4Addr::UNSPECIFIED);
         match self.has(now, &key, address) && self.free_for(now, &key, address) {
             true => self.grant(now, message, address, Purpose::Reboot),
             false => self.refuse(now, &key, address, Purpose::Reboot),
@@ -309,11 +356,16 @@ impl Server {
     /// Refuses a claim that may be meant for another server: only if this one is authoritative, and in INIT-REBOOT only if it
     /// knows something against the claim (RFC 2131 §4.3.2).
     fn refuse(&self, now: Duration, key: &ClientKey, address: Ipv4Addr, purpose: Purpose) -> Event {
-        let other = self.by_client.get(key).is_some_and(|held| self.lease(now, *held).is_some());
+        let other = self
+            .by_client
+            .get(key)
+            .is_some_and(|held| self.lease(now, *held).is_some());
         let known = other || !self.config.subnet.contains(&address);
         let taken = !self.free_for(now, key, address);
         match self.config.authoritative {
-            true if known || taken || purpose == Purpose::Rebind => Event::Refused(address, purpose),
+            true if known || taken || purpose == Purpose::Rebind => {
+                Event::Refused(address, purpose)
+            }
             false if known || taken => Event::Silent(Silence::NotItsOwn),
             _ => Event::Silent(Silence::Unknown),
         }
@@ -323,7 +375,10 @@ impl Server {
         if message.address(code::SERVER) != Some(self.config.id) {
             return Event::Silent(Silence::OtherServer);
         }
-        let Some(address) = message.address(code::REQUESTED).filter(|a| self.has(now, &self.key(message), *a)) else {
+        let Some(address) = message
+            .address(code::REQUESTED)
+            .filter(|a| self.has(now, &self.key(message), *a))
+        else {
             return Event::Silent(Silence::NothingToGiveBack);
         };
         self.end(address);
@@ -332,7 +387,8 @@ impl Server {
         }
         self.by_client.remove(&self.key(message));
         self.leases.remove(&address);
-        self.declined.insert(address, now + self.config.decline_hold);
+        self.declined
+            .insert(address, now + self.config.decline_hold);
         Event::Declined(address)
     }
 
@@ -350,15 +406,35 @@ impl Server {
         }
     }
 
-    fn grant(&mut self, now: Duration, message: &Message, address: Ipv4Addr, purpose: Purpose) -> Event {
+    fn grant(
+        &mut self,
+        now: Duration,
+        message: &Message,
+        address: Ipv4Addr,
+        purpose: Purpose,
+    ) -> Event {
         let key = self.key(message);
         self.offers.retain(|_, offer| offer.client != key);
-        if let Some(old) = self.by_client.insert(key.clone(), address).filter(|old| *old != address) {
+        if let Some(old) = self
+            .by_client
+            .insert(key.clone(), address)
+            .filter(|old| *old != address)
+        {
             self.leases.remove(&old);
         }
-        let until = (self.config.lease != u32::MAX).then(|| now + Duration::from_secs(self.config.lease.into()));
-        let lease = Lease { client: key.clone(), name: message.key(), hardware: message.hardware(), until };
-        if let Some(old) = self.leases.insert(address, lease).filter(|old| old.client != key) {
+        let until = (self.config.lease != u32::MAX)
+            .then(|| now + Duration::from_secs(self.config.lease.into()));
+        let lease = Lease {
+            client: key.clone(),
+            name: message.key(),
+            hardware: message.hardware(),
+            until,
+        };
+        if let Some(old) = self
+            .leases
+            .insert(address, lease)
+            .filter(|old| old.client != key)
+        {
             self.by_client.remove(&old.client);
         }
         Event::Granted(address, purpose)
@@ -372,12 +448,18 @@ impl Server {
     }
 
     fn has(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
-        self.lease(now, address).is_some_and(|lease| lease.client == *key)
+        self.lease(now, address)
+            .is_some_and(|lease| lease.client == *key)
     }
 
     fn serves(&self, address: Ipv4Addr) -> bool {
         let in_pool = (self.config.pool.0..=self.config.pool.1).contains(&address);
-        in_pool || self.config.reservations.values().any(|reserved| *reserved == address)
+        in_pool
+            || self
+                .config
+                .reservations
+                .values()
+                .any(|reserved| *reserved == address)
     }
 
     /// Returns whether an address may go to this client: nobody else has a lease, an offer or a reservation of it, and it is not
@@ -386,7 +468,10 @@ impl Server {
         let others = |lease: &Lease| lease.active(now) && lease.client != *key;
         !self.leases.get(&address).is_some_and(others)
             && !self.offers.get(&address).is_some_and(others)
-            && self.declined.get(&address).is_none_or(|until| now >= *until)
+            && self
+                .declined
+                .get(&address)
+                .is_none_or(|until| now >= *until)
             && self.reserved_to(key, address)
             && address != self.config.id
             && !self.config.routers.contains(&address)
@@ -396,18 +481,35 @@ impl Server {
     fn reserved_to(&self, key: &ClientKey, address: Ipv4Addr) -> bool {
         match self.config.reservations.get(key) {
             Some(reserved) => *reserved == address,
-            None => !self.config.reservations.values().any(|reserved| *reserved == address),
+            None => !self
+                .config
+                .reservations
+                .values()
+                .any(|reserved| *reserved == address),
         }
     }
 
     /// Chooses an address: the reserved one, the client's previous one, the one that it asks for, one that nobody ever had, or
     /// else one whose lease has ended (RFC 2131 §4.3.1).
-    fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
-        let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
+    fn choose(
+        &mut self,
+        now: Duration,
+        key: &ClientKey,
+        wish: Option<Ipv4Addr>,
+    ) -> Option<Ipv4Addr> {
+        let offered = self
+            .offers
+            .iter()
+            .find(|(_, offer)| offer.client == *key)
+            .map(|(address, _)| *address);
         let reserved = self.config.reservations.get(key).copied();
         let own = self.by_client.get(key).copied();
         let good = |address: &Ipv4Addr| self.serves(*address) && self.free_for(now, key, *address);
-        if let Some(address) = [reserved, own, offered, wish].into_iter().flatten().find(good) {
+        if let Some(address) = [reserved, own, offered, wish]
+            .into_iter()
+            .flatten()
+            .find(good)
+        {
             return Some(address);
         }
         let last = self.config.pool.1.to_bits();
@@ -419,7 +521,8 @@ impl Server {
             }
         }
         let pool = self.config.pool.0.to_bits()..=last;
-        pool.map(Ipv4Addr::from_bits).find(|address| self.free_for(now, key, *address))
+        pool.map(Ipv4Addr::from_bits)
+            .find(|address| self.free_for(now, key, *address))
     }
 
     fn reply(&mut self, now: Duration, request: &Message, event: Event) -> Option<Reply> {
@@ -430,16 +533,25 @@ impl Server {
             Event::Released(_) | Event::Declined(_) | Event::Silent(_) => return None,
         };
         let mut answer = Message::answer_to(request, kind);
-        answer.options.push((code::SERVER, self.config.id.octets().to_vec()));
+        answer
+            .options
+            .push((code::SERVER, self.config.id.octets().to_vec()));
         if kind == Kind::Nak {
             let text = format!("{address} is not yours");
             answer.options.push((code::MESSAGE, text.into_bytes()));
         } else {
             answer.yiaddr = address;
-            answer.ciaddr = if kind == Kind::Ack { request.ciaddr } else { Ipv4Addr::UNSPECIFIED };
+            answer.ciaddr = if kind == Kind::Ack {
+                request.ciaddr
+            } else {
+                Ipv4Addr::UNSPECIFIED
+            };
             self.config.parameters(request, &mut answer);
         }
-        if let Some(id) = request.option(code::CLIENT_ID).filter(|_| self.config.echo_client_id) {
+        if let Some(id) = request
+            .option(code::CLIENT_ID)
+            .filter(|_| self.config.echo_client_id)
+        {
             answer.options.push((code::CLIENT_ID, id.to_vec()));
         }
         let (ip, ethernet) = match kind {
@@ -451,10 +563,17 @@ impl Server {
         self.busy = self.busy.max(now) + self.config.answer_time;
         let thinks = match event {
             Event::Offered(_) => self.config.offer_delay,
-            Event::Granted(_, purpose) | Event::Refused(_, purpose) if purpose.extends() => self.config.extend_delay,
+            Event::Granted(_, purpose) | Event::Refused(_, purpose) if purpose.extends() => {
+                self.config.extend_delay
+            }
             _ => Duration::ZERO,
         };
         let delay = self.busy - now + thinks;
-        Some(Reply { payload: answer.encode(), destination: SocketAddrV4::new(ip, 68), ethernet, delay })
+        Some(Reply {
+            payload: answer.encode(),
+            destination: SocketAddrV4::new(ip, 68),
+            ethernet,
+            delay,
+        })
     }
 }

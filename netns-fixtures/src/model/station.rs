@@ -38,12 +38,21 @@ const MOST: usize = 4096;
 impl Station {
     /// Returns a host without a server, such as a router.
     pub fn new(mac: Mac, address: Ipv4Addr) -> Self {
-        Self { mac, address, server: None, neighbours: BTreeMap::new(), waiting: Vec::new() }
+        Self {
+            mac,
+            address,
+            server: None,
+            neighbours: BTreeMap::new(),
+            waiting: Vec::new(),
+        }
     }
 
     /// Returns a host with a server on it, or behind it.
     pub fn with_server(mac: Mac, address: Ipv4Addr, server: Server) -> Self {
-        Self { server: Some(server), ..Self::new(mac, address) }
+        Self {
+            server: Some(server),
+            ..Self::new(mac, address)
+        }
     }
 
     /// Returns its Ethernet address.
@@ -87,13 +96,27 @@ impl Station {
         }
         match frame.packet {
             Packet::Arp(packet) => (self.arp(now, &packet), None),
-            Packet::Udp { source, destination, payload } if destination.port() == 67 => {
+            Packet::Udp {
+                source,
+                destination,
+                payload,
+            } if destination.port() == 67 => {
                 // A router does not forward what came in a broadcast.
-                if frame.destination == BROADCAST && ![self.address, Ipv4Addr::BROADCAST].contains(destination.ip()) {
+                if frame.destination == BROADCAST
+                    && ![self.address, Ipv4Addr::BROADCAST].contains(destination.ip())
+                {
                     return nothing;
                 }
                 let ethernet = Some((frame.source, frame.destination));
-                self.dhcp(now, &Datagram { payload, source, destination: Some(destination), ethernet })
+                self.dhcp(
+                    now,
+                    &Datagram {
+                        payload,
+                        source,
+                        destination: Some(destination),
+                        ethernet,
+                    },
+                )
             }
             Packet::Udp { .. } | Packet::Other(_) => nothing,
         }
@@ -113,7 +136,8 @@ impl Station {
             if self.neighbours.len() >= MOST {
                 self.neighbours.pop_first();
             }
-            self.neighbours.insert(packet.sender, (packet.sender_mac, now + NEIGHBOUR));
+            self.neighbours
+                .insert(packet.sender, (packet.sender_mac, now + NEIGHBOUR));
             out = self.flush(now, packet.sender, packet.sender_mac);
         }
         if packet.request {
@@ -124,7 +148,13 @@ impl Station {
                 target_mac: packet.sender_mac,
                 target: packet.sender,
             };
-            out.insert(0, Out { delay: Duration::ZERO, frame: arp(self.mac, packet.sender_mac, &answer) });
+            out.insert(
+                0,
+                Out {
+                    delay: Duration::ZERO,
+                    frame: arp(self.mac, packet.sender_mac, &answer),
+                },
+            );
         }
         out
     }
@@ -132,8 +162,14 @@ impl Station {
     /// Sends what was waiting for a neighbour.
     fn flush(&mut self, now: Duration, neighbour: Ipv4Addr, mac: Mac) -> Vec<Out> {
         self.waiting.retain(|(until, ..)| now < *until);
-        let ready = self.waiting.extract_if(.., |(_, to, _)| *to.ip() == neighbour).collect::<Vec<_>>();
-        ready.into_iter().map(|(_, to, payload)| self.datagram(mac, to, &payload, Duration::ZERO)).collect()
+        let ready = self
+            .waiting
+            .extract_if(.., |(_, to, _)| *to.ip() == neighbour)
+            .collect::<Vec<_>>();
+        ready
+            .into_iter()
+            .map(|(_, to, payload)| self.datagram(mac, to, &payload, Duration::ZERO))
+            .collect()
     }
 
     fn dhcp(&mut self, now: Duration, datagram: &Datagram<'_>) -> (Vec<Out>, Option<Event>) {
@@ -141,20 +177,30 @@ impl Station {
             return (Vec::new(), None);
         };
         let to = datagram.destination.map(|to| *to.ip());
-        if to.is_some_and(|to| to != Ipv4Addr::BROADCAST && to != self.address && to != server.config().id) {
+        if to.is_some_and(|to| {
+            to != Ipv4Addr::BROADCAST && to != self.address && to != server.config().id
+        }) {
             return (Vec::new(), None);
         }
         let handled = server.receive(now, datagram);
         let Some(reply) = handled.reply else {
             return (Vec::new(), Some(handled.event));
         };
-        let relayed = handled.relayed.map(|nak| self.datagram(BROADCAST, nak.destination, &nak.payload, nak.delay));
-        let known = self.neighbours.get(reply.destination.ip()).filter(|(_, until)| now < *until);
+        let relayed = handled
+            .relayed
+            .map(|nak| self.datagram(BROADCAST, nak.destination, &nak.payload, nak.delay));
+        let known = self
+            .neighbours
+            .get(reply.destination.ip())
+            .filter(|(_, until)| now < *until);
         let out = match reply.ethernet.or(known.map(|(mac, _)| *mac)) {
             Some(mac) => self.datagram(mac, reply.destination, &reply.payload, reply.delay),
             None => self.ask(now, reply.destination, reply.payload),
         };
-        (relayed.into_iter().chain([out]).collect(), Some(handled.event))
+        (
+            relayed.into_iter().chain([out]).collect(),
+            Some(handled.event),
+        )
     }
 
     /// Asks by ARP for a neighbour, and keeps the datagram for it.
@@ -163,13 +209,24 @@ impl Station {
         if self.waiting.len() < MOST {
             self.waiting.push((now + WAIT, to, payload));
         }
-        let question =
-            Arp { request: true, sender_mac: self.mac, sender: self.address, target_mac: [0; 6], target: *to.ip() };
-        Out { delay: Duration::ZERO, frame: arp(self.mac, BROADCAST, &question) }
+        let question = Arp {
+            request: true,
+            sender_mac: self.mac,
+            sender: self.address,
+            target_mac: [0; 6],
+            target: *to.ip(),
+        };
+        Out {
+            delay: Duration::ZERO,
+            frame: arp(self.mac, BROADCAST, &question),
+        }
     }
 
     fn datagram(&self, mac: Mac, to: SocketAddrV4, payload: &[u8], delay: Duration) -> Out {
         let from = SocketAddrV4::new(self.address, 67);
-        Out { delay, frame: udp(self.mac, mac, from, to, payload) }
+        Out {
+            delay,
+            frame: udp(self.mac, mac, from, to, payload),
+        }
     }
 }

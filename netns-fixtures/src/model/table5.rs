@@ -16,18 +16,36 @@ pub(super) fn fixed_fields(purpose: Purpose, message: &Message, found: &mut Vec<
         }
     };
     check(message.op != 1, Violation::Op(message.op));
-    check((message.htype, message.hlen) != (1, 6), Violation::Hardware(message.htype, message.hlen));
+    check(
+        (message.htype, message.hlen) != (1, 6),
+        Violation::Hardware(message.htype, message.hlen),
+    );
     check(message.hops != 0, Violation::Hops(message.hops));
     let allowed = if purpose.gives_back() { 0 } else { 0x8000 };
-    check(message.flags & !allowed != 0, Violation::Flags(purpose, message.flags));
-    check(purpose.gives_back() && message.secs != 0, Violation::Secs(purpose, message.secs));
+    check(
+        message.flags & !allowed != 0,
+        Violation::Flags(purpose, message.flags),
+    );
+    check(
+        purpose.gives_back() && message.secs != 0,
+        Violation::Secs(purpose, message.secs),
+    );
     check(
         purpose.speaks_as_leased() == message.ciaddr.is_unspecified(),
         Violation::Address(purpose, "ciaddr", message.ciaddr),
     );
-    check(message.yiaddr != unset, Violation::Address(purpose, "yiaddr", message.yiaddr));
-    check(message.siaddr != unset, Violation::Address(purpose, "siaddr", message.siaddr));
-    check(message.giaddr != unset, Violation::Address(purpose, "giaddr", message.giaddr));
+    check(
+        message.yiaddr != unset,
+        Violation::Address(purpose, "yiaddr", message.yiaddr),
+    );
+    check(
+        message.siaddr != unset,
+        Violation::Address(purpose, "siaddr", message.siaddr),
+    );
+    check(
+        message.giaddr != unset,
+        Violation::Address(purpose, "giaddr", message.giaddr),
+    );
     check(message.chaddr[6..] != [0; 10], Violation::ChaddrPadding);
     check(message.names_used, Violation::NamesUsed);
 }
@@ -37,8 +55,16 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
     use Purpose::*;
     let has = |code| message.option(code).is_some();
     for (code, must, must_not) in [
-        (code::REQUESTED, &[Select, Reboot, Decline][..], &[Renew, Rebind, Release][..]),
-        (code::SERVER, &[Select, Decline, Release], &[Discover, Reboot, Renew, Rebind]),
+        (
+            code::REQUESTED,
+            &[Select, Reboot, Decline][..],
+            &[Renew, Rebind, Release][..],
+        ),
+        (
+            code::SERVER,
+            &[Select, Decline, Release],
+            &[Discover, Reboot, Renew, Rebind],
+        ),
     ] {
         if must.contains(&purpose) && !has(code) {
             found.push(Violation::Missing(purpose, code));
@@ -47,10 +73,20 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
             found.push(Violation::Forbidden(purpose, code));
         }
     }
-    if let Some((first, _)) = message.options.first().filter(|(first, _)| *first != code::TYPE) {
+    if let Some((first, _)) = message
+        .options
+        .first()
+        .filter(|(first, _)| *first != code::TYPE)
+    {
         found.push(Violation::TypeNotFirst(*first));
     }
-    let given_back = [code::TYPE, code::REQUESTED, code::SERVER, code::CLIENT_ID, code::MESSAGE];
+    let given_back = [
+        code::TYPE,
+        code::REQUESTED,
+        code::SERVER,
+        code::CLIENT_ID,
+        code::MESSAGE,
+    ];
     for (code, value) in &message.options {
         if (purpose.gives_back() && !given_back.contains(code)) || *code == code::OVERLOAD {
             found.push(Violation::Forbidden(purpose, *code));
@@ -77,15 +113,26 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
         if list[..at].contains(code) {
             found.push(Violation::ListTwice(*code));
         }
-        if [code::ROUTERS, code::STATIC_ROUTES].contains(code) && list[at..].contains(&code::CLASSLESS_ROUTES) {
+        if [code::ROUTERS, code::STATIC_ROUTES].contains(code)
+            && list[at..].contains(&code::CLASSLESS_ROUTES)
+        {
             found.push(Violation::ListOrder(*code));
         }
     }
 }
 
 /// Judges where the message comes from and goes to (RFC 2131 §4.1, §4.3.2, §4.4).
-pub(super) fn envelope(purpose: Purpose, message: &Message, datagram: &Datagram<'_>, found: &mut Vec<Violation>) {
-    let source = if purpose.speaks_as_leased() { message.ciaddr } else { Ipv4Addr::UNSPECIFIED };
+pub(super) fn envelope(
+    purpose: Purpose,
+    message: &Message,
+    datagram: &Datagram<'_>,
+    found: &mut Vec<Violation>,
+) {
+    let source = if purpose.speaks_as_leased() {
+        message.ciaddr
+    } else {
+        Ipv4Addr::UNSPECIFIED
+    };
     if *datagram.source.ip() != source || datagram.source.port() != 68 {
         found.push(Violation::Source(purpose, datagram.source));
     }

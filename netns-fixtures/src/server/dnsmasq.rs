@@ -40,16 +40,48 @@ impl From<Grants> for DnsmasqConfig {
     fn from(grants: Grants) -> Self {
         let mut more = vec![format!("--dhcp-option=option:router,{}", grants.router)];
         if !grants.dns.is_empty() {
-            more.push(format!("--dhcp-option=option:dns-server,{}", grants.dns_text(",")));
+            more.push(format!(
+                "--dhcp-option=option:dns-server,{}",
+                grants.dns_text(",")
+            ));
         }
-        more.extend(grants.domain.iter().map(|domain| format!("--domain={domain}")));
-        more.extend(grants.mtu.map(|mtu| format!("--dhcp-option=option:mtu,{mtu}")));
+        more.extend(
+            grants
+                .domain
+                .iter()
+                .map(|domain| format!("--domain={domain}")),
+        );
+        more.extend(
+            grants
+                .mtu
+                .map(|mtu| format!("--dhcp-option=option:mtu,{mtu}")),
+        );
         if !grants.routes.is_empty() {
-            let routes: Vec<_> = grants.routes.iter().map(|(to, via)| format!("{to},{via}")).collect();
-            more.push(format!("--dhcp-option=option:classless-static-route,{}", routes.join(",")));
+            let routes: Vec<_> = grants
+                .routes
+                .iter()
+                .map(|(to, via)| format!("{to},{via}"))
+                .collect();
+            more.push(format!(
+                "--dhcp-option=option:classless-static-route,{}",
+                routes.join(",")
+            ));
         }
-        let Grants { pool, lease_time, timers, .. } = grants;
-        Self { ifname: Lan::IFNAME.to_owned(), pool, lease_time, timers, ping: false, verbose: true, more }
+        let Grants {
+            pool,
+            lease_time,
+            timers,
+            ..
+        } = grants;
+        Self {
+            ifname: Lan::IFNAME.to_owned(),
+            pool,
+            lease_time,
+            timers,
+            ping: false,
+            verbose: true,
+            more,
+        }
     }
 }
 
@@ -64,9 +96,10 @@ impl Dnsmasq {
     /// Drops every ACK that it sends from now on, with nftables. It still grants its leases.
     pub fn lose_acks(&self) -> Result<(), Error> {
         // Its first option is the message type: 8 bytes of UDP, 240 of the message, code and length before the value.
-        let rules =
-            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; }; }";
-        self.netns().run_command("nft", &["-f", "-"], rules).map(drop)
+        let rules = "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; }; }";
+        self.netns()
+            .run_command("nft", &["-f", "-"], rules)
+            .map(drop)
     }
 }
 
@@ -92,8 +125,14 @@ impl Program for DnsmasqProgram {
             .arg("--except-interface=lo")
             .arg(format!("--dhcp-leasefile={}", place.lease_file().display()))
             .arg(format!("--pid-file={}", place.file("pid").display()))
-            .arg(format!("--dhcp-lease-max={}", u32::from(*last) - u32::from(*first) + 1))
-            .arg(format!("--dhcp-range={first},{last},{},{seconds}s", Lan::SUBNET.netmask()));
+            .arg(format!(
+                "--dhcp-lease-max={}",
+                u32::from(*last) - u32::from(*first) + 1
+            ))
+            .arg(format!(
+                "--dhcp-range={first},{last},{},{seconds}s",
+                Lan::SUBNET.netmask()
+            ));
         if let Some((t1, t2)) = config.timers {
             command.arg(format!("--dhcp-option=option:T1,{}", t1.as_secs()));
             command.arg(format!("--dhcp-option=option:T2,{}", t2.as_secs()));
@@ -105,13 +144,19 @@ impl Program for DnsmasqProgram {
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
         let text = String::from_utf8_lossy(file);
         // A `duid` line is the server's own DUID, for DHCPv6.
-        text.lines().filter(|line| !line.starts_with("duid")).map(parse_lease).collect()
+        text.lines()
+            .filter(|line| !line.starts_with("duid"))
+            .map(parse_lease)
+            .collect()
     }
 }
 
 /// Reads `expires mac address hostname client_id`, with `*` for missing values.
 fn parse_lease(line: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable { what: "a lease of dnsmasq", text: line.to_owned() };
+    let bad = || Error::Unreadable {
+        what: "a lease of dnsmasq",
+        text: line.to_owned(),
+    };
     let fields: Vec<_> = line.split(' ').collect();
     let [expires, mac, address, _, client_id] = fields[..] else {
         return Err(bad());
@@ -119,7 +164,11 @@ fn parse_lease(line: &str) -> Result<Lease, Error> {
     Ok(Lease {
         address: address.parse().map_err(|_| bad())?,
         mac: mac.to_owned(),
-        client_id: if client_id == "*" { String::new() } else { client_id.to_owned() },
+        client_id: if client_id == "*" {
+            String::new()
+        } else {
+            client_id.to_owned()
+        },
         began: None,
         expires: expires.parse().map_err(|_| bad())?,
         held: true,

@@ -57,13 +57,22 @@ impl Grants {
     pub(super) fn classless_routes(&self) -> Vec<u8> {
         let route = |(to, via): &(Ipv4Net, Ipv4Addr)| {
             let significant = usize::from(to.prefix_len().div_ceil(8));
-            [&[to.prefix_len()], &to.network().octets()[..significant], &via.octets()].concat()
+            [
+                &[to.prefix_len()],
+                &to.network().octets()[..significant],
+                &via.octets(),
+            ]
+            .concat()
         };
         self.routes.iter().flat_map(route).collect()
     }
 
     /// Returns the resolvers as text.
     pub(super) fn dns_text(&self, separator: &str) -> String {
-        self.dns.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(separator)
+        self.dns
+            .iter()
+            .map(Ipv4Addr::to_string)
+            .collect::<Vec<_>>()
+            .join(separator)
     }
 }

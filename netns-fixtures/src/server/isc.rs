@@ -28,16 +28,29 @@ impl Program for IscProgram {
 
     fn command(config: &Grants, place: &Place) -> Result<Command, Error> {
         let mut command = Command::new(place.unconfined("dhcpd")?);
-        command.args(["-4", "-f", "-d", "-cf"]).arg(place.write("dhcpd.conf", &config_text(config))?);
-        command.arg("-lf").arg(place.lease_file()).arg("-pf").arg(place.file("pid")).arg(Lan::IFNAME);
+        command
+            .args(["-4", "-f", "-d", "-cf"])
+            .arg(place.write("dhcpd.conf", &config_text(config))?);
+        command
+            .arg("-lf")
+            .arg(place.lease_file())
+            .arg("-pf")
+            .arg(place.file("pid"))
+            .arg(Lan::IFNAME);
         Ok(command)
     }
 
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
         let text = String::from_utf8_lossy(file);
-        let records = text.split("\nlease ").skip(1).map(|record| record.split("\n}").next().unwrap_or(record));
+        let records = text
+            .split("\nlease ")
+            .skip(1)
+            .map(|record| record.split("\n}").next().unwrap_or(record));
         // A lease that was never granted has no client.
-        records.filter(|record| record.contains("hardware ethernet ")).map(parse_lease).collect()
+        records
+            .filter(|record| record.contains("hardware ethernet "))
+            .map(parse_lease)
+            .collect()
     }
 }
 
@@ -67,13 +80,21 @@ fn config_text(grants: &Grants) -> String {
         option("interface-mtu", &mtu.to_string());
     }
     if !grants.routes.is_empty() {
-        let bytes: Vec<_> = grants.classless_routes().iter().map(u8::to_string).collect();
+        let bytes: Vec<_> = grants
+            .classless_routes()
+            .iter()
+            .map(u8::to_string)
+            .collect();
         option("classless-routes", &bytes.join(", "));
     }
     for (mac, address) in &grants.fixed {
         let name = address.to_bits();
-        writeln!(text, "host h{name} {{ hardware ethernet {}; fixed-address {address}; }}", mac_text(*mac))
-            .expect("a string takes all that is written to it");
+        writeln!(
+            text,
+            "host h{name} {{ hardware ethernet {}; fixed-address {address}; }}",
+            mac_text(*mac)
+        )
+        .expect("a string takes all that is written to it");
     }
     let (subnet, mask) = (Lan::SUBNET.network(), Lan::SUBNET.netmask());
     let (first, last) = (grants.pool.start(), grants.pool.end());
@@ -82,14 +103,23 @@ fn config_text(grants: &Grants) -> String {
 
 /// Reads what follows `lease ` in a record of dhcpd.leases(5), its times counted from the epoch.
 fn parse_lease(record: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable { what: "a lease of dhcpd", text: record.to_owned() };
+    let bad = || Error::Unreadable {
+        what: "a lease of dhcpd",
+        text: record.to_owned(),
+    };
     let value = |key: &str| {
-        let found = record.lines().find_map(|line| line.trim_start().strip_prefix(key));
+        let found = record
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix(key));
         found.map(|rest| rest.split(';').next().unwrap_or(rest).trim_start())
     };
     let time = |key| value(key).and_then(|value| value.strip_prefix("epoch ")?.parse().ok());
     Ok(Lease {
-        address: record.split(' ').next().and_then(|address| address.parse().ok()).ok_or_else(bad)?,
+        address: record
+            .split(' ')
+            .next()
+            .and_then(|address| address.parse().ok())
+            .ok_or_else(bad)?,
         mac: value("hardware ethernet ").ok_or_else(bad)?.to_owned(),
         client_id: value("uid ").unwrap_or_default().to_owned(),
         began: time("starts "),

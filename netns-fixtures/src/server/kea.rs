@@ -42,14 +42,40 @@ impl From<Grants> for KeaConfig {
         if !grants.dns.is_empty() {
             options.push(json!({ "name": "domain-name-servers", "data": grants.dns_text(", ") }));
         }
-        options.extend(grants.domain.iter().map(|domain| json!({ "name": "domain-name", "data": domain })));
-        options.extend(grants.mtu.map(|mtu| json!({ "name": "interface-mtu", "data": mtu.to_string() })));
+        options.extend(
+            grants
+                .domain
+                .iter()
+                .map(|domain| json!({ "name": "domain-name", "data": domain })),
+        );
+        options.extend(
+            grants
+                .mtu
+                .map(|mtu| json!({ "name": "interface-mtu", "data": mtu.to_string() })),
+        );
         if !grants.routes.is_empty() {
-            let bytes: String = grants.classless_routes().iter().map(|byte| format!("{byte:02X}")).collect();
-            options.push(json!({ "code": 121, "space": "dhcp4", "csv-format": false, "data": bytes }));
+            let bytes: String = grants
+                .classless_routes()
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect();
+            options
+                .push(json!({ "code": 121, "space": "dhcp4", "csv-format": false, "data": bytes }));
         }
-        let Grants { pool, lease_time, timers, .. } = grants;
-        Self { pool, lease_time, timers, options, reservations: Vec::new(), persist: true }
+        let Grants {
+            pool,
+            lease_time,
+            timers,
+            ..
+        } = grants;
+        Self {
+            pool,
+            lease_time,
+            timers,
+            options,
+            reservations: Vec::new(),
+            persist: true,
+        }
     }
 }
 
@@ -80,12 +106,22 @@ impl Program for KeaProgram {
 
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
         let text = String::from_utf8_lossy(file);
-        text.lines().filter(|line| !line.starts_with("address,")).map(parse_lease).collect()
+        text.lines()
+            .filter(|line| !line.starts_with("address,"))
+            .map(parse_lease)
+            .collect()
     }
 }
 
 fn config_json(config: &KeaConfig, place: &Place) -> Value {
-    let KeaConfig { pool, lease_time, timers, options, reservations, persist } = config;
+    let KeaConfig {
+        pool,
+        lease_time,
+        timers,
+        options,
+        reservations,
+        persist,
+    } = config;
     let reserve = |(mac, address): &(Mac, Ipv4Addr)| json!({ "hw-address": mac_text(*mac), "ip-address": address });
     let mut dhcp4 = json!({
         "interfaces-config": { "interfaces": [Lan::IFNAME], "dhcp-socket-type": "raw" },
@@ -115,9 +151,17 @@ fn config_json(config: &KeaConfig, place: &Place) -> Value {
 /// Reads `address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context`. A
 /// lease that is released is written again with a lifetime of 0.
 fn parse_lease(line: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable { what: "a lease of Kea", text: line.to_owned() };
+    let bad = || Error::Unreadable {
+        what: "a lease of Kea",
+        text: line.to_owned(),
+    };
     let fields: Vec<_> = line.split(',').collect();
-    let number = |i: usize| fields.get(i).and_then(|field| field.parse::<u64>().ok()).ok_or_else(bad);
+    let number = |i: usize| {
+        fields
+            .get(i)
+            .and_then(|field| field.parse::<u64>().ok())
+            .ok_or_else(bad)
+    };
     let (lifetime, expires, state) = (number(3)?, number(4)?, number(9)?);
     Ok(Lease {
         address: fields[0].parse().map_err(|_| bad())?,

@@ -23,4 +23,5 @@ pub use running::{Lease, Place, Program, Server};
 pub use udhcpd::{Udhcpd, UdhcpdProgram};
 
 /// The addresses that a server gives out, unless it is configured otherwise.
-pub const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 1, 0)..=Ipv4Addr::new(10, 7, 4, 255);
+pub const POOL: RangeInclusive<Ipv4Addr> =
+    Ipv4Addr::new(10, 7, 1, 0)..=Ipv4Addr::new(10, 7, 4, 255);

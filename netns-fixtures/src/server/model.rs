@@ -52,18 +52,41 @@ impl ModelServer {
     pub fn start_in(netns: &Netns, config: Config) -> Result<Self, Error> {
         let socket = netns.run(listen)?;
         let (stop, stopped) = UnixStream::pair().doing(|| "make a pair of sockets".to_owned())?;
-        let state = State { server: Server::new(config), events: Vec::new(), failure: None };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let state = State {
+            server: Server::new(config),
+            events: Vec::new(),
+            failure: None,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
         let began = Instant::now();
-        let serve = Serve { netns: netns.clone(), socket, stopped, shared: shared.clone(), began };
+        let serve = Serve {
+            netns: netns.clone(),
+            socket,
+            stopped,
+            shared: shared.clone(),
+            began,
+        };
         let thread = thread::spawn(move || serve.run());
-        Ok(Self { shared, began, stop: Some(stop), thread: Some(thread) })
+        Ok(Self {
+            shared,
+            began,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// Returns the leases that have not ended.
     pub fn leases(&self) -> BTreeMap<Ipv4Addr, Lease> {
         let now = self.began.elapsed();
-        self.shared.lock().server.leases(now).map(|(address, lease)| (address, lease.clone())).collect()
+        self.shared
+            .lock()
+            .server
+            .leases(now)
+            .map(|(address, lease)| (address, lease.clone()))
+            .collect()
     }
 
     /// Returns what happened so far.
@@ -104,7 +127,12 @@ impl ModelServer {
                 let context = format!("; the server saw: {:?}", state.events);
                 return Err(Error::timed_out(awaited, limit, context));
             }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
@@ -127,11 +155,15 @@ impl Shared {
 fn listen() -> Result<UdpSocket, Error> {
     let doing = || "listen on UDP port 67".to_owned();
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).doing(doing)?;
-    socket.bind_device(Some(Lan::IFNAME.as_bytes())).doing(doing)?;
+    socket
+        .bind_device(Some(Lan::IFNAME.as_bytes()))
+        .doing(doing)?;
     socket.set_broadcast(true).doing(doing)?;
     socket.set_nonblocking(true).doing(doing)?;
     setsockopt(&socket, sockopt::Ipv4PacketInfo, &true).doing(doing)?;
-    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 67).into()).doing(doing)?;
+    socket
+        .bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 67).into())
+        .doing(doing)?;
     Ok(socket.into())
 }
 
@@ -155,7 +187,11 @@ impl Serve {
         let far = Duration::from_secs(3600);
         let mut held_back: Vec<(Instant, Reply)> = Vec::new();
         loop {
-            let next = held_back.iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + far);
+            let next = held_back
+                .iter()
+                .map(|(at, _)| *at)
+                .min()
+                .unwrap_or_else(|| Instant::now() + far);
             first_readable(&[self.socket.as_fd(), self.stopped.as_fd()], next)?;
             let now = Instant::now();
             if first_readable(&[self.stopped.as_fd()], now)? {
@@ -176,31 +212,47 @@ impl Serve {
         let mut control = nix::cmsg_space!(nix::libc::in_pktinfo);
         let (length, source, to) = {
             let mut buffers = [IoSliceMut::new(&mut payload)];
-            let received =
-                recvmsg::<SockaddrIn>(self.socket.as_raw_fd(), &mut buffers, Some(&mut control), MsgFlags::empty());
+            let received = recvmsg::<SockaddrIn>(
+                self.socket.as_raw_fd(),
+                &mut buffers,
+                Some(&mut control),
+                MsgFlags::empty(),
+            );
             let message = match received {
                 Ok(message) => message,
                 Err(Errno::EAGAIN) => return Ok(None),
                 Err(errno) => return Err(errno).doing(|| "receive on UDP port 67".to_owned()),
             };
-            let to = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
-                ControlMessageOwned::Ipv4PacketInfo(info) => {
-                    Some(Ipv4Addr::from_bits(u32::from_be(info.ipi_addr.s_addr)))
-                }
-                _ => None,
-            });
+            let to = message
+                .cmsgs()
+                .ok()
+                .into_iter()
+                .flatten()
+                .find_map(|control| match control {
+                    ControlMessageOwned::Ipv4PacketInfo(info) => {
+                        Some(Ipv4Addr::from_bits(u32::from_be(info.ipi_addr.s_addr)))
+                    }
+                    _ => None,
+                });
             (message.bytes, message.address, to)
         };
         let Some(source) = source.map(|from| SocketAddrV4::new(from.ip(), from.port())) else {
             return Ok(Some(Vec::new()));
         };
         let destination = to.map(|ip| SocketAddrV4::new(ip, 67));
-        let datagram = Datagram { payload: &payload[..length], source, destination, ethernet: None };
+        let datagram = Datagram {
+            payload: &payload[..length],
+            source,
+            destination,
+            ethernet: None,
+        };
         let mut state = self.shared.lock();
         let handled = state.server.receive(self.began.elapsed(), &datagram);
         state.events.push(handled.event);
         self.shared.changed.notify_all();
-        Ok(Some(handled.relayed.into_iter().chain(handled.reply).collect()))
+        Ok(Some(
+            handled.relayed.into_iter().chain(handled.reply).collect(),
+        ))
     }
 
     /// Sends an answer. A client that has no address yet cannot answer ARP, so the server tells its kernel the client's Ethernet
@@ -210,6 +262,9 @@ impl Serve {
         if let Some(mac) = reply.ethernet.filter(|_| !to.ip().is_broadcast()) {
             self.netns.set_neighbour(Lan::IFNAME, *to.ip(), mac)?;
         }
-        self.socket.send_to(&reply.payload, to).doing(|| format!("send to {to}")).map(drop)
+        self.socket
+            .send_to(&reply.payload, to)
+            .doing(|| format!("send to {to}"))
+            .map(drop)
     }
 }

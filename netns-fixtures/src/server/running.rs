@@ -116,20 +116,30 @@ impl<P: Program> Server<P> {
     /// this one.
     pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
         let mut server = Self::new(netns, self.config.clone())?;
-        fs::copy(self.place.lease_file(), server.place.lease_file()).doing(|| "copy the lease file".to_owned())?;
+        fs::copy(self.place.lease_file(), server.place.lease_file())
+            .doing(|| "copy the lease file".to_owned())?;
         server.launch()?;
         Ok(server)
     }
 
     fn new(netns: &Netns, config: P::Config) -> Result<Self, Error> {
-        let place = Place { dir: netns.sandbox().dir(P::NAME)? };
+        let place = Place {
+            dir: netns.sandbox().dir(P::NAME)?,
+        };
         place.write("leases", "")?;
-        Ok(Self { netns: netns.clone(), place, config, process: None })
+        Ok(Self {
+            netns: netns.clone(),
+            place,
+            config,
+            process: None,
+        })
     }
 
     /// Stops it; the lease file stays.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
+        self.process
+            .take()
+            .map_or(Ok(()), |process| process.terminate().map(drop))
     }
 
     /// Starts it again, with another configuration if one is given.
@@ -168,9 +178,12 @@ impl<P: Program> Server<P> {
         limit: Duration,
         mut fits: impl FnMut(&[Lease]) -> Option<T>,
     ) -> Result<T, Error> {
-        until_file(&self.place.dir, &format!("{awaited} in {}'s lease file", P::NAME), limit, || {
-            Ok(fits(&self.history()?))
-        })
+        until_file(
+            &self.place.dir,
+            &format!("{awaited} in {}'s lease file", P::NAME),
+            limit,
+            || Ok(fits(&self.history()?)),
+        )
     }
 
     /// Waits until the lease that a client holds fits.
@@ -181,12 +194,19 @@ impl<P: Program> Server<P> {
         limit: Duration,
         mut fits: impl FnMut(&Lease) -> Option<T>,
     ) -> Result<T, Error> {
-        self.wait_for(awaited, limit, |history| held(history).iter().find(|lease| lease.mac == mac).and_then(&mut fits))
+        self.wait_for(awaited, limit, |history| {
+            held(history)
+                .iter()
+                .find(|lease| lease.mac == mac)
+                .and_then(&mut fits)
+        })
     }
 
     /// Waits until no lease is held.
     pub fn wait_until_free(&self) -> Result<(), Error> {
-        self.wait_for("release of all leases", DEADLINE, |history| held(history).is_empty().then_some(()))
+        self.wait_for("release of all leases", DEADLINE, |history| {
+            held(history).is_empty().then_some(())
+        })
     }
 
     /// Returns its output in the current run.
@@ -199,7 +219,10 @@ impl<P: Program> Server<P> {
     /// # Panics
     /// While it is stopped.
     pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
-        self.process.as_mut().expect("the server runs").wait_for_line(text)
+        self.process
+            .as_mut()
+            .expect("the server runs")
+            .wait_for_line(text)
     }
 
     pub(super) fn netns(&self) -> &Netns {
@@ -220,7 +243,9 @@ impl<P: Program> Server<P> {
     /// and what it shows meanwhile must not look like leases given back.
     fn settled_lease_file(&self) -> Result<Vec<u8>, Error> {
         let read = || read(&self.place.lease_file());
-        at_rest(self.process.as_ref(), read, |before| read().is_ok_and(|after| after == *before))
+        at_rest(self.process.as_ref(), read, |before| {
+            read().is_ok_and(|after| after == *before)
+        })
     }
 }
 
@@ -241,6 +266,14 @@ fn at_rest<T>(
 }
 
 fn held(history: &[Lease]) -> Vec<Lease> {
-    let is_latest = |(i, lease): &(usize, &Lease)| !history[i + 1..].iter().any(|l| l.address == lease.address);
-    history.iter().enumerate().filter(is_latest).map(|(_, lease)| lease).filter(|l| l.held).cloned().collect()
+    let is_latest =
+        |(i, lease): &(usize, &Lease)| !history[i + 1..].iter().any(|l| l.address == lease.address);
+    history
+        .iter()
+        .enumerate()
+        .filter(is_latest)
+        .map(|(_, lease)| lease)
+        .filter(|l| l.held)
+        .cloned()
+        .collect()
 }

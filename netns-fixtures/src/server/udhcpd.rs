@@ -30,18 +30,28 @@ impl Program for UdhcpdProgram {
     fn command(config: &Grants, place: &Place) -> Result<Command, Error> {
         let mut command = Command::new("busybox");
         // It asks by ARP before it offers, and waits a millisecond for an answer.
-        command.args(["udhcpd", "-f", "-a", "1"]).arg(place.write("udhcpd.conf", &config_text(config, place))?);
+        command
+            .args(["udhcpd", "-f", "-a", "1"])
+            .arg(place.write("udhcpd.conf", &config_text(config, place))?);
         Ok(command)
     }
 
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
-        let Some((written, records)) = file.split_first_chunk() else { return Ok(Vec::new()) };
+        let Some((written, records)) = file.split_first_chunk() else {
+            return Ok(Vec::new());
+        };
         let written = u64::from_be_bytes(*written);
         let (records, rest) = records.as_chunks::<RECORD>();
         if rest.is_empty() {
-            return Ok(records.iter().map(|record| parse_lease(written, record)).collect());
+            return Ok(records
+                .iter()
+                .map(|record| parse_lease(written, record))
+                .collect());
         }
-        Err(Error::Unreadable { what: "a lease file of udhcpd", text: format!("{file:02x?}") })
+        Err(Error::Unreadable {
+            what: "a lease file of udhcpd",
+            text: format!("{file:02x?}"),
+        })
     }
 }
 
@@ -76,7 +86,11 @@ fn config_text(grants: &Grants, place: &Place) -> String {
         option("mtu", &mtu.to_string());
     }
     if !grants.routes.is_empty() {
-        let routes: Vec<_> = grants.routes.iter().map(|(to, via)| format!("{to} {via}")).collect();
+        let routes: Vec<_> = grants
+            .routes
+            .iter()
+            .map(|(to, via)| format!("{to} {via}"))
+            .collect();
         option("staticroutes", &routes.join(", "));
     }
     text
@@ -87,7 +101,10 @@ const RECORD: usize = 36;
 
 fn parse_lease(written: u64, record: &[u8; RECORD]) -> Lease {
     let [l0, l1, l2, l3, a, b, c, d, m0, m1, m2, m3, m4, m5, ..] = *record;
-    let (left, mac): (u32, Mac) = (u32::from_be_bytes([l0, l1, l2, l3]), [m0, m1, m2, m3, m4, m5]);
+    let (left, mac): (u32, Mac) = (
+        u32::from_be_bytes([l0, l1, l2, l3]),
+        [m0, m1, m2, m3, m4, m5],
+    );
     Lease {
         address: Ipv4Addr::new(a, b, c, d),
         mac: mac_text(mac),

@@ -15,7 +15,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -56,13 +58,26 @@ pub(crate) fn plugin(verb: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dhcp"));
     command
         .env_clear()
-        .envs([("CNI_COMMAND", verb), ("CNI_CONTAINERID", "abc"), ("CNI_NETNS", "/run/netns/abc")])
-        .envs([("CNI_IFNAME", "net1"), ("CNI_PATH", "/opt/cni/bin"), ("CNI_ARGS", "A=1")]);
+        .envs([
+            ("CNI_COMMAND", verb),
+            ("CNI_CONTAINERID", "abc"),
+            ("CNI_NETNS", "/run/netns/abc"),
+        ])
+        .envs([
+            ("CNI_IFNAME", "net1"),
+            ("CNI_PATH", "/opt/cni/bin"),
+            ("CNI_ARGS", "A=1"),
+        ]);
     command
 }
 
 pub(crate) fn start(command: &mut Command, stdin: impl AsRef<[u8]>) -> Child {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // The plugin may stop reading before the end.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_ref());
     child
@@ -93,14 +108,22 @@ pub(crate) fn read_request(stream: &mut UnixStream) -> (String, Value) {
         bytes.push(byte[0]);
     }
     let head = String::from_utf8(bytes).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .unwrap()
+        .parse()
+        .unwrap();
     let mut body = vec![0; length];
     stream.read_exact(&mut body).unwrap();
     (head, serde_json::from_slice(&body).unwrap())
 }
 
 pub(crate) fn answer(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// Answers the next connections with these texts, one each, and returns the requests. An empty text closes the

@@ -11,7 +11,9 @@ use leasehold_core::effect::{
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
 use leasehold_core::link::own::{LinkOwner, MacvlanMode, OwnLinks};
-use leasehold_core::link::{ByName, KernelMessage, LinkView, Place, Sighting, Sightings, Sought, Target};
+use leasehold_core::link::{
+    ByName, KernelMessage, LinkView, Place, Sighting, Sightings, Sought, Target,
+};
 use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::{self, PoolId, PoolRecord};
 use leasehold_core::profile::Profile;
@@ -43,9 +45,15 @@ impl Life<'_> {
             1 => Call::Pool(PoolCall::Release { id: self.pool_id() }),
             2 => {
                 let address = self.address();
-                Call::Pool(PoolCall::Reserve { pool: self.pool_id(), address: self.script.flag().then_some(address) })
+                Call::Pool(PoolCall::Reserve {
+                    pool: self.pool_id(),
+                    address: self.script.flag().then_some(address),
+                })
             }
-            _ => Call::Pool(PoolCall::ReleaseAddress { pool: self.pool_id(), address: self.address() }),
+            _ => Call::Pool(PoolCall::ReleaseAddress {
+                pool: self.pool_id(),
+                address: self.address(),
+            }),
         }
     }
 
@@ -70,11 +78,26 @@ impl Life<'_> {
         sought.retain(|_| self.script.flag());
         let found = sought.into_iter().map(|sought| {
             let netns = netns(self.script.u8());
-            let view =
-                view(&Target::Named(ByName { netns: netns.clone(), ifname: "eth0".to_owned(), host_too: false }));
-            Sighting { view: LinkView { mac: sought.mac, ..view }, sought, netns }
+            let view = view(&Target::Named(ByName {
+                netns: netns.clone(),
+                ifname: "eth0".to_owned(),
+                host_too: false,
+            }));
+            Sighting {
+                view: LinkView {
+                    mac: sought.mac,
+                    ..view
+                },
+                sought,
+                netns,
+            }
         });
-        Sightings { found: found.collect(), seen: 1, whole: self.script.flag(), unseen: None }
+        Sightings {
+            found: found.collect(),
+            seen: 1,
+            whole: self.script.flag(),
+            unseen: None,
+        }
     }
 
     /// Ends a change of a link that is made for Docker, or a look at those.
@@ -83,7 +106,10 @@ impl Life<'_> {
         match own {
             Own::Make => Outcome::Made(result),
             Own::Unmake => Outcome::Unmade(result),
-            Own::List => Outcome::OwnLinks(result.map(|()| OwnLinks { owners: self.owners(), strangers: Vec::new() })),
+            Own::List => Outcome::OwnLinks(result.map(|()| OwnLinks {
+                owners: self.owners(),
+                strangers: Vec::new(),
+            })),
         }
     }
 
@@ -94,7 +120,10 @@ impl Life<'_> {
     /// The owner of a link that was made for Docker.
     fn owner(&mut self) -> LinkOwner {
         match self.script.u8() % 4 {
-            3 => LinkOwner::Vlan { on: "br0".to_owned(), vlan: u16::from(self.script.u8() % 2) + 1 },
+            3 => LinkOwner::Vlan {
+                on: "br0".to_owned(),
+                vlan: u16::from(self.script.u8() % 2) + 1,
+            },
             number => LinkOwner::Endpoint(docker_id('e', number)),
         }
     }
@@ -102,8 +131,14 @@ impl Life<'_> {
     /// News of such a link, or of one that Docker moved.
     pub(super) fn news_for_docker(&mut self) -> KernelMessage {
         match self.script.flag() {
-            true => KernelMessage::OwnLink { owner: self.owner(), there: self.script.flag() },
-            false => KernelMessage::Appeared { number: 1, mac: mac(self.script.u8() % 4) },
+            true => KernelMessage::OwnLink {
+                owner: self.owner(),
+                there: self.script.flag(),
+            },
+            false => KernelMessage::Appeared {
+                number: 1,
+                mac: mac(self.script.u8() % 4),
+            },
         }
     }
 
@@ -121,14 +156,27 @@ impl Life<'_> {
                     true => EndpointAddress::Ipam(Ipv4Net::new_assert(self.address(), 24)),
                     false => {
                         let (attachment, add) = (self.endpoint(number), self.add());
-                        EndpointAddress::Leased(Box::new(of_docker(Add { attachment, limits: None, ..*add })))
+                        EndpointAddress::Leased(Box::new(of_docker(Add {
+                            attachment,
+                            limits: None,
+                            ..*add
+                        })))
                     }
                 };
-                let request = EndpointRequest { id: endpoint, network, mac: mac(number), address };
+                let request = EndpointRequest {
+                    id: endpoint,
+                    network,
+                    mac: mac(number),
+                    address,
+                };
                 NetworkCall::CreateEndpoint(Box::new(request))
             }
             6 => NetworkCall::DeleteEndpoint(endpoint),
-            _ => NetworkCall::Join { network, endpoint, sandbox: "s".to_owned() },
+            _ => NetworkCall::Join {
+                network,
+                endpoint,
+                sandbox: "s".to_owned(),
+            },
         }
     }
 
@@ -142,7 +190,12 @@ impl Life<'_> {
         NetworkRecord {
             id,
             definition: String::new(),
-            wiring: Wiring { mode, on: "br0".to_owned(), vlan, mtu: None },
+            wiring: Wiring {
+                mode,
+                on: "br0".to_owned(),
+                vlan,
+                mtu: None,
+            },
             gateway: self.script.flag().then_some(Ipv4Addr::new(192, 0, 2, 1)),
             pool: Ipv4Net::default(),
             leases: self.script.flag(),
@@ -170,14 +223,35 @@ impl Life<'_> {
 
 /// Turns an ADD into one that Docker would ask for, if it is for one of its endpoints.
 pub(super) fn of_docker(add: Add) -> Add {
-    let Attachment::Docker { pool, endpoint } = &add.attachment else { return add };
+    let Attachment::Docker { pool, endpoint } = &add.attachment else {
+        return add;
+    };
     let number = endpoint.bytes().last().unwrap_or_default() - b'0';
-    let place = Place::Parent { ifname: "br0".to_owned(), mac: mac(number) };
+    let place = Place::Parent {
+        ifname: "br0".to_owned(),
+        mac: mac(number),
+    };
     let pool: Option<PoolId> = pool.parse().ok();
     let prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
-    let policy = Policy { prefix, suppress_default_route: true, follow_router: true, ..add.profile.policy };
-    let profile = Profile { policy, wants: pool::wants(pool.as_ref()), ..add.profile };
-    Add { place, lan: lan(), chaddr: None, limits: pool.map(|pool| pool.limits()), profile, ..add }
+    let policy = Policy {
+        prefix,
+        suppress_default_route: true,
+        follow_router: true,
+        ..add.profile.policy
+    };
+    let profile = Profile {
+        policy,
+        wants: pool::wants(pool.as_ref()),
+        ..add.profile
+    };
+    Add {
+        place,
+        lan: lan(),
+        chaddr: None,
+        limits: pool.map(|pool| pool.limits()),
+        profile,
+        ..add
+    }
 }
 
 fn pool_id(number: u8) -> PoolId {
@@ -190,7 +264,10 @@ fn pool_id(number: u8) -> PoolId {
 }
 
 fn lan() -> Lan {
-    Lan::Link { parent: "br0".into(), vlan: 0 }
+    Lan::Link {
+        parent: "br0".into(),
+        vlan: 0,
+    }
 }
 
 fn mac(number: u8) -> Mac {

@@ -21,22 +21,45 @@ impl Life<'_> {
         let link = match self.script.flag() {
             true => {
                 let netns_of = self.script.u8() % 3;
-                Link::InNetns { path: netns(netns_of), cookie: Cookie(netns_of.into()), ifindex: 2, mac }
+                Link::InNetns {
+                    path: netns(netns_of),
+                    cookie: Cookie(netns_of.into()),
+                    ifindex: 2,
+                    mac,
+                }
             }
-            false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
+            false => Link::Parent {
+                ifindex: 3,
+                mac,
+                vlan: self.script.u8().into(),
+                port: self.script.flag(),
+            },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
         // Drawn in the corpus's order.
         let address = self.net();
-        let server = self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]);
+        let server = self
+            .script
+            .one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]);
         let start = Instant::from_boot(self.script.duration());
         let times = self.script.flag().then_some(Times { t1, t2, end });
         let server_mac = Mac([2, 0, 0, 0, 0, 1]);
-        let lease = Lease { server, server_mac, times, ..Lease::unknown(address, start) };
+        let lease = Lease {
+            server,
+            server_mac,
+            times,
+            ..Lease::unknown(address, start)
+        };
         let former = self.script.flag().then(|| {
-            let other = Lease { address: self.net(), ..lease.clone() };
+            let other = Lease {
+                address: self.net(),
+                ..lease.clone()
+            };
             Box::new(Former {
-                grants: vec![other.grant(&Policy::default()); usize::from(address.addr().octets()[3] % 2)],
+                grants: vec![
+                    other.grant(&Policy::default());
+                    usize::from(address.addr().octets()[3] % 2)
+                ],
                 leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),
@@ -48,14 +71,21 @@ impl Life<'_> {
         Record {
             attachment,
             identity: Identity {
-                lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+                lan: Lan::Link {
+                    parent: "br0".into(),
+                    vlan: 0,
+                },
                 client_id: client_id(self.script.u8() % 3),
                 chaddr: mac,
             },
             profile: self.profile(),
             link,
             lease,
-            state: self.script.one(&[RecordState::Bound, RecordState::Seeking, RecordState::Releasing]),
+            state: self.script.one(&[
+                RecordState::Bound,
+                RecordState::Seeking,
+                RecordState::Releasing,
+            ]),
             boot: BootId(self.script.one(&["now", "before"]).to_owned()),
             since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
             kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),

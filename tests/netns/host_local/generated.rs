@@ -24,9 +24,25 @@ impl Subnet {
         let (first, length) = if is_v4 {
             (IpAddr::V4(Ipv4Addr::new(10, 0, 0, index * 16)), 32)
         } else {
-            (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, u16::from(index % 2), 0, 0, 0, u16::from(index) * 16)), 128)
+            (
+                IpAddr::V6(Ipv6Addr::new(
+                    0xfd00,
+                    0,
+                    0,
+                    u16::from(index % 2),
+                    0,
+                    0,
+                    0,
+                    u16::from(index) * 16,
+                )),
+                128,
+            )
         };
-        Self { first, prefix: length - bits, size: 1 << bits }
+        Self {
+            first,
+            prefix: length - bits,
+            size: 1 << bits,
+        }
     }
 
     fn address(&self, n: u32) -> IpAddr {
@@ -48,7 +64,13 @@ impl Subnet {
         }
         match rng.u8(0..4) {
             0 => range["gateway"] = json!(self.address(rng.u32(1..self.size))),
-            1 => range["gateway"] = json!(if self.first.is_ipv4() { "10.9.9.9" } else { "fd99::9" }),
+            1 => {
+                range["gateway"] = json!(if self.first.is_ipv4() {
+                    "10.9.9.9"
+                } else {
+                    "fd99::9"
+                })
+            }
             _ => {}
         }
         range
@@ -72,7 +94,12 @@ fn generated(rng: &mut Rng) -> Generated {
                 Subnet::new(index, is_v4, rng)
             })
             .collect();
-        sets.push(of_set.iter().map(|subnet| subnet.range(rng)).collect::<Vec<_>>());
+        sets.push(
+            of_set
+                .iter()
+                .map(|subnet| subnet.range(rng))
+                .collect::<Vec<_>>(),
+        );
         subnets.push(of_set);
     }
     let mut families: Vec<_> = subnets.iter().map(|set| set[0].first.is_ipv4()).collect();
@@ -106,7 +133,10 @@ fn ask(call: &mut Call, subnets: &[Vec<Subnet>], rng: &mut Rng) {
     if rng.u8(0..8) == 0 {
         wanted.push(Ipv4Addr::new(192, 0, 2, 1).into());
     }
-    let with_prefix: Vec<_> = wanted.iter().map(|address| format!("{address}/28")).collect();
+    let with_prefix: Vec<_> = wanted
+        .iter()
+        .map(|address| format!("{address}/28"))
+        .collect();
     match (rng.u8(0..3), &wanted[..]) {
         (0, [one]) => call.args = format!("IP={one}"),
         (1, _) => call.config["args"] = json!({"cni": {"ips": wanted}}),
@@ -135,7 +165,9 @@ fn any_sequence_of_calls_ends_as_with_host_local() {
         let mut rng = Rng::with_seed(seed);
         let (both, mut network) = (ground.both(), generated(&mut rng));
         for _ in 0..CALLS {
-            let verb = ["ADD", "ADD", "ADD", "ADD", "ADD", "DEL", "DEL", "CHECK", "anew", "broken"][rng.usize(..10)];
+            let verb = [
+                "ADD", "ADD", "ADD", "ADD", "ADD", "DEL", "DEL", "CHECK", "anew", "broken",
+            ][rng.usize(..10)];
             match verb {
                 "anew" if rng.u8(0..4) == 0 => network = generated(&mut rng),
                 "broken" => drop(both.call(&Call::add(&broken(&mut rng), "c0"))),
@@ -153,7 +185,10 @@ fn any_sequence_of_calls_ends_as_with_host_local() {
             if verb == "ADD" && rng.u8(0..3) == 0 {
                 ask(&mut call, &network.subnets, &mut rng);
             }
-            let mut check = Call { verb: "CHECK", ..call.clone() };
+            let mut check = Call {
+                verb: "CHECK",
+                ..call.clone()
+            };
             check.config["cniVersion"] = json!("0.4.0");
             let held = both.ours(&check).is_ok();
             let outcome = if verb == "ADD" && held {
@@ -161,7 +196,10 @@ fn any_sequence_of_calls_ends_as_with_host_local() {
                 let (theirs, ours) = (both.theirs(&call), both.ours(&call));
                 assert_eq!(ours, theirs, "seed {seed}: {call:?}");
                 if ours.is_err() {
-                    let _ = both.call(&Call { verb: "DEL", ..call.clone() });
+                    let _ = both.call(&Call {
+                        verb: "DEL",
+                        ..call.clone()
+                    });
                 }
                 ours
             } else {
@@ -171,10 +209,19 @@ fn any_sequence_of_calls_ends_as_with_host_local() {
             *outcomes.entry(format!("{verb} {word}")).or_default() += 1;
         }
     }
-    for outcome in
-        ["ADD success", "ADD Full", "ADD Taken", "ADD Gateway", "ADD NotInSets", "ADD Duplicate", "CHECK NotHeld"]
-    {
-        assert!(outcomes.get(outcome).is_some_and(|count| *count > 10), "{outcome} is rare: {outcomes:?}");
+    for outcome in [
+        "ADD success",
+        "ADD Full",
+        "ADD Taken",
+        "ADD Gateway",
+        "ADD NotInSets",
+        "ADD Duplicate",
+        "CHECK NotHeld",
+    ] {
+        assert!(
+            outcomes.get(outcome).is_some_and(|count| *count > 10),
+            "{outcome} is rare: {outcomes:?}"
+        );
     }
     println!("{outcomes:?}");
 }

@@ -38,9 +38,22 @@ impl Plan {
     /// Gives three in four of the seeds with Docker containers networks of our own driver. Among the seeds with ipvlans, every
     /// second has them: there are no other Docker networks there.
     pub(super) fn with_wires(mut self, rng: &mut Rng) -> Self {
-        let own = pick(rng, &[None, Some(Wires::Macvlan), Some(Wires::Bridge), Some(Wires::Vlan)]);
-        let ipvlan = rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;
-        self.wires = if ipvlan { Some(Wires::Ipvlan) } else { own.filter(|_| self.docker) };
+        let own = pick(
+            rng,
+            &[
+                None,
+                Some(Wires::Macvlan),
+                Some(Wires::Bridge),
+                Some(Wires::Vlan),
+            ],
+        );
+        let ipvlan =
+            rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;
+        self.wires = if ipvlan {
+            Some(Wires::Ipvlan)
+        } else {
+            own.filter(|_| self.docker)
+        };
         match self.wires {
             None => return self,
             Some(Wires::Ipvlan) => self.docker = true,

@@ -37,7 +37,12 @@ impl Fallback {
     pub(crate) fn of_add(&self, lan: usize) -> range::Fallback {
         let end = |nth| Some(IpAddr::V4(Self::address(lan, nth)));
         let subnet = format!("10.{lan}.0.0/22").parse().expect("a subnet");
-        let said = Said { subnet, start: end(0), end: end(self.size - 1), gateway: None };
+        let said = Said {
+            subnet,
+            start: end(0),
+            end: end(self.size - 1),
+            gateway: None,
+        };
         let sets = Sets::new(&[vec![said]]).expect("good ranges");
         range::Fallback::new(sets, self.after, 3).expect("one set of IPv4")
     }
@@ -47,7 +52,9 @@ impl Plan {
     /// Draws whether there are fallbacks. In three of four cases, nobody can reach the servers now and then.
     pub(super) fn with_fallback(mut self, rng: &mut Rng) -> Self {
         // Nobody could tell whose silence it was.
-        let is_plain = self.sharers == 1 && !self.ipvlan && self.knows == netns_fixtures::model::Knows::ClientId;
+        let is_plain = self.sharers == 1
+            && !self.ipvlan
+            && self.knows == netns_fixtures::model::Knows::ClientId;
         if rng.bool() || !is_plain {
             return self;
         }

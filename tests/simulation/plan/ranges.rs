@@ -39,7 +39,15 @@ impl Ranges {
             slow,
             // Where files are late, nobody can say who was first. A stray knows the files of its own network alone.
             strays: slow == 0 && networks == 1 && rng.bool(),
-            detection: pick(rng, &[Detection::Off, Detection::Off, Detection::Optimistic, Detection::Strict]),
+            detection: pick(
+                rng,
+                &[
+                    Detection::Off,
+                    Detection::Off,
+                    Detection::Optimistic,
+                    Detection::Strict,
+                ],
+            ),
             pods: rng.bool(),
         }
     }

@@ -52,34 +52,58 @@ impl Calls {
             Call::Network(_) if add_of(call).is_some() => {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
-            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
+            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => {
+                PATIENCE
+            }
             // The turns of a crowd come on top.
             Call::Order(_) => 2 * PATIENCE,
             Call::Show(_) => PATIENCE,
-            Call::Pool(PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. })
+            Call::Pool(
+                PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. },
+            )
             | Call::Network(_) => PATIENCE,
             Call::Ranges(RangeCall::Add(add)) => add.timeout.as_micros() as u64 + SLACK,
-            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(RangeCall::List) => SLACK,
+            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(RangeCall::List) => {
+                SLACK
+            }
         };
         if let Call::Del { attachment, .. } = call {
             let adds = |asked: &&mut Asked| added(&asked.call) == Some(attachment);
-            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+            self.asked
+                .values_mut()
+                .filter(adds)
+                .for_each(|asked| asked.overtaken = true);
         }
         if let Call::Collect { network, keep } = call {
             let stale = |attachment: &Attachment| is_collected(attachment, network, keep);
             let adds = |asked: &&mut Asked| added(&asked.call).is_some_and(stale);
-            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+            self.asked
+                .values_mut()
+                .filter(adds)
+                .for_each(|asked| asked.overtaken = true);
         }
         if let Call::Network(NetworkCall::DeleteEndpoint(endpoint)) = call {
             let is_it = |asked: &&mut Asked| matches!(created(&asked.call), Some(request) if request.id == *endpoint);
-            self.asked.values_mut().filter(is_it).for_each(|asked| asked.overtaken = true);
+            self.asked
+                .values_mut()
+                .filter(is_it)
+                .for_each(|asked| asked.overtaken = true);
         }
-        self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+        self.asked.insert(
+            id,
+            Asked {
+                call: call.clone(),
+                due: now + limit,
+                overtaken: false,
+            },
+        );
     }
 
     /// Handles a suspend of the host: what was due during it is due that much later.
     pub(crate) fn resumed(&mut self, asleep: u64) {
-        self.asked.values_mut().for_each(|asked| asked.due += asleep);
+        self.asked
+            .values_mut()
+            .for_each(|asked| asked.due += asleep);
     }
 
     /// Records a hang-up that is handed to the core; returns whether its request was still open.
@@ -104,9 +128,13 @@ impl Calls {
 
     /// Returns whether somebody waits for a client's lease.
     pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
-        let ClientKey::Id(id) = client else { return false };
+        let ClientKey::Id(id) = client else {
+            return false;
+        };
         let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
-        self.asked.values().any(|asked| add_of(&asked.call).is_some_and(is_it))
+        self.asked
+            .values()
+            .any(|asked| add_of(&asked.call).is_some_and(is_it))
             || self.adopting.get(id).is_some_and(|until| now < *until)
     }
 
@@ -118,46 +146,81 @@ impl Calls {
     /// Finds a request that should have been answered.
     pub(crate) fn overdue(&self, now: u64) -> Option<Breach> {
         let (id, asked) = self.asked.iter().find(|(_, asked)| now > asked.due)?;
-        Some(breach(Rule::Unanswered, format!("{id:?}: {:?}", asked.call)))
+        Some(breach(
+            Rule::Unanswered,
+            format!("{id:?}: {:?}", asked.call),
+        ))
     }
 
-    pub(crate) fn reply(&mut self, id: RequestId, answer: &Answer, store: &Store) -> Option<Breach> {
+    pub(crate) fn reply(
+        &mut self,
+        id: RequestId,
+        answer: &Answer,
+        store: &Store,
+    ) -> Option<Breach> {
         let Some(asked) = self.asked.remove(&id) else {
-            let rule = if self.gone.contains(&id) { Rule::AnswerToNobody } else { Rule::Answers };
+            let rule = if self.gone.contains(&id) {
+                Rule::AnswerToNobody
+            } else {
+                Rule::Answers
+            };
             return Some(breach(rule, format!("{id:?}: {answer:?}")));
         };
         match (&asked.call, answer) {
-            (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => {
-                Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
-            }
+            (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => Some(breach(
+                Rule::DelOvertaken,
+                format!("{} was leased after its DEL", add.attachment),
+            )),
             (Call::Add(add), Answer::Leased { tenures }) => {
                 let durable = store.known().any(|record| {
-                    let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
+                    let bound =
+                        record.attachment == add.attachment && record.state == RecordState::Bound;
                     // Times are not in the answer: an extension may wait for the store.
                     bound && tenures.iter().all(|told| is_of(record, add, told))
                 });
-                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
+                (!durable)
+                    .then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
             }
-            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(_))) if asked.overtaken => {
-                Some(breach(Rule::DelOvertaken, format!("{} was given an address after its DEL", add.attachment)))
+            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(_)))
+                if asked.overtaken =>
+            {
+                Some(breach(
+                    Rule::DelOvertaken,
+                    format!("{} was given an address after its DEL", add.attachment),
+                ))
             }
             (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(given))) => {
                 let record = store.ranges.get(&add.attachment);
-                let durable = record.is_some_and(|record| given.iter().all(|given| record.given.contains(given)));
-                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {given:?}", add.attachment)))
+                let durable = record
+                    .is_some_and(|record| given.iter().all(|given| record.given.contains(given)));
+                (!durable)
+                    .then(|| breach(Rule::NotDurable, format!("{}: {given:?}", add.attachment)))
             }
-            (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
+            (
+                Call::Network(NetworkCall::CreateEndpoint(request)),
+                Answer::Network(NetworkAnswer::Endpoint(record)),
+            ) => {
                 let durable = store.docker.endpoints.get(&request.id) == Some(&**record);
                 match () {
-                    () if asked.overtaken => {
-                        Some(breach(Rule::DelOvertaken, format!("{} is there after its end", request.id)))
-                    }
+                    () if asked.overtaken => Some(breach(
+                        Rule::DelOvertaken,
+                        format!("{} is there after its end", request.id),
+                    )),
                     () => (!durable).then(|| breach(Rule::NotDurable, format!("{record:?}"))),
                 }
             }
-            (Call::Network(NetworkCall::Create(_) | NetworkCall::Delete(_)), Answer::Network(NetworkAnswer::Done))
-            | (Call::Network(NetworkCall::DeleteEndpoint(_)), Answer::Network(NetworkAnswer::Done))
-            | (Call::Network(NetworkCall::Join { .. }), Answer::Network(NetworkAnswer::Joined { .. }))
+            (
+                Call::Network(NetworkCall::Create(_) | NetworkCall::Delete(_)),
+                Answer::Network(NetworkAnswer::Done),
+            )
+            | (
+                Call::Network(NetworkCall::DeleteEndpoint(_)),
+                Answer::Network(NetworkAnswer::Done),
+            )
+            | (
+                Call::Network(NetworkCall::Join { .. }),
+                Answer::Network(NetworkAnswer::Joined { .. }),
+            )
             | (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
             | (Call::Collect { .. }, Answer::Collected)
@@ -187,5 +250,9 @@ fn added(call: &Call) -> Option<&Attachment> {
 
 /// Returns whether a record matches what the caller of an ADD was told.
 pub(crate) fn is_of(record: &Record, add: &Add, told: &Tenure) -> bool {
-    record.lease.tenure(&add.profile.policy).without_late().grants_the_same(told)
+    record
+        .lease
+        .tenure(&add.profile.policy)
+        .without_late()
+        .grants_the_same(told)
 }

@@ -44,7 +44,9 @@ impl Effects {
     pub(crate) fn done(&mut self, op: OpId, outcome: &Outcome, exchange: Option<ExchangeId>) {
         self.under_way.remove(&op);
         if let (Outcome::Opened(Ok(())), Some(exchange)) = (outcome, exchange) {
-            self.exchanges.entry(exchange).and_modify(|open| *open = true);
+            self.exchanges
+                .entry(exchange)
+                .and_modify(|open| *open = true);
         }
         if let (Outcome::Prepared { .. }, Some(exchange)) = (outcome, exchange) {
             self.exchanges.insert(exchange, true);
@@ -90,7 +92,12 @@ impl Effects {
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
-            Effect::Open { op, exchange, link, want } => {
+            Effect::Open {
+                op,
+                exchange,
+                link,
+                want,
+            } => {
                 self.exchanges.insert(*exchange, false);
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
@@ -114,23 +121,34 @@ impl Effects {
             Effect::Close { op, exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
                 // A Close recalls an Open that is under way, and nobody may be told about frames that were still to be sent.
-                self.under_way.retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
-                self.under_way.values_mut().for_each(|under| under.recall(*exchange));
+                self.under_way
+                    .retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
+                self.under_way
+                    .values_mut()
+                    .for_each(|under| under.recall(*exchange));
                 let found = op.and_then(|op| self.begin(op, Under::Close));
-                found
-                    .or((!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed"))))
+                found.or((!known).then(|| {
+                    breach(
+                        Rule::SendUnopened,
+                        format!("Close of {exchange:?}, which is closed"),
+                    )
+                }))
             }
             Effect::Reply { .. } | Effect::Publish { .. } | Effect::File { .. } => None,
         }
     }
 
     fn unopened(&self, exchange: ExchangeId, what: &str) -> Option<Breach> {
-        (!self.is_open(exchange)).then(|| breach(Rule::SendUnopened, format!("{what} on {exchange:?}")))
+        (!self.is_open(exchange))
+            .then(|| breach(Rule::SendUnopened, format!("{what} on {exchange:?}")))
     }
 
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
-            (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
+            (Under::Persist(a), Under::Persist(b)) => a
+                .iter()
+                .any(|id| b.contains(id))
+                .then_some(EffectKind::Persist),
             // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has its own sockets
             // besides those for DHCP.
             (Under::Open(_, a, x), Under::Open(_, b, y)) => {

@@ -117,5 +117,8 @@ pub(crate) struct Breach {
 
 /// Returns a breach of a rule.
 pub(crate) fn breach(rule: Rule, detail: impl Into<String>) -> Breach {
-    Breach { rule, detail: detail.into() }
+    Breach {
+        rule,
+        detail: detail.into(),
+    }
 }

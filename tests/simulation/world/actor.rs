@@ -80,7 +80,8 @@ pub(super) trait Door: Sync {
     }
 
     /// Takes the answer to a call that only this door's callers make; `None`: the connection broke.
-    fn answered(&self, _world: &mut World, _index: usize, _asked: &Asked, _answer: Option<Answer>) {}
+    fn answered(&self, _world: &mut World, _index: usize, _asked: &Asked, _answer: Option<Answer>) {
+    }
 }
 
 /// An occasional request through a door about a LAN.
@@ -314,10 +315,20 @@ impl Actor {
         let group = index / plan.lans / plan.sharers as usize;
         // Every second actor uses its containers' own identifiers.
         let own_ids = plan.sharers == 1 && index.is_multiple_of(2);
-        let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
-        let servers = Servers { deny, ..Servers::default() };
+        let deny = if plan.rogue == Some(Rogue::Denied) {
+            vec![ROGUE]
+        } else {
+            Vec::new()
+        };
+        let servers = Servers {
+            deny,
+            ..Servers::default()
+        };
         let profile = Profile {
-            client: Arc::new(ClientProfile { servers, ..ClientProfile::default() }),
+            client: Arc::new(ClientProfile {
+                servers,
+                ..ClientProfile::default()
+            }),
             on_parent: plan.ipvlan,
             grace: plan.grace.filter(|_| !own_ids),
             policy: Policy {
@@ -339,8 +350,10 @@ impl Actor {
             network: None,
             routes: Vec::new(),
             group,
-            cluster: (plan.clusters > 1)
-                .then_some((group / 2 % plan.clusters, group / 2 / plan.clusters * 2 + group % 2)),
+            cluster: (plan.clusters > 1).then_some((
+                group / 2 % plan.clusters,
+                group / 2 / plan.clusters * 2 + group % 2,
+            )),
             own_ids,
             generation: 0,
             container: 0,
@@ -390,7 +403,9 @@ impl Actor {
 
     /// Returns whether it was told an address of a local range, which no server knows.
     pub(crate) fn has_fallback(&self) -> bool {
-        self.told.as_ref().is_some_and(|told| !told.source.is_asked())
+        self.told
+            .as_ref()
+            .is_some_and(|told| !told.source.is_asked())
     }
 
     /// Returns a lease in the form in which it puts it on its interface: with its pool's prefix, and without a default route if
@@ -399,7 +414,9 @@ impl Actor {
         let mut lease = lease.clone();
         lease.address = self.address_as_told(lease.address);
         if self.chooses_default_route() {
-            lease.routes.retain(|route| route.destination.prefix_len() > 0);
+            lease
+                .routes
+                .retain(|route| route.destination.prefix_len() > 0);
         }
         lease
     }
@@ -428,11 +445,16 @@ impl Actor {
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
-            wanted: self.wanted.map(|address| Wanted { address, preferred: false }),
+            wanted: self.wanted.map(|address| Wanted {
+                address,
+                preferred: false,
+            }),
             profile: self.profile.clone(),
             timeout,
             limits: self.pool.as_ref().map(PoolId::limits),
-            fallback: plan.fallback.map(|fallback| Box::new(fallback.of_add(self.lan))),
+            fallback: plan
+                .fallback
+                .map(|fallback| Box::new(fallback.of_add(self.lan))),
         }
     }
 

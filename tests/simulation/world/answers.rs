@@ -27,11 +27,16 @@ impl World {
 
     /// Records that the core knows that a caller went away. `open` means that it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
-        let Some(asked) = self.requests.remove(&id) else { return };
+        let Some(asked) = self.requests.remove(&id) else {
+            return;
+        };
         if let Some((_, errand)) = asked.errand {
             errand.hung_up(self, &asked, open);
         }
-        let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
+        let Some((index, generation)) = asked
+            .by
+            .filter(|(index, g)| self.actors[*index].generation == *g)
+        else {
             return;
         };
         if self.actors[index].phase != Phase::Ending {
@@ -40,13 +45,17 @@ impl World {
         if asked.role == Role::Add && open && self.rng.u32(..3) == 0 {
             // Nobody says DEL: the ADD has to go with its caller.
             let plan = &self.plan;
-            let stored = plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
+            let stored =
+                plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
             // An older container's end has to be noticed too.
             // A Docker call may be answered with the lease of the container before it, whose release the test waits for.
             let is_new = !self.actors[index].is_told_once();
             if is_new && stored && plan.missed == 0 && plan.link_faults == 0 {
                 let attachment = self.actors[index].attachment.clone();
-                self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));
+                self.at(
+                    self.now + 20 * SECOND,
+                    Event::Act(index, generation, Act::Dropped(attachment)),
+                );
             }
             self.act_after(index, 25 * SECOND, 40 * SECOND, Act::CleanUp);
         } else {
@@ -59,7 +68,9 @@ impl World {
         if self.requests.get(&id).is_none_or(|asked| asked.gone) {
             return;
         }
-        let Some(asked) = self.requests.remove(&id) else { return };
+        let Some(asked) = self.requests.remove(&id) else {
+            return;
+        };
         self.note(|| format!("    {id:?} is answered {answer:?}"));
         if let Role::Audit(_) | Role::Inquiry = &asked.role {
             return self.found(id, &asked.role, answer);
@@ -75,13 +86,23 @@ impl World {
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
         let is_without_lease = asked.lease.is_none() && is_without_lease(&asked.role, &answer);
-        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease));
-        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
+        self.stats.count_many(
+            "endpoints whose lease was gone",
+            usize::from(is_without_lease),
+        );
+        let Some((index, _)) = asked
+            .by
+            .filter(|(index, g)| self.actors[*index].generation == *g)
+        else {
+            return;
+        };
         match asked.role {
             Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease => {
                 self.end_by_del(index);
             }
-            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer),
+            Role::Add if self.actors[index].phase == Phase::Adding => {
+                self.added(index, &asked, answer)
+            }
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
             Role::Add | Role::Del => {}
             _ => {
@@ -94,14 +115,18 @@ impl World {
     fn added(&mut self, index: usize, asked: &Asked, answer: Answer) {
         self.show(&Seen::Answered(index, asked, &answer));
         match answer {
-            Answer::Leased { .. } | Answer::Network(NetworkAnswer::Endpoint(_)) if let Some(lease) = &asked.lease => {
+            Answer::Leased { .. } | Answer::Network(NetworkAnswer::Endpoint(_))
+                if let Some(lease) = &asked.lease =>
+            {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
                 self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;
                 let lease = self.actors[index].as_told(lease);
                 let actor = &self.actors[index];
-                if lease.source.is_asked() && !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
+                if lease.source.is_asked()
+                    && !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac)
+                {
                     self.actors[index].excused = true;
                 }
                 let door = self.actors[index].door;
@@ -119,19 +144,33 @@ impl World {
 
     /// Records whether a call that reaches the daemon waits for others about the same attachment that are not answered yet.
     pub(super) fn takes_its_turn(&mut self, id: RequestId) {
-        let Some(own) = self.requests.get(&id).and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
+        let Some(own) = self
+            .requests
+            .get(&id)
+            .and_then(|asked| attachment_of(&asked.call))
+            .cloned()
+        else {
+            return;
+        };
         let is_before = |(other, asked): (&RequestId, &Asked)| {
             *other != id && !asked.answered && attachment_of(&asked.call) == Some(&own)
         };
         let behind = self.requests.iter().any(is_before);
-        self.requests.entry(id).and_modify(|asked| asked.behind = behind);
+        self.requests
+            .entry(id)
+            .and_modify(|asked| asked.behind = behind);
     }
 
     /// Handles that a container's lease is back, as far as its runtime was told.
     pub(super) fn lease_is_back(&mut self, index: usize, told: bool) {
         if let (true, true, Some(lease)) = (told, self.calm, &self.actors[index].told) {
             let (address, kept) = (lease.ip(), self.grace_of(index));
-            self.act_after(index, kept + 30 * SECOND, kept + 40 * SECOND, Act::Released(address));
+            self.act_after(
+                index,
+                kept + 30 * SECOND,
+                kept + 40 * SECOND,
+                Act::Released(address),
+            );
         }
         // Macvlan deletes its link at once, others take their time.
         match self.rng.u32(..3) {
@@ -143,7 +182,11 @@ impl World {
     fn deleted(&mut self, index: usize, answer: Answer) {
         match answer {
             Answer::Deleted | Answer::Released => {
-                self.stats.count(if answer == Answer::Deleted { "DEL done" } else { "addresses released" });
+                self.stats.count(if answer == Answer::Deleted {
+                    "DEL done"
+                } else {
+                    "addresses released"
+                });
                 if answer == Answer::Released {
                     self.judge_released(index);
                 }
@@ -163,10 +206,16 @@ impl World {
 
     /// Handles a connection that broke, or was refused.
     pub(super) fn cut(&mut self, id: RequestId) {
-        if self.requests.get(&id).is_none_or(|asked| asked.answered && !asked.gone) {
+        if self
+            .requests
+            .get(&id)
+            .is_none_or(|asked| asked.answered && !asked.gone)
+        {
             return;
         }
-        let Some(asked) = self.requests.remove(&id) else { return };
+        let Some(asked) = self.requests.remove(&id) else {
+            return;
+        };
         self.note(|| format!("    {id:?} is cut"));
         if let Role::Intruder(cookie) = asked.role {
             self.kernel.doom(cookie);
@@ -177,24 +226,39 @@ impl World {
         {
             self.stats.count("DEL spooled");
             self.show(&Seen::Gone(attachment));
-            self.spool.push(Spooled { attachment: attachment.clone() });
+            self.spool.push(Spooled {
+                attachment: attachment.clone(),
+            });
         }
         if let Some((lan, errand)) = asked.errand {
             return errand.answered(self, lan, &asked, None);
         }
-        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
+        let Some((index, _)) = asked
+            .by
+            .filter(|(index, g)| self.actors[*index].generation == *g)
+        else {
+            return;
+        };
         match (&asked.role, self.actors[index].phase) {
             (Role::Add, Phase::Adding) => match asked.call {
-                Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
+                Call::Add(mut add)
+                    if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 =>
+                {
                     add.timeout = Duration::from_micros(asked.patience - self.now);
-                    let least = if self.daemon.is_some() { MILLI } else { 100 * MILLI };
+                    let least = if self.daemon.is_some() {
+                        MILLI
+                    } else {
+                        100 * MILLI
+                    };
                     self.act_after(index, least, 200 * MILLI, Act::Retry(add));
                 }
                 _ => self.end_by_del(index),
             },
             (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
             // dockerd tries again if it finds no socket.
-            (Role::Del, Phase::Ending) if matches!(asked.call, Call::Pool(PoolCall::ReleaseAddress { .. })) => {
+            (Role::Del, Phase::Ending)
+                if matches!(asked.call, Call::Pool(PoolCall::ReleaseAddress { .. })) =>
+            {
                 self.act_after(index, 100 * MILLI, SECOND, Act::Del);
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),

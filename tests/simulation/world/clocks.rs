@@ -32,9 +32,14 @@ pub(super) struct Clocks {
 impl World {
     /// Sets the wall clock to another time: corrected by a little, or wrong by hours or years.
     pub(super) fn wall_jump(&mut self) {
-        let Some(every) = self.plan.wall_jumps else { return };
+        let Some(every) = self.plan.wall_jumps else {
+            return;
+        };
         self.sometime(every, Event::WallJump);
-        let most = pick(&mut self.rng, &[10, 3600, 3600, 10 * 86_400, 10 * 365 * 86_400]) * SECOND as i64;
+        let most = pick(
+            &mut self.rng,
+            &[10, 3600, 3600, 10 * 86_400, 10 * 365 * 86_400],
+        ) * SECOND as i64;
         let before = std::mem::replace(&mut self.clocks.wall_offset, self.rng.i64(-most..=most));
         self.clocks.wall_off |= before.abs_diff(self.clocks.wall_offset) < 60 * SECOND;
         self.clocks.wall_set = self.now;
@@ -46,7 +51,11 @@ impl World {
         self.after(0, SECOND, Event::Ticks(self.run));
         let offset = self.clocks.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
-        self.stats.count(if offset < 0 { "wall clocks set back" } else { "wall clocks set forward" });
+        self.stats.count(if offset < 0 {
+            "wall clocks set back"
+        } else {
+            "wall clocks set forward"
+        });
     }
 
     /// The daemon reads its clocks.
@@ -61,7 +70,8 @@ impl World {
     /// Excuses leases whose recorded age is useless to the next boot, because this boot's daemon could not record that the wall
     /// clock was set.
     pub(super) fn excuse_outdated_clock(&mut self) {
-        let unwritten = self.store_fails || self.now < self.clocks.wall_set.max(self.clocks.started) + WRITTEN;
+        let unwritten =
+            self.store_fails || self.now < self.clocks.wall_set.max(self.clocks.started) + WRITTEN;
         if self.clocks.wall_set == 0 {
             return;
         }
@@ -73,7 +83,9 @@ impl World {
 
     /// Suspends the host. Everything that was to happen meanwhile happens when the host is resumed, in some order.
     pub(super) fn suspend(&mut self) {
-        let Some(every) = self.plan.suspends else { return };
+        let Some(every) = self.plan.suspends else {
+            return;
+        };
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         let asleep = self.rng.u64(..lease * 3 / 2);
         self.stats.count("suspends");
@@ -83,19 +95,34 @@ impl World {
         self.calls.resumed(asleep);
         self.timing.awakes(self.now);
         // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
-        let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
+        let late = self
+            .kernel
+            .own()
+            .filter(|(own, _)| self.now - own.came >= may_stay(own));
         let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
         // An interface that was between two namespaces has been nowhere all that time.
-        let nowhere = |actor: &Actor| actor.is_found_later() && actor.phase == Phase::Live && actor.at.is_none();
-        for index in (0..self.actors.len()).filter(|index| nowhere(&self.actors[*index])).collect::<Vec<_>>() {
+        let nowhere = |actor: &Actor| {
+            actor.is_found_later() && actor.phase == Phase::Live && actor.at.is_none()
+        };
+        for index in (0..self.actors.len())
+            .filter(|index| nowhere(&self.actors[*index]))
+            .collect::<Vec<_>>()
+        {
             let actor = &mut self.actors[index];
             (actor.excused, actor.stranded) = (true, Some(false));
-            if actor.endpoint.iter().any(|id| late.contains(&LinkOwner::Endpoint(id.clone()))) {
+            if actor
+                .endpoint
+                .iter()
+                .any(|id| late.contains(&LinkOwner::Endpoint(id.clone())))
+            {
                 self.nobody_has(index);
             }
         }
         // What a client heard before has not aged for it: it slept too.
-        self.ledger.claimed.values_mut().for_each(|heard| *heard += asleep);
+        self.ledger
+            .claimed
+            .values_mut()
+            .for_each(|heard| *heard += asleep);
         if let Some((_, at)) = &mut self.timer {
             *at = (*at).max(self.now + self.rng.u64(..50 * MILLI));
         }

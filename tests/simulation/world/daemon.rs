@@ -1,6 +1,8 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId};
+use leasehold_core::effect::{
+    Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId,
+};
 use leasehold_core::link::{Cookie, KernelMessage, LinkCause};
 use leasehold_core::record::{Change, Record};
 use leasehold_core::testbed::kernel::{HOST, Kernel};
@@ -37,13 +39,22 @@ impl World {
         self.clocks.started = self.now;
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
-        self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
+        self.daemon = Some(Daemon {
+            subject: Subject::new(seed, self.mutation),
+        });
         // What the start does not name belongs to an earlier daemon.
         self.published.clear();
         let (records, adoptees) = (self.store.records(), self.adoptees());
         let boot = BootId(format!("boot-{}", self.clocks.boot));
         let spooled = self.take_spool();
-        self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
+        self.note(|| {
+            format!(
+                "START {} with {} records and {} spooled",
+                boot.0,
+                records.len(),
+                spooled.len()
+            )
+        });
         self.go_blind();
         self.show(&Seen::Started);
         self.remember_times();
@@ -58,21 +69,39 @@ impl World {
         self.stats.count_many("adoptees", adoptees.len());
         for adoptee in &adoptees {
             let client = adoptee.add.client_id.resolve(Mac::default());
-            self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
+            self.calls
+                .adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
         let doors = self.store.docker.records();
         let ranges = self.store.ranges.values().cloned().collect();
-        self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
-        self.feed(Input::Start { boot, records, doors, spooled, adoptees });
+        self.feed(Input::Ranges {
+            boot: boot.clone(),
+            records: ranges,
+        });
+        self.feed(Input::Start {
+            boot,
+            records,
+            doors,
+            spooled,
+            adoptees,
+        });
     }
 
     /// Excuses attachments whose record says that their lease has ended: the previous daemon died with an extension that it could
     /// not record on a full disk, and the next one must acquire a new lease.
     fn excuse_outdated(&mut self) {
         let now = self.clock().boot;
-        let ended = self.store.durable.values().filter(|record| record.lease.expired(now));
+        let ended = self
+            .store
+            .durable
+            .values()
+            .filter(|record| record.lease.expired(now));
         let ended: Vec<_> = ended.map(|record| record.attachment.clone()).collect();
-        for actor in self.actors.iter_mut().filter(|actor| ended.contains(&actor.attachment)) {
+        for actor in self
+            .actors
+            .iter_mut()
+            .filter(|actor| ended.contains(&actor.attachment))
+        {
             actor.excused = true;
         }
     }
@@ -81,12 +110,24 @@ impl World {
     /// daemon that sees no namespace until such a lease has ended cannot learn more, and considers it lost.
     fn forget_unwritten(&mut self) {
         let boot = BootId(format!("boot-{}", self.clocks.boot));
-        let known: Vec<_> = self.store.durable.values().filter(|record| record.boot == boot).cloned().collect();
+        let known: Vec<_> = self
+            .store
+            .durable
+            .values()
+            .filter(|record| record.boot == boot)
+            .cloned()
+            .collect();
         for record in known {
-            let Some(ends) = record.lease.expires().map(|ends| self.world_time(ends)) else { continue };
+            let Some(ends) = record.lease.expires().map(|ends| self.world_time(ends)) else {
+                continue;
+            };
             let key = Some(key_of(&record.identity.client_id));
             for lan in 0..self.segments.len() {
-                if let Some(Some(heard)) = self.ledger.heard.get_mut(&(lan, record.lease.ip(), key.clone())) {
+                if let Some(Some(heard)) =
+                    self.ledger
+                        .heard
+                        .get_mut(&(lan, record.lease.ip(), key.clone()))
+                {
                     *heard = ends.min(*heard);
                 }
             }
@@ -104,35 +145,66 @@ impl World {
             Call::Del { attachment, .. } => attachment,
             Call::Collect { network, keep } => {
                 let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
-                let stale: Vec<_> = self.store.durable.values().filter(stale).map(|record| record.link.mac()).collect();
+                let stale: Vec<_> = self
+                    .store
+                    .durable
+                    .values()
+                    .filter(stale)
+                    .map(|record| record.link.mac())
+                    .collect();
                 return self.causes(stale);
             }
             Call::Order(order) => {
                 let which = &order.which;
                 let is_meant = |record: &&Record| match (&which.name, &which.network) {
                     (Some(name), _) => record.attachment.to_string() == *name,
-                    (None, network) => network.as_ref().is_none_or(|network| is_in(&record.attachment, network)),
+                    (None, network) => network
+                        .as_ref()
+                        .is_none_or(|network| is_in(&record.attachment, network)),
                 };
-                let meant: Vec<_> =
-                    self.store.durable.values().filter(is_meant).map(|record| record.link.mac()).collect();
+                let meant: Vec<_> = self
+                    .store
+                    .durable
+                    .values()
+                    .filter(is_meant)
+                    .map(|record| record.link.mac())
+                    .collect();
                 return self.causes(meant);
             }
             Call::Check { .. } | Call::Status { .. } | Call::List | Call::Show(_) => return,
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => {
-                let told = |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
-                let told: Vec<_> = self.store.durable.values().filter(told).map(|record| record.link.mac()).collect();
+                let told =
+                    |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
+                let told: Vec<_> = self
+                    .store
+                    .durable
+                    .values()
+                    .filter(told)
+                    .map(|record| record.link.mac())
+                    .collect();
                 return self.causes(told);
             }
-            Call::Pool(PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. })
+            Call::Pool(
+                PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },
+            )
             | Call::Ranges(_) => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Others, who are silent, may have its Ethernet address too.
-        let asks = self.actors.iter().filter(|actor| client_id.is_some() && actor.attachment == *attachment);
+        let asks = self
+            .actors
+            .iter()
+            .filter(|actor| client_id.is_some() && actor.attachment == *attachment);
         let is_its = |record: &&Record| {
-            record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref()
+            record.attachment == *attachment
+                || Some(&record.identity.client_id) == client_id.as_ref()
         };
-        let records = self.store.durable.values().filter(is_its).map(|record| record.link.mac());
+        let records = self
+            .store
+            .durable
+            .values()
+            .filter(is_its)
+            .map(|record| record.link.mac());
         let macs: Vec<_> = asks.map(|actor| actor.mac).chain(records).collect();
         self.causes(macs);
     }
@@ -152,7 +224,9 @@ impl World {
             }
         }
         let forgetful = self.store_fails;
-        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
+        self.segments
+            .iter_mut()
+            .for_each(|segment| segment.judge.clients_restarted(forgetful));
         self.show(&Seen::Ended);
         self.squatters.daemon_ended();
         self.pinned.clear();
@@ -198,7 +272,8 @@ impl World {
         self.show(&Seen::Rebooted);
         self.spool.clear();
         let lost = self.store.rebooted();
-        self.stats.count_many("ends beside the socket that a reboot lost", lost);
+        self.stats
+            .count_many("ends beside the socket that a reboot lost", lost);
         self.containers_ended();
     }
 
@@ -224,7 +299,9 @@ impl World {
     /// Hands an input to the core and takes the result.
     pub(super) fn feed(&mut self, input: Input<'_>) {
         let now = self.clock();
-        let Some(daemon) = &mut self.daemon else { return };
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
         daemon.subject.handle(now, input);
         self.drain();
     }
@@ -232,7 +309,11 @@ impl World {
     pub(super) fn drain(&mut self) {
         let mut left = MOST_EFFECTS;
         self.spins = 0;
-        while let Some(effect) = self.daemon.as_mut().and_then(|daemon| daemon.subject.poll_effect()) {
+        while let Some(effect) = self
+            .daemon
+            .as_mut()
+            .and_then(|daemon| daemon.subject.poll_effect())
+        {
             left -= 1;
             if left == 0 {
                 self.fail(Rule::Spins, "effects without end");
@@ -240,7 +321,11 @@ impl World {
             }
             self.emitted(effect);
         }
-        let wanted = self.daemon.as_ref().and_then(|daemon| daemon.subject.poll_timeout()).map(|(at, _)| at);
+        let wanted = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| daemon.subject.poll_timeout())
+            .map(|(at, _)| at);
         if wanted == self.timer.map(|(at, _)| at) {
             return;
         }
@@ -262,7 +347,9 @@ impl World {
         self.breach = self.breach.take().or(found);
         match &effect {
             Effect::Make { link, .. } => self.ends_add_of_endpoint(&link.owner),
-            Effect::Send { exchange, frame, .. } => {
+            Effect::Send {
+                exchange, frame, ..
+            } => {
                 if let Some(lan) = lan {
                     self.show(&Seen::Sends(lan, *exchange, frame));
                     self.spoken(lan, frame, self.strays(*exchange, frame));
@@ -279,7 +366,9 @@ impl World {
         let netns = self.calls.namespace_of(id);
         let found = self.calls.reply(id, answer, &self.store);
         self.breach = self.breach.take().or(found);
-        netns.into_iter().for_each(|netns| self.effects.add_ends(&netns));
+        netns
+            .into_iter()
+            .for_each(|netns| self.effects.add_ends(&netns));
         if let Answer::Leased { .. } = answer {
             self.rob(id);
         }
@@ -299,25 +388,47 @@ impl World {
 
     /// Tells the core about a frame.
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
-        let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
-        self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
-        let (lan, speaks, mac, client) = (sock.lan, sock.speaks, sock.link.mac(), sock.client.clone());
+        let Some(sock) = self
+            .socks
+            .get(&exchange)
+            .filter(|sock| sock.open_at.is_some())
+        else {
+            return;
+        };
+        self.trace
+            .line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
+        let (lan, speaks, mac, client) =
+            (sock.lan, sock.speaks, sock.link.mac(), sock.client.clone());
         // On the host's link, frames to the container's Ethernet address are for another host, as the kernel sees it.
         let is_for_us = !meta.other_host || sock.link.in_netns().is_none();
         // If clients share a chaddr, each hears the others' messages.
-        let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
-        let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
+        let for_whom =
+            Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
+        let is_own =
+            for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
         let listens = self.effects.is_open(exchange);
-        self.show(&Seen::Frame { lan, client: client.filter(|_| listens).map(|client| (lan, mac, client)), bytes });
+        self.show(&Seen::Frame {
+            lan,
+            client: client.filter(|_| listens).map(|client| (lan, mac, client)),
+            bytes,
+        });
         if speaks && is_own && listens && is_for_us {
             self.heard(lan, bytes);
         }
-        self.feed(Input::Frame { exchange, bytes, meta });
+        self.feed(Input::Frame {
+            exchange,
+            bytes,
+            meta,
+        });
     }
 
     /// Tells the core about a socket's failure.
     pub(super) fn broken(&mut self, exchange: ExchangeId, cause: LinkCause) {
-        if self.socks.get(&exchange).is_some_and(|sock| sock.open_at.is_some()) {
+        if self
+            .socks
+            .get(&exchange)
+            .is_some_and(|sock| sock.open_at.is_some())
+        {
             self.note(|| format!("> {exchange:?} broken: {cause}"));
             self.feed(Input::Broken { exchange, cause });
         }
@@ -326,7 +437,11 @@ impl World {
     /// Tells the core what the kernel reported, or that a report was lost.
     pub(super) fn hears_kernel(&mut self, event: KernelMessage) {
         let lost = happens(&mut self.rng, self.plan.missed);
-        self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
+        self.stats.count(if lost {
+            "kernel messages missed"
+        } else {
+            "kernel messages"
+        });
         let event = match lost {
             true => {
                 self.kernel.forget_watched();
@@ -342,14 +457,26 @@ impl World {
     pub(super) fn tell(&mut self, event: Option<KernelMessage>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
-            KernelMessage::NetnsDied { cookie } | KernelMessage::PathGone { cookie } => (*cookie, None),
+            KernelMessage::NetnsDied { cookie } | KernelMessage::PathGone { cookie } => {
+                (*cookie, None)
+            }
             KernelMessage::LinkGone { cookie, ifindex }
-            | KernelMessage::Carrier { cookie, ifindex, .. }
+            | KernelMessage::Carrier {
+                cookie, ifindex, ..
+            }
             | KernelMessage::Down { cookie, ifindex }
-            | KernelMessage::Ethernet { cookie, ifindex, .. }
-            | KernelMessage::AddressAdded { cookie, ifindex, .. }
-            | KernelMessage::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
-            KernelMessage::Appeared { .. } | KernelMessage::OwnLink { .. } | KernelMessage::Missed => (HOST, None),
+            | KernelMessage::Ethernet {
+                cookie, ifindex, ..
+            }
+            | KernelMessage::AddressAdded {
+                cookie, ifindex, ..
+            }
+            | KernelMessage::AddressGone {
+                cookie, ifindex, ..
+            } => (*cookie, Some(*ifindex)),
+            KernelMessage::Appeared { .. }
+            | KernelMessage::OwnLink { .. }
+            | KernelMessage::Missed => (HOST, None),
         };
         if let KernelMessage::NetnsDied { cookie } = &event {
             self.pinned.remove(&cookie.0);
@@ -364,13 +491,21 @@ impl World {
     pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: Option<u32>) {
         let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
         let is_there = |record: &&Record| record.link.in_netns().is_some_and(about);
-        let macs: Vec<_> = self.store.durable.values().filter(is_there).map(|record| record.link.mac()).collect();
+        let macs: Vec<_> = self
+            .store
+            .durable
+            .values()
+            .filter(is_there)
+            .map(|record| record.link.mac())
+            .collect();
         self.causes(macs);
     }
 
     /// Hands a request to the core.
     pub(super) fn request(&mut self, id: RequestId) {
-        let Some(asked) = self.requests.get(&id).filter(|asked| !asked.gone) else { return };
+        let Some(asked) = self.requests.get(&id).filter(|asked| !asked.gone) else {
+            return;
+        };
         if self.daemon.is_none() {
             return self.cut(id);
         }
@@ -393,7 +528,9 @@ impl World {
     pub(super) fn hung_up(&mut self, id: RequestId) {
         self.note(|| format!("> {id:?} hung up"));
         let netns = self.calls.namespace_of(id);
-        netns.into_iter().for_each(|netns| self.effects.add_ends(&netns));
+        netns
+            .into_iter()
+            .for_each(|netns| self.effects.add_ends(&netns));
         let open = self.calls.hung_up(id);
         self.feed(Input::HungUp(id));
         self.caller_gone(id, open);
@@ -405,8 +542,8 @@ impl World {
         if self.crashes_at(kind, false) {
             return;
         }
-        let dies =
-            self.plan.dies_declining && matches!(&effect, Effect::Send { frame, .. } if self.declines_in_use(frame));
+        let dies = self.plan.dies_declining
+            && matches!(&effect, Effect::Send { frame, .. } if self.declines_in_use(frame));
         self.carry_out(effect);
         if dies {
             self.plan.dies_declining = false;
@@ -422,7 +559,8 @@ impl World {
         if !after {
             *count += 1;
         }
-        let due = |point: &CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
+        let due =
+            |point: &CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
         if self.winding_down || !self.crashes.front().is_some_and(due) {
             return false;
         }
@@ -454,14 +592,21 @@ fn kind_of(effect: &Effect) -> EffectKind {
 
 fn brief(effect: &Effect) -> String {
     match effect {
-        Effect::Send { exchange, frame, .. } => format!("Send {exchange:?} {}", Brief(frame)),
+        Effect::Send {
+            exchange, frame, ..
+        } => format!("Send {exchange:?} {}", Brief(frame)),
         Effect::Persist { op, changes } => {
             let changes = changes.iter().map(|change| match change {
                 Change::Put(id, record) => {
-                    format!("put {} {:?} {} {}", id.0, record.state, record.attachment, record.lease.address)
+                    format!(
+                        "put {} {:?} {} {}",
+                        id.0, record.state, record.attachment, record.lease.address
+                    )
                 }
                 Change::Remove(id) => format!("remove {}", id.0),
-                Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
+                Change::Note(event) => {
+                    format!("note {} {} ({})", event.kind, event.attachment, event.cause)
+                }
                 Change::PutDoor(record) => format!("put {record:?}"),
                 Change::RemoveDoor(key) => format!("remove {key:?}"),
                 Change::Range(change) => format!("{change:?}"),
@@ -475,19 +620,31 @@ fn brief(effect: &Effect) -> String {
 fn brief_call(call: &Call) -> String {
     match call {
         Call::Add(add) => {
-            format!("ADD {} client {} in {}", add.attachment, add.client_id.resolve(Mac::default()), add.place.target())
+            format!(
+                "ADD {} client {} in {}",
+                add.attachment,
+                add.client_id.resolve(Mac::default()),
+                add.place.target()
+            )
         }
         Call::Del { attachment, .. } => format!("DEL {attachment}"),
-        Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
+        Call::Check {
+            attachment,
+            expected,
+        } => format!("CHECK {attachment} {expected:?}"),
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
         Call::Show(which) => format!("show {which:?}"),
         Call::Order(order) => format!("{:?} of {:?}", order.verb, order.which),
-        Call::Pool(PoolCall::Request(request)) => format!("RequestPool {:?} {}", request.subnet, request.definition),
+        Call::Pool(PoolCall::Request(request)) => {
+            format!("RequestPool {:?} {}", request.subnet, request.definition)
+        }
         Call::Pool(PoolCall::Release { id }) => format!("ReleasePool {id}"),
         Call::Pool(PoolCall::Reserve { pool, address }) => format!("reserve {address:?} in {pool}"),
-        Call::Pool(PoolCall::ReleaseAddress { pool, address }) => format!("ReleaseAddress {address} of {pool}"),
+        Call::Pool(PoolCall::ReleaseAddress { pool, address }) => {
+            format!("ReleaseAddress {address} of {pool}")
+        }
         Call::Network(call) => format!("{call:?}"),
         Call::Ranges(call) => format!("{call:?}"),
     }

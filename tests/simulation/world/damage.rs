@@ -26,12 +26,21 @@ impl World {
         self.note(|| "STORE DAMAGED".to_owned());
         self.stats.count("damaged stores");
         let plan = &self.plan;
-        let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
-        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live && !actor.is_told_once()) {
+        let sure = !plan.may_lapse()
+            && plan.store_faults == 0
+            && plan.store_full.is_none()
+            && self.crashes.is_empty();
+        for actor in self
+            .actors
+            .iter_mut()
+            .filter(|actor| actor.phase == Phase::Live && !actor.is_told_once())
+        {
             // Without its address on the interface nothing shows that it runs, and its runtime does not know an address that
             // came after its ADD.
             let told = actor.told.as_ref().map(|told| told.address);
-            let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
+            let known = |record: &Record| {
+                record.state == RecordState::Bound && Some(record.lease.address) == told
+            };
             let is_known = |record: &Record| record.attachment == actor.attachment && known(record);
             let must = sure && !actor.meddled && self.store.durable.values().any(is_known);
             actor.stranded = Some(must && actor.stranded != Some(false));
@@ -39,9 +48,18 @@ impl World {
             actor.excused |= actor.stranded == Some(false);
         }
         // An answer that is still on its way also reports a lease that is lost: nobody will know of its end.
-        let on_its_way = self.requests.values().filter(|asked| matches!(asked.role, Role::Add) && asked.answered);
+        let on_its_way = self
+            .requests
+            .values()
+            .filter(|asked| matches!(asked.role, Role::Add) && asked.answered);
         for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
-            let Some(actor) = self.actors.get_mut(index).filter(|actor| !actor.is_told_once()) else { continue };
+            let Some(actor) = self
+                .actors
+                .get_mut(index)
+                .filter(|actor| !actor.is_told_once())
+            else {
+                continue;
+            };
             if (actor.generation, actor.phase) == (generation, Phase::Adding) {
                 (actor.stranded, actor.excused) = (Some(false), true);
             }
@@ -52,8 +70,10 @@ impl World {
             self.show(&Seen::StoreLost);
         }
         let (lost, copied) = self.store.lose();
-        self.stats.count_many("bindings that were lost with their store", lost);
-        self.stats.count_many("bindings that outlived their store", copied);
+        self.stats
+            .count_many("bindings that were lost with their store", lost);
+        self.stats
+            .count_many("bindings that outlived their store", copied);
         self.was_damaged = true;
         self.leave_all(Excuse::StoreLost, true);
         true
@@ -66,10 +86,15 @@ impl World {
         self.store.docker = Default::default();
         self.store.ranges.clear();
         self.store.number += 1;
-        for index in (0..self.actors.len()).filter(|index| self.actors[*index].is_told_once()).collect::<Vec<_>>() {
+        for index in (0..self.actors.len())
+            .filter(|index| self.actors[*index].is_told_once())
+            .collect::<Vec<_>>()
+        {
             self.nobody_has(index);
         }
-        self.networks.iter_mut().for_each(|network| *network = super::Network::default());
+        self.networks
+            .iter_mut()
+            .for_each(|network| *network = super::Network::default());
         self.wired.store_lost();
         self.docker_was_lost = true;
         self.leave_all(Excuse::StoreLost, true);
@@ -77,15 +102,31 @@ impl World {
 
     /// Returns the containers that run with an address, for a daemon that knows no lease.
     pub(super) fn adoptees(&self) -> Vec<Adoptee> {
-        if self.store.durable.values().any(|record| record.attachment.container().is_some()) {
+        if self
+            .store
+            .durable
+            .values()
+            .any(|record| record.attachment.container().is_some())
+        {
             return Vec::new();
         }
-        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live && !actor.is_told_once());
+        let runs = self
+            .actors
+            .iter()
+            .filter(|actor| actor.phase == Phase::Live && !actor.is_told_once());
         let adoptee = |actor: &super::Actor| {
             let address = actor.told.as_ref()?.address;
-            let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);
+            let on_link = actor
+                .at
+                .and_then(|at| self.kernel.link(at))?
+                .addresses()
+                .contains(&address);
             let add: Add = actor.add(self.segments[actor.lan].lan.clone(), PATIENCE, &self.plan);
-            on_link.then(|| Adoptee { add: Box::new(add), address, mac: None })
+            on_link.then(|| Adoptee {
+                add: Box::new(add),
+                address,
+                mac: None,
+            })
         };
         runs.filter_map(adoptee).collect()
     }
@@ -96,7 +137,10 @@ impl World {
         if actor.stranded == Some(false) {
             return self.stats.count("not adopted");
         }
-        let detail = format!("{} was told {:?}, but the daemon does not know it", actor.attachment, actor.told);
+        let detail = format!(
+            "{} was told {:?}, but the daemon does not know it",
+            actor.attachment, actor.told
+        );
         self.fail(Rule::LeaseLost, detail);
     }
 }

@@ -23,10 +23,15 @@ impl World {
 
     /// Makes something happen to a server.
     pub(super) fn server_fault(&mut self, lan: usize) {
-        let Some(every) = self.plan.server_faults else { return };
+        let Some(every) = self.plan.server_faults else {
+            return;
+        };
         self.sometime(every, Event::Server(lan));
         let station = self.rng.usize(..self.segments[lan].honest().len());
-        let what = pick(&mut self.rng, &["away", "away", "restarts", "forgets", "revokes", "moves"]);
+        let what = pick(
+            &mut self.rng,
+            &["away", "away", "restarts", "forgets", "revokes", "moves"],
+        );
         self.note(|| format!("SERVER {lan}.{station} {what}"));
         self.stats.count("server faults");
         let now = self.model_time();
@@ -37,12 +42,20 @@ impl World {
                 self.segments[lan].stations[station].set_mac(mac);
             }
             _ => {
-                let Some(server) = self.segments[lan].stations[station].server_mut() else { return };
-                let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
+                let Some(server) = self.segments[lan].stations[station].server_mut() else {
+                    return;
+                };
+                let held = server
+                    .leases(now)
+                    .map(|(address, _)| address)
+                    .collect::<Vec<_>>();
                 match what {
                     "restarts" => server.restart(true),
                     "forgets" => server.restart(false),
-                    _ => held.first().into_iter().for_each(|address| server.revoke(*address)),
+                    _ => held
+                        .first()
+                        .into_iter()
+                        .for_each(|address| server.revoke(*address)),
                 }
                 let gone = match what {
                     "restarts" => &[][..],
@@ -54,32 +67,48 @@ impl World {
                     "forgets" => "servers that restarted without it",
                     _ => "leases that the operator ended",
                 });
-                gone.iter().for_each(|address| self.excuse(lan, *address, what));
+                gone.iter()
+                    .for_each(|address| self.excuse(lan, *address, what));
             }
         }
     }
 
     /// Cuts servers off for a while: one or all, in both directions, or so that only their answers are lost.
     pub(super) fn partition(&mut self, lan: usize) {
-        let Some(every) = self.plan.partitions else { return };
+        let Some(every) = self.plan.partitions else {
+            return;
+        };
         self.sometime(every, Event::Partition(lan));
         let servers = self.segments[lan].honest().len();
         let cut = match self.rng.bool() {
             true => 0..servers,
-            false => pick(&mut self.rng, &(0..servers).map(|one| one..one + 1).collect::<Vec<_>>()),
+            false => pick(
+                &mut self.rng,
+                &(0..servers).map(|one| one..one + 1).collect::<Vec<_>>(),
+            ),
         };
-        self.stats.count(if cut.len() == servers { "partitions of all servers" } else { "partitions of one of two" });
+        self.stats.count(if cut.len() == servers {
+            "partitions of all servers"
+        } else {
+            "partitions of one of two"
+        });
         let (mute, until) = (self.rng.u32(..3) == 0, self.now + self.outage());
         self.note(|| format!("PARTITION of {lan}.{cut:?}, only answers: {mute}"));
         let segment = &mut self.segments[lan];
-        let way = if mute { &mut segment.mute } else { &mut segment.away };
+        let way = if mute {
+            &mut segment.mute
+        } else {
+            &mut segment.away
+        };
         way[cut].iter_mut().for_each(|end| *end = until);
     }
 
     /// Makes a server begin or end to refuse every REQUEST.
     pub(super) fn storm(&mut self, lan: usize, station: usize, begins: bool) {
         let every = self.plan.storms;
-        let Some(server) = self.segments[lan].stations[station].server_mut() else { return };
+        let Some(server) = self.segments[lan].stations[station].server_mut() else {
+            return;
+        };
         server.config_mut().refuses = begins && every.is_some();
         self.note(|| format!("STORM of {lan}.{station}: {begins}"));
         let Some(every) = every else { return };
@@ -95,19 +124,30 @@ impl World {
 
     /// Gives a server a new configuration. A new pool or subnet ends its leases; new options come with the next extension.
     pub(super) fn renumber(&mut self, lan: usize) {
-        let Some(every) = self.plan.renumbers else { return };
+        let Some(every) = self.plan.renumbers else {
+            return;
+        };
         self.sometime(every, Event::Renumber(lan));
         let station = self.rng.usize(..self.segments[lan].honest().len());
-        let what = pick(&mut self.rng, &["pool", "subnet", "mask", "options", "options"]);
+        let what = pick(
+            &mut self.rng,
+            &["pool", "subnet", "mask", "options", "options"],
+        );
         let (draw, off_link) = (self.rng.u32(..), self.plan.off_link && station == 0);
         let first = 1 + station as u32;
         let now = self.model_time();
         let station = &mut self.segments[lan].stations[station];
         let station_address = station.address();
-        let Some(server) = station.server_mut() else { return };
-        let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
+        let Some(server) = station.server_mut() else {
+            return;
+        };
+        let held = server
+            .leases(now)
+            .map(|(address, _)| address)
+            .collect::<Vec<_>>();
         let config = server.config_mut();
-        let at = |subnet: Ipv4Net, offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
+        let at =
+            |subnet: Ipv4Net, offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
         let mut address = None;
         match what {
             "pool" => {
@@ -130,8 +170,14 @@ impl World {
             }
             "mask" => {
                 // An address that a host can have in one is one in the other.
-                let prefix = if config.subnet.prefix_len() == 22 { 21 } else { 22 };
-                let subnet = Ipv4Net::new(config.routers[0], prefix).expect("a prefix length").trunc();
+                let prefix = if config.subnet.prefix_len() == 22 {
+                    21
+                } else {
+                    22
+                };
+                let subnet = Ipv4Net::new(config.routers[0], prefix)
+                    .expect("a prefix length")
+                    .trunc();
                 // A server beyond a router must not seem to be on the link.
                 if config.id == station_address || !subnet.contains(&config.id) {
                     config.subnet = subnet;
@@ -140,7 +186,11 @@ impl World {
             _ => {
                 let router = config.routers[0];
                 let on_link = Ipv4Addr::UNSPECIFIED;
-                let more = [("0.0.0.0/0", router), ("198.51.100.0/24", router), ("203.0.113.0/24", on_link)];
+                let more = [
+                    ("0.0.0.0/0", router),
+                    ("198.51.100.0/24", router),
+                    ("203.0.113.0/24", on_link),
+                ];
                 let routes = more.map(|(to, via)| (to.parse().expect("a network"), via));
                 config.routes = routes[..draw as usize % 4].to_vec();
                 config.mtu = [None, Some(1400), Some(1300)][draw as usize / 4 % 3];
@@ -160,14 +210,17 @@ impl World {
             "mask" => "servers with another mask",
             _ => "servers with other options",
         });
-        held.iter().for_each(|address| self.excuse(lan, *address, "renumbered"));
+        held.iter()
+            .for_each(|address| self.excuse(lan, *address, "renumbered"));
     }
 
     /// Handles a frame that reaches a rogue. Neither the judge nor anybody else needs to know its contents.
     pub(super) fn at_rogue(&mut self, lan: usize, frame: &[u8]) {
         let now = self.model_time();
         let rogue = self.segments[lan].rogue;
-        let Some(station) = self.segments[lan].stations.last_mut() else { return };
+        let Some(station) = self.segments[lan].stations.last_mut() else {
+            return;
+        };
         let (out, _) = station.receive(now, frame);
         for out in out {
             let is_message = matches!(decode(&out.frame), Ok(frame) if matches!(frame.packet, Packet::Udp { .. }));
@@ -191,9 +244,20 @@ impl World {
 
     /// Turns an answer into one that no client may believe.
     fn nonsense(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let Ok(frame) = decode(bytes) else { return bytes.to_vec() };
-        let Packet::Udp { source, destination, payload } = frame.packet else { return bytes.to_vec() };
-        let Ok(mut message) = Message::decode(payload) else { return bytes.to_vec() };
+        let Ok(frame) = decode(bytes) else {
+            return bytes.to_vec();
+        };
+        let Packet::Udp {
+            source,
+            destination,
+            payload,
+        } = frame.packet
+        else {
+            return bytes.to_vec();
+        };
+        let Ok(mut message) = Message::decode(payload) else {
+            return bytes.to_vec();
+        };
         let set = |message: &mut Message, code: u8, value: Option<Vec<u8>>| {
             message.options.retain(|(other, _)| *other != code);
             message.options.extend(value.map(|value| (code, value)));
@@ -201,23 +265,40 @@ impl World {
         let mut most = usize::MAX;
         match self.rng.u32(..11) {
             0 => message.yiaddr = Ipv4Addr::UNSPECIFIED,
-            1 => message.yiaddr = pick(&mut self.rng, &[[127, 0, 0, 1], [224, 0, 0, 5], [255; 4]]).into(),
+            1 => {
+                message.yiaddr =
+                    pick(&mut self.rng, &[[127, 0, 0, 1], [224, 0, 0, 5], [255; 4]]).into()
+            }
             2 => message.yiaddr = Ipv4Addr::from_bits(message.yiaddr.to_bits() & !0x3ff),
             3 => message.yiaddr = Ipv4Addr::from_bits(message.yiaddr.to_bits() | 0x3ff),
             4 => set(&mut message, code::LEASE_TIME, None),
             5 => set(&mut message, code::LEASE_TIME, Some(vec![0; 4])),
             6 => set(&mut message, code::SERVER, None),
-            7 => set(&mut message, code::CLIENT_ID, Some(b"\0somebody else".to_vec())),
+            7 => set(
+                &mut message,
+                code::CLIENT_ID,
+                Some(b"\0somebody else".to_vec()),
+            ),
             8 => message.xid ^= 1,
             9 => most = payload.len() / 2,
             // An ACK to a message other than a REQUEST, or an OFFER to a REQUEST.
             _ => {
-                let kind = if message.kind() == Some(Kind::Offer) { Kind::Ack } else { Kind::Offer };
+                let kind = if message.kind() == Some(Kind::Offer) {
+                    Kind::Ack
+                } else {
+                    Kind::Offer
+                };
                 set(&mut message, code::TYPE, Some(vec![kind as u8]));
             }
         }
         let payload = message.encode();
-        udp(frame.source, frame.destination, source, destination, &payload[..payload.len().min(most)])
+        udp(
+            frame.source,
+            frame.destination,
+            source,
+            destination,
+            &payload[..payload.len().min(most)],
+        )
     }
 
     /// May make a daemon that starts see no namespace for a while: its mounts are not those of the containers, or it is in
@@ -227,11 +308,19 @@ impl World {
         if !happens(&mut self.rng, self.plan.blindness) {
             return;
         }
-        let ways = [LinkCause::NoDirectory, LinkCause::NoNetns, LinkCause::NotANetns, LinkCause::NetnsChanged];
+        let ways = [
+            LinkCause::NoDirectory,
+            LinkCause::NoNetns,
+            LinkCause::NotANetns,
+            LinkCause::NetnsChanged,
+        ];
         self.kernel.unseen = Some(pick(&mut self.rng, &ways));
         self.stats.count("starts without sight");
         // An interface that no door names and that is seen again has moved there, for all that is known.
-        self.actors.iter_mut().filter(|actor| actor.is_found_later()).for_each(|actor| actor.stays_off = false);
+        self.actors
+            .iter_mut()
+            .filter(|actor| actor.is_found_later())
+            .for_each(|actor| actor.stays_off = false);
         self.note(|| "BLIND".to_owned());
         let lasts = self.outage();
         self.at(self.now + lasts, Event::Sight(self.run));
@@ -246,14 +335,31 @@ impl World {
     /// Makes everything on the wire work from now on.
     pub(super) fn wires_heal(&mut self) {
         for segment in &mut self.segments {
-            segment.away.iter_mut().chain(&mut segment.mute).for_each(|until| *until = 0);
-            for server in segment.stations.iter_mut().filter_map(|station| station.server_mut()) {
+            segment
+                .away
+                .iter_mut()
+                .chain(&mut segment.mute)
+                .for_each(|until| *until = 0);
+            for server in segment
+                .stations
+                .iter_mut()
+                .filter_map(|station| station.server_mut())
+            {
                 let config = server.config_mut();
                 (config.refuses, config.extend_delay) = (false, Duration::ZERO);
             }
         }
-        for at in self.actors.iter().filter_map(|actor| actor.at).collect::<Vec<_>>() {
-            if self.kernel.link(at).is_some_and(|wire| wire.up && !wire.carrier) {
+        for at in self
+            .actors
+            .iter()
+            .filter_map(|actor| actor.at)
+            .collect::<Vec<_>>()
+        {
+            if self
+                .kernel
+                .link(at)
+                .is_some_and(|wire| wire.up && !wire.carrier)
+            {
                 self.after(0, SECOND, Event::Carrier(at, true));
             }
         }

@@ -81,8 +81,13 @@ impl World {
                 return false;
             }
             if !self.is_settled() {
-                let busy = self.actors.iter().filter(|a| !matches!(a.phase, Phase::Live | Phase::Idle));
-                let names = busy.map(|actor| actor.attachment.to_string()).collect::<Vec<_>>();
+                let busy = self
+                    .actors
+                    .iter()
+                    .filter(|a| !matches!(a.phase, Phase::Live | Phase::Idle));
+                let names = busy
+                    .map(|actor| actor.attachment.to_string())
+                    .collect::<Vec<_>>();
                 self.fail(Rule::Unsettled, format!("{names:?}, {:?}", self.requests));
                 return false;
             }
@@ -122,7 +127,8 @@ impl World {
     /// Waits for a moment without an open exchange or work, because a lease that was just granted belongs to nobody until it is
     /// durable.
     fn comes_to_rest(&mut self) -> bool {
-        let rests = |world: &Self| world.effects.open_exchanges() == 0 && world.effects.under_way() == 0;
+        let rests =
+            |world: &Self| world.effects.open_exchanges() == 0 && world.effects.under_way() == 0;
         for _ in 0..ROUNDS {
             let from = self.now;
             if !self.until(from + EXCHANGE, rests) {
@@ -145,16 +151,29 @@ impl World {
         self.show(&Seen::Quiet(&rows));
         self.examine_servers(&rows);
         self.examine_links();
-        let live: Vec<_> =
-            self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
+        let live: Vec<_> = self
+            .actors
+            .iter()
+            .filter(|a| a.phase == Phase::Live)
+            .map(|a| a.attachment.clone())
+            .collect();
         let lives = |row: &Row| live.contains(&row.attachment);
         // That a container ended unheard shows only if another one of its engine is seen.
         let mut unknown = false;
         for errand in ERRANDS {
-            let of_engine: Vec<_> = rows.iter().filter(|row| errand.tidies(&row.attachment)).collect();
+            let of_engine: Vec<_> = rows
+                .iter()
+                .filter(|row| errand.tidies(&row.attachment))
+                .collect();
             if !self.calm && !of_engine.is_empty() && !of_engine.iter().any(|row| lives(row)) {
                 unknown = true;
-                errand.tidy(self, &of_engine.into_iter().map(|row| row.attachment.clone()).collect::<Vec<_>>());
+                errand.tidy(
+                    self,
+                    &of_engine
+                        .into_iter()
+                        .map(|row| row.attachment.clone())
+                        .collect::<Vec<_>>(),
+                );
             }
         }
         if unknown {
@@ -163,8 +182,15 @@ impl World {
         self.examine_kept(rows.len());
         for row in &rows {
             if !lives(row) {
-                return self
-                    .fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state.as_str(), row.tenure));
+                return self.fail(
+                    Rule::Orphan,
+                    format!(
+                        "{} is {}: {:?}",
+                        row.attachment,
+                        row.state.as_str(),
+                        row.tenure
+                    ),
+                );
             }
         }
         for index in 0..self.actors.len() {
@@ -177,17 +203,32 @@ impl World {
     fn examine_actor(&mut self, index: usize, rows: &[Row]) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
-        let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
-        let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
+        let (attachment, told) = (
+            actor.attachment.clone(),
+            actor.told.clone().expect("a live actor was told"),
+        );
+        let lost = |what: &str| {
+            format!(
+                "{attachment} was told {}, excused {}: {what}",
+                told.address, actor.excused
+            )
+        };
         let Some(row) = rows.iter().find(|row| row.attachment == attachment) else {
             return self.not_adopted(index);
         };
         let Some(address) = row.tenure.as_ref().and_then(Tenure::v4) else {
             if actor.excused && self.is_offered_anothers(actor) {
-                return self.stats.count("live at the end without an address, as it is offered what another has");
+                return self.stats.count(
+                    "live at the end without an address, as it is offered what another has",
+                );
             }
-            return self
-                .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));
+            return self.fail(
+                Rule::LeaseLost,
+                lost(&format!(
+                    "the daemon holds nothing, it is {}",
+                    row.state.as_str()
+                )),
+            );
         };
         if row.ends == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
@@ -195,14 +236,26 @@ impl World {
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
         // address to a client that it does not distinguish.
         let of_range = self.actors[index].has_fallback();
-        let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
-        let Some(Identity { client_id, chaddr, .. }) = &row.identity else { return };
-        if !of_range && !forgotten && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr) {
+        let forgotten =
+            self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
+        let Some(Identity {
+            client_id, chaddr, ..
+        }) = &row.identity
+        else {
+            return;
+        };
+        if !of_range
+            && !forgotten
+            && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr)
+        {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows {address}")));
         }
         let same = actor.address_as_told(address) == actor.address_as_told(told.address);
         if !same && !actor.excused {
-            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {address}")));
+            return self.fail(
+                Rule::LeaseLost,
+                lost(&format!("the daemon holds {address}")),
+            );
         }
         if self.actors[index].meddled {
             return self.stats.count("live at the end without its address");
@@ -211,15 +264,22 @@ impl World {
         if self.actors[index].is_told_once() {
             return self.stats.count("live at the end with Docker");
         }
-        let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address.into()] };
+        let check = Call::Check {
+            attachment: attachment.clone(),
+            expected: vec![told.address.into()],
+        };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
         // A route of an earlier lease that the kernel refused to remove permanently blocks this lease's route. If an adopted
         // container lacked something, somebody may have removed it.
         let may_lack = self.links_fail || self.actors[index].stranded.is_some();
-        let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && may_lack;
+        let lacks_route =
+            matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && may_lack;
         if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
-            self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
+            self.fail(
+                Rule::LeaseLost,
+                format!("CHECK of {attachment} with {}: {answer:?}", told.address),
+            );
         }
         self.stats.count("live at the end");
         if self.actors[index].stranded.is_some() {
@@ -239,21 +299,38 @@ impl World {
             let wire = other.at.and_then(|at| self.kernel.link(at));
             (other.lan, true) == (actor.lan, wire.is_some_and(|wire| wire.has(address)))
         };
-        let others = || self.actors.iter().filter(|other| other.attachment != actor.attachment);
+        let others = || {
+            self.actors
+                .iter()
+                .filter(|other| other.attachment != actor.attachment)
+        };
         let is_anothers = |address| {
-            let is_held = self.store.durable.values().any(|record| holds(record, address));
+            let is_held = self
+                .store
+                .durable
+                .values()
+                .any(|record| holds(record, address));
             let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
         // A server that acknowledges nothing offers addresses that nobody ever has.
-        let servers = || self.segments[actor.lan].honest().iter().filter_map(|station| station.server());
+        let servers = || {
+            self.segments[actor.lan]
+                .honest()
+                .iter()
+                .filter_map(|station| station.server())
+        };
         let is_given = |address: &Ipv4Addr| {
             !servers().any(|server| {
-                server.config().deaf && (server.config().pool.0..=server.config().pool.1).contains(address)
+                server.config().deaf
+                    && (server.config().pool.0..=server.config().pool.1).contains(address)
             })
         };
         let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
-        let mut offers = self.offers_to(actor.lan, &key, since).filter(is_given).peekable();
+        let mut offers = self
+            .offers_to(actor.lan, &key, since)
+            .filter(is_given)
+            .peekable();
         offers.peek().is_some() && offers.all(is_anothers)
     }
 
@@ -261,22 +338,33 @@ impl World {
     /// this one.
     fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
         let known = |row: &Row| {
-            let Identity { lan, client_id, chaddr } = row.identity.as_ref()?;
+            let Identity {
+                lan,
+                client_id,
+                chaddr,
+            } = row.identity.as_ref()?;
             Some((lan.clone(), self.known_as(client_id, *chaddr)))
         };
         let has = |other: &Row| other.attachment != row.attachment && other.tenure.is_some();
-        rows.iter().any(|other| has(other) && known(other) == known(row))
+        rows.iter()
+            .any(|other| has(other) && known(other) == known(row))
     }
 
     /// Returns whether an interface has an address with another mask on purpose (`onChange: keep`): a lease after the ADD put it
     /// there, and the daemon has reported a change of its mask since.
     fn keeps_another_mask(&self, index: usize, told: Ipv4Net) -> bool {
         let actor = &self.actors[index];
-        let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { return false };
+        let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else {
+            return false;
+        };
         let (on, there) = (self.plan.on_change, wire.addresses());
-        let Some(kept) = there.iter().find(|there| there.addr() == told.addr()) else { return false };
+        let Some(kept) = there.iter().find(|there| there.addr() == told.addr()) else {
+            return false;
+        };
         let was = format!("address was {kept}");
-        let tells = |event: &journal::Event| event.attachment == actor.attachment && event.cause.contains(&was);
+        let tells = |event: &journal::Event| {
+            event.attachment == actor.attachment && event.cause.contains(&was)
+        };
         on == OnChange::Keep && !there.contains(&told) && self.store.events.iter().any(tells)
     }
 
@@ -284,10 +372,15 @@ impl World {
     pub(super) fn excuse_lapsed(&mut self, index: usize) {
         let actor = &self.actors[index];
         let told = actor.told.as_ref();
-        let lapsed = told.is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip(), &actor.client_id));
+        let lapsed =
+            told.is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip(), &actor.client_id));
         // A lease told while all servers are silent was granted long before.
-        let said = told.map_or(actor.told_at, |lease| actor.told_at.min(self.world_time(lease.start)));
-        let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > said);
+        let said = told.map_or(actor.told_at, |lease| {
+            actor.told_at.min(self.world_time(lease.start))
+        });
+        let changed = self.segments[actor.lan]
+            .changed
+            .is_some_and(|changed| changed + MINUTE > said);
         let robbed = self.was_robbed(index);
         self.actors[index].excused |= lapsed && self.may_lapse || changed || robbed;
     }
@@ -296,37 +389,56 @@ impl World {
     /// actor.
     fn was_robbed(&self, index: usize) -> bool {
         let actor = &self.actors[index];
-        let (Some(told), Some(fallback)) = (&actor.told, self.plan.fallback) else { return false };
-        let is_it =
-            |event: &journal::Event| event.attachment == actor.attachment && event.kind == journal::EventKind::Conflict;
+        let (Some(told), Some(fallback)) = (&actor.told, self.plan.fallback) else {
+            return false;
+        };
+        let is_it = |event: &journal::Event| {
+            event.attachment == actor.attachment && event.kind == journal::EventKind::Conflict
+        };
         fallback.has(actor.lan, told.ip()) && self.store.events.iter().any(is_it)
     }
 
     /// Returns whether an address was granted to a client until a time that has passed.
     pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId) -> bool {
         let key = (lan, address, Some(key_of(client_id)));
-        let over =
-            |until: Option<&Option<u64>>| until.is_some_and(|until| until.is_some_and(|until| until <= self.now));
+        let over = |until: Option<&Option<u64>>| {
+            until.is_some_and(|until| until.is_some_and(|until| until <= self.now))
+        };
         over(self.ledger.granted.get(&key)) || over(self.ledger.heard.get(&key))
     }
 
     /// Returns whether a server has, as far as it knows, granted an address to a client whose lease has not ended.
-    pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId, mac: Mac) -> bool {
+    pub(super) fn is_granted(
+        &self,
+        lan: usize,
+        address: Ipv4Addr,
+        client_id: &ClientId,
+        mac: Mac,
+    ) -> bool {
         let key = self.known_as(client_id, mac);
-        self.leases_of(lan, address).any(|lease| lease.client == key)
+        self.leases_of(lan, address)
+            .any(|lease| lease.client == key)
     }
 
     /// Returns the servers' leases of an address.
-    pub(super) fn leases_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = &model::Lease> {
+    pub(super) fn leases_of(
+        &self,
+        lan: usize,
+        address: Ipv4Addr,
+    ) -> impl Iterator<Item = &model::Lease> {
         let (now, stations) = (self.model_time(), self.segments[lan].honest().iter());
-        stations.filter_map(|station| station.server()).filter_map(move |server| server.lease(now, address))
+        stations
+            .filter_map(|station| station.server())
+            .filter_map(move |server| server.lease(now, address))
     }
 
     /// Waits until the daemon has given back everything that it can; then no server has a lease of ours.
     fn come_to_rest(&mut self) -> bool {
         let limit = self.now + RELEASED;
         let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
-        self.until(limit, |world| rests(world) && world.effects.under_way() == 0);
+        self.until(limit, |world| {
+            rests(world) && world.effects.under_way() == 0
+        });
         // What was sent last is on its way.
         self.until(self.now + SECOND, |_| false);
         self.examine_servers(&[]);
@@ -336,9 +448,16 @@ impl World {
     /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and may be half done.
     fn examine_kept(&mut self, bindings: usize) {
         let rests = self.effects.under_way() == 0 && self.effects.open_exchanges() == 0;
-        let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
+        let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else {
+            return;
+        };
         let more = |kept: &Kept| kept.count > if kept.of_bindings { bindings } else { 0 };
-        let kept = daemon.subject.kept().into_iter().filter(more).collect::<Vec<_>>();
+        let kept = daemon
+            .subject
+            .kept()
+            .into_iter()
+            .filter(more)
+            .collect::<Vec<_>>();
         if !kept.is_empty() {
             self.fail(Rule::Kept, format!("for {bindings} bindings: {kept:?}"));
         }
@@ -351,15 +470,21 @@ impl World {
         self.until(self.now + SECOND, |_| false);
         let empty = matches!(&rows, Some(Answer::Bindings { rows, .. }) if rows.is_empty());
         // The daemon goes on looking for a container that is not seen, even if nothing else is left.
-        let adopts = matches!(&rows, Some(Answer::Bindings { not_adopted, .. }) if !not_adopted.is_empty());
+        let adopts =
+            matches!(&rows, Some(Answer::Bindings { not_adopted, .. }) if !not_adopted.is_empty());
         let left = if !empty {
             format!("{rows:?}")
         } else if let Some((at, _)) = self.timer.filter(|_| !adopts) {
             format!("a timer for {at:?}")
         } else if self.effects.under_way() > 0 || self.calls.is_asked() {
             "effects under way, or requests".to_owned()
-        } else if !(self.store.ranges.values().all(|record| record.past) && self.local.files.is_empty()) {
-            format!("of local ranges {:?}, {:?}", self.store.ranges, self.local.files)
+        } else if !(self.store.ranges.values().all(|record| record.past)
+            && self.local.files.is_empty())
+        {
+            format!(
+                "of local ranges {:?}, {:?}",
+                self.store.ranges, self.local.files
+            )
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {
@@ -373,14 +498,23 @@ impl World {
     pub(super) fn inquire(&mut self, call: Call) -> Option<Answer> {
         let id = self.file(Role::Inquiry, call);
         self.request(id);
-        self.until(self.now + 60 * SECOND, |world| world.findings.contains_key(&id));
+        self.until(self.now + 60 * SECOND, |world| {
+            world.findings.contains_key(&id)
+        });
         self.findings.remove(&id)
     }
 
     /// Files a request about a LAN.
-    pub(super) fn file_errand(&mut self, lan: usize, errand: &'static dyn Errand, call: Call) -> RequestId {
+    pub(super) fn file_errand(
+        &mut self,
+        lan: usize,
+        errand: &'static dyn Errand,
+        call: Call,
+    ) -> RequestId {
         let id = self.file(Role::Errand, call);
-        self.requests.entry(id).and_modify(|asked| (asked.since, asked.errand) = (self.now, Some((lan, errand))));
+        self.requests
+            .entry(id)
+            .and_modify(|asked| (asked.since, asked.errand) = (self.now, Some((lan, errand))));
         id
     }
 
@@ -413,7 +547,9 @@ impl World {
             self.findings.insert(id, answer);
             return;
         }
-        let Answer::Bindings { rows, .. } = answer else { return };
+        let Answer::Bindings { rows, .. } = answer else {
+            return;
+        };
         self.show(&Seen::Listed(&rows));
         if let Role::Audit(Some(attachment)) = role {
             self.show(&Seen::Dropped(attachment, &rows));

@@ -46,12 +46,19 @@ impl World {
     /// Now and then, before a DEL, gives another host the container, its address, and perhaps its Ethernet address.
     pub(super) fn goes_elsewhere(&mut self, index: usize, counted: &'static str) {
         let actor = &self.actors[index];
-        let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else { return };
-        if !actor.returns() || self.plan.sharers > 1 || !happens(&mut self.rng, self.plan.elsewhere) {
+        let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else {
+            return;
+        };
+        if !actor.returns() || self.plan.sharers > 1 || !happens(&mut self.rng, self.plan.elsewhere)
+        {
             return;
         }
         let (lan, own) = (self.actors[index].lan, self.actors[index].mac);
-        let mac = if self.rng.bool() { own } else { Mac([2, 0xee, own.0[2], own.0[3], own.0[4], own.0[5]]) };
+        let mac = if self.rng.bool() {
+            own
+        } else {
+            Mac([2, 0xee, own.0[2], own.0[3], own.0[4], own.0[5]])
+        };
         self.note(|| format!("{address} is on another host by now, with {mac}"));
         self.stats.count(counted);
         self.elsewhere.there.insert((lan, address), (mac, self.now));
@@ -67,16 +74,34 @@ impl World {
     /// kept until their end because a renewal was under way when their container ended. `going` are the records that went with
     /// these events.
     pub(super) fn note_left(&mut self, events: &[Event], going: &[Record]) {
-        let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
+        let is_left = |event: &&Event| {
+            ["not given back", "was kept"]
+                .iter()
+                .any(|why| event.cause.starts_with(why))
+        };
         let told = events.iter().filter(is_left);
         let is_it = |record: &Record, event: &Event| {
-            record.attachment == event.attachment && Some(record.lease.address.into()) == event.address
+            record.attachment == event.attachment
+                && Some(record.lease.address.into()) == event.address
         };
-        let past = told.filter_map(|event| self.store.past.values().chain(going).find(|record| is_it(record, event)));
+        let past = told.filter_map(|event| {
+            self.store
+                .past
+                .values()
+                .chain(going)
+                .find(|record| is_it(record, event))
+        });
         for record in past.cloned().collect::<Vec<_>>() {
-            let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan).unwrap_or(0);
+            let lan = self
+                .segments
+                .iter()
+                .position(|segment| segment.lan == record.identity.lan)
+                .unwrap_or(0);
             let key = key_of(&record.identity.client_id);
-            self.ledger.left.insert((lan, record.lease.server, record.lease.ip(), key), Excuse::LeftToEnd);
+            self.ledger.left.insert(
+                (lan, record.lease.server, record.lease.ip(), key),
+                Excuse::LeftToEnd,
+            );
         }
     }
 
@@ -87,12 +112,18 @@ impl World {
 
     /// Lets a station on another host answer a question about its address, unless the question has its own Ethernet address.
     pub(super) fn elsewhere_hears(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
-        let station = self.elsewhere.there.get(&(lan, question.target)).map(|(mac, _)| *mac);
+        let station = self
+            .elsewhere
+            .there
+            .get(&(lan, question.target))
+            .map(|(mac, _)| *mac);
         let station = station.filter(|mac| question.request && mac.0 != question.sender_mac);
         let Some(mac) = station else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of other hosts");
-        self.ledger.claimed.insert((lan, question.target, mac), self.now);
+        self.ledger
+            .claimed
+            .insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
     }
 }

@@ -29,16 +29,33 @@ impl World {
         if !self.actors[index].foreign.is_empty() {
             let via = Some(Ipv4Addr::new(172, 20, 0, 1).into());
             let destination = "192.0.2.0/24".parse().expect("a network");
-            self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, ..LinkRoute::default() })]);
+            self.meddle(
+                index,
+                at,
+                &[Step::AddRoute(LinkRoute {
+                    destination,
+                    via,
+                    ..LinkRoute::default()
+                })],
+            );
         }
         if self.rng.u32(..8) == 0 {
             // It belongs to the lease's own subnet, so that it goes with the lease's address.
             let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
-            let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
+            let address = Ipv4Net::new(host.into(), lease.address.prefix_len())
+                .expect("a lease has a prefix length");
             let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0).into());
             let destination = "198.51.100.0/24".parse().expect("a network");
-            let route = LinkRoute { destination, via, ..LinkRoute::default() };
-            self.meddle(index, at, &[Step::AddAddress(address.into()), Step::AddRoute(route)]);
+            let route = LinkRoute {
+                destination,
+                via,
+                ..LinkRoute::default()
+            };
+            self.meddle(
+                index,
+                at,
+                &[Step::AddAddress(address.into()), Step::AddRoute(route)],
+            );
         }
     }
 
@@ -80,7 +97,9 @@ impl World {
     /// Lets an operator take the leased address off the interface.
     pub(super) fn strip(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let (Some(at), Some(record)) = (actor.at, self.record_of(actor)) else { return };
+        let (Some(at), Some(record)) = (actor.at, self.record_of(actor)) else {
+            return;
+        };
         let address = record.lease.address;
         self.actors[index].meddled = true;
         self.stats.count("addresses removed by hand");
@@ -95,15 +114,22 @@ impl World {
     }
 
     pub(super) fn record_of(&self, actor: &Actor) -> Option<&Record> {
-        let held = |record: &&Record| record.state != RecordState::Releasing && record.attachment == actor.attachment;
+        let held = |record: &&Record| {
+            record.state != RecordState::Releasing && record.attachment == actor.attachment
+        };
         self.store.durable.values().find(held)
     }
 
     /// Records what the daemon reports in `events`: where somebody took an address off, it puts none on the interface any more.
     pub(super) fn note_removals(&mut self, events: &[Event]) {
-        for event in events.iter().filter(|event| event.kind == EventKind::AddressRemoved) {
+        for event in events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressRemoved)
+        {
             // The store may record it only after the next ADD has put the address back. A wall clock that jumps gives no order.
-            let is_off = |actor: &&mut Actor| actor.phase == Phase::Live && actor.attachment == event.attachment;
+            let is_off = |actor: &&mut Actor| {
+                actor.phase == Phase::Live && actor.attachment == event.attachment
+            };
             for actor in self.actors.iter_mut().filter(is_off) {
                 actor.stays_off |= event.wall > actor.plugged && self.plan.wall_jumps.is_none();
                 actor.meddled |= self.stats.crashes > 0 && self.store_fails;
@@ -114,7 +140,11 @@ impl World {
 
 /// Returns a default route through a router.
 pub(super) fn default_by(router: Ipv4Addr) -> LinkRoute {
-    LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), ..LinkRoute::default() }
+    LinkRoute {
+        destination: Ipv4Net::default().into(),
+        via: Some(router.into()),
+        ..LinkRoute::default()
+    }
 }
 
 /// Returns the routes of a lease: those that it names, preceded by a route to a router outside its subnet.
@@ -127,13 +157,27 @@ pub(super) fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
         mtu,
         ..LinkRoute::default()
     };
-    let mut routes: Vec<_> =
-        lease.routes.iter().filter(|r| r.via.is_none()).map(|r| route(r.destination, None)).collect();
+    let mut routes: Vec<_> = lease
+        .routes
+        .iter()
+        .filter(|r| r.via.is_none())
+        .map(|r| route(r.destination, None))
+        .collect();
     for via in lease.routes.iter().filter_map(|route| route.via) {
-        if !lease.address.contains(&via) && !routes.iter().any(|route| route.destination.contains(&IpAddr::V4(via))) {
+        if !lease.address.contains(&via)
+            && !routes
+                .iter()
+                .any(|route| route.destination.contains(&IpAddr::V4(via)))
+        {
             routes.push(route(Ipv4Net::from(via), None));
         }
     }
-    routes.extend(lease.routes.iter().filter(|r| r.via.is_some()).map(|r| route(r.destination, r.via)));
+    routes.extend(
+        lease
+            .routes
+            .iter()
+            .filter(|r| r.via.is_some())
+            .map(|r| route(r.destination, r.via)),
+    );
     routes
 }

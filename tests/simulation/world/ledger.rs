@@ -102,8 +102,14 @@ impl World {
         let (lan, address, client) = held.clone();
         let granted = match self.plan.knows {
             Knows::Nothing => {
-                let until = self.ledger.heard.get(&(lan, address, Some(client.clone()))).copied().flatten();
-                until.map(|until| until.saturating_sub(u64::from(self.plan.lease) * SECOND) + SECOND)
+                let until = self
+                    .ledger
+                    .heard
+                    .get(&(lan, address, Some(client.clone())))
+                    .copied()
+                    .flatten();
+                until
+                    .map(|until| until.saturating_sub(u64::from(self.plan.lease) * SECOND) + SECOND)
             }
             Knows::ClientId | Knows::Chaddr => self.ledger.offered.get(held).copied(),
         };
@@ -115,12 +121,15 @@ impl World {
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
         let named = message.address(code::SERVER);
-        let said = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some((message.xid, named));
+        let said =
+            matches!(kind, Some(Kind::Discover | Kind::Request)).then_some((message.xid, named));
         self.ledger.speaking.insert((lan, key.clone()), said);
         match kind {
             Some(Kind::Release) if !self.winding_down || strays => {
                 if let Some(server) = message.address(code::SERVER) {
-                    self.ledger.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
+                    self.ledger
+                        .left
+                        .insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
                 }
             }
             Some(Kind::Decline) => {
@@ -132,19 +141,25 @@ impl World {
                 }
                 let declined = named.zip(message.address(code::REQUESTED));
                 if let Some((server, address)) = declined.filter(|_| !self.winding_down) {
-                    self.ledger.left.insert((lan, server, address, key), Excuse::ReleaseLost);
+                    self.ledger
+                        .left
+                        .insert((lan, server, address, key), Excuse::ReleaseLost);
                 }
             }
             Some(Kind::Discover) => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| !self.is_anothers(grant));
-                self.ledger.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+                self.ledger
+                    .left
+                    .extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             // What another server was asked for before, and granted, without an answer that was heard.
             Some(Kind::Request) if let Some(named) = named => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| grant.1 != named && !self.is_anothers(grant));
-                self.ledger.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+                self.ledger
+                    .left
+                    .extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
         }
@@ -152,10 +167,14 @@ impl World {
 
     /// Handles a RELEASE that did not leave, as its client is told: it excuses nothing.
     pub(super) fn not_spoken(&mut self, exchange: ExchangeId, frame: &[u8]) {
-        let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else { return };
+        let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else {
+            return;
+        };
         if let Some(server) = message.address(code::SERVER) {
             self.stats.count("RELEASEs refused by a link");
-            self.ledger.left.remove(&(sock.lan, server, message.ciaddr, message.key()));
+            self.ledger
+                .left
+                .remove(&(sock.lan, server, message.ciaddr, message.key()));
         }
     }
 
@@ -163,8 +182,13 @@ impl World {
     /// of the daemon's has.
     pub(super) fn note_unreturned(&mut self, events: &[Event]) {
         for event in events {
-            let actor = self.actors.iter().find(|actor| actor.attachment == event.attachment);
-            let (Some(actor), Some(net), Some(IpAddr::V4(server))) = (actor, event.v4(), event.server) else {
+            let actor = self
+                .actors
+                .iter()
+                .find(|actor| actor.attachment == event.attachment);
+            let (Some(actor), Some(net), Some(IpAddr::V4(server))) =
+                (actor, event.v4(), event.server)
+            else {
                 continue;
             };
             let grant = (actor.lan, server, net.addr(), actor.client_key());
@@ -179,7 +203,9 @@ impl World {
     /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it and got the same
     /// address again, the DECLINE ends that lease.
     pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
-        let Some(sent) = self.ledger.declined.get(&(lan, address)).copied() else { return };
+        let Some(sent) = self.ledger.declined.get(&(lan, address)).copied() else {
+            return;
+        };
         let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
         let is_held = |actor: &Actor| actor.lan == lan && actor.told.as_ref().is_some_and(since);
         if self.actors.iter().any(is_held) {
@@ -206,19 +232,29 @@ impl World {
     /// Records that a server granted something.
     pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         let (lan, server, _, key) = &grant;
-        let said = self.ledger.speaking.get(&(*lan, key.clone())).copied().flatten();
-        let current = said.is_some_and(|(said, named)| said == xid && named.is_none_or(|named| named == *server));
+        let said = self
+            .ledger
+            .speaking
+            .get(&(*lan, key.clone()))
+            .copied()
+            .flatten();
+        let current = said
+            .is_some_and(|(said, named)| said == xid && named.is_none_or(|named| named == *server));
         if current {
             if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
                 // The client asked whoever answers, and goes on with that server: at no other is the address given back now.
                 let (lan, server, address, key) = &grant;
                 let others = self.grants(|l, a, k| (l, a, k) == (*lan, *address, key));
                 let others = others.into_iter().filter(|(_, other, ..)| other != server);
-                self.ledger.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
+                self.ledger
+                    .left
+                    .extend(others.map(|other| (other, Excuse::LeftBehind)));
             }
             // A server has one lease of an address.
             let (lan, server, address, _) = &grant;
-            self.ledger.left.retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
+            self.ledger
+                .left
+                .retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
             self.took_in(grant, xid, purpose);
         } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
             self.ledger.left.insert(grant, Excuse::GrantedLate);
@@ -232,10 +268,17 @@ impl World {
             return;
         }
         let mut by_another = false;
-        for (_, other) in self.ledger.unnamed.iter_mut().filter(|(of, other)| is_twin(of, &grant) && other.xid == xid) {
+        for (_, other) in self
+            .ledger
+            .unnamed
+            .iter_mut()
+            .filter(|(of, other)| is_twin(of, &grant) && other.xid == xid)
+        {
             (other.by_another, by_another) = (true, true);
         }
-        self.ledger.unnamed.insert(grant, Unnamed { xid, by_another });
+        self.ledger
+            .unnamed
+            .insert(grant, Unnamed { xid, by_another });
     }
 
     pub(super) fn server_id(&self, lan: usize, station: usize) -> Ipv4Addr {
@@ -245,11 +288,20 @@ impl World {
 
     /// Returns the leases that servers may ever have granted to a client.
     fn grants(&self, which: impl Fn(usize, Ipv4Addr, &ClientKey) -> bool) -> Vec<Grant> {
-        let known = self.ledger.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
+        let known = self
+            .ledger
+            .granted
+            .keys()
+            .filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
         let known = known.filter(|(lan, address, key)| which(*lan, *address, key));
-        let servers =
-            |lan: usize| (0..self.segments[lan].honest().len()).map(move |station| self.server_id(lan, station));
-        known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
+        let servers = |lan: usize| {
+            (0..self.segments[lan].honest().len()).map(move |station| self.server_id(lan, station))
+        };
+        known
+            .flat_map(|(lan, address, key)| {
+                servers(lan).map(move |id| (lan, id, address, key.clone()))
+            })
+            .collect()
     }
 
     /// Returns how servers identify a client of this name.
@@ -259,16 +311,24 @@ impl World {
 
     /// Returns whether the server has since granted the address to another client.
     fn is_anothers(&self, (lan, server, address, client): &Grant) -> bool {
-        let mut servers = self.segments[*lan].honest().iter().filter_map(|station| station.server());
-        let lease =
-            servers.find(|other| other.config().id == *server).and_then(|s| s.lease(self.model_time(), *address));
+        let mut servers = self.segments[*lan]
+            .honest()
+            .iter()
+            .filter_map(|station| station.server());
+        let lease = servers
+            .find(|other| other.config().id == *server)
+            .and_then(|s| s.lease(self.model_time(), *address));
         lease.is_some_and(|lease| lease.name != *client)
     }
 
     /// Returns why a lease may stay at a server, for any of the clients that the server does not distinguish.
     fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
         let (lan, server, address, _) = grant;
-        let mut of_address = self.ledger.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
+        let mut of_address = self
+            .ledger
+            .left
+            .iter()
+            .filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
         match self.plan.knows {
             Knows::ClientId => self.ledger.left.get(grant).copied(),
             Knows::Chaddr | Knows::Nothing => of_address.next().map(|(_, excuse)| *excuse),
@@ -279,8 +339,8 @@ impl World {
     fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
-            let is_its =
-                (key_of(&record.identity.client_id), lease.server, lease.ip()) == (key.clone(), *server, *address);
+            let is_its = (key_of(&record.identity.client_id), lease.server, lease.ip())
+                == (key.clone(), *server, *address);
             is_its && record.state != RecordState::Seeking
         };
         self.store.durable.values().any(of_client)
@@ -290,10 +350,15 @@ impl World {
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
         let mut left = self.grants(|_, _, _| true);
         left.retain(|grant| !unwritten_only || !self.is_written(grant));
-        self.ledger.left.extend(left.into_iter().map(|grant| (grant, excuse)));
+        self.ledger
+            .left
+            .extend(left.into_iter().map(|grant| (grant, excuse)));
         // Messages still on their way belong to nobody any more.
         if unwritten_only {
-            self.ledger.speaking.values_mut().for_each(|said| *said = None);
+            self.ledger
+                .speaking
+                .values_mut()
+                .for_each(|said| *said = None);
         }
     }
 
@@ -302,12 +367,23 @@ impl World {
         let now = self.model_time();
         let mut found = Vec::new();
         for (lan, segment) in self.segments.iter().enumerate() {
-            for server in segment.honest().iter().filter_map(|station| station.server()) {
+            for server in segment
+                .honest()
+                .iter()
+                .filter_map(|station| station.server())
+            {
                 for (address, lease) in server.leases(now) {
                     let holds = |row: &&Row| {
-                        let by = row.identity.as_ref().map(|by| self.known_as(&by.client_id, by.chaddr));
-                        let held = row.tenure.as_ref().and_then(|tenure| granted(std::slice::from_ref(tenure)));
-                        by == Some(lease.client.clone()) && held == Some((address, server.config().id))
+                        let by = row
+                            .identity
+                            .as_ref()
+                            .map(|by| self.known_as(&by.client_id, by.chaddr));
+                        let held = row
+                            .tenure
+                            .as_ref()
+                            .and_then(|tenure| granted(std::slice::from_ref(tenure)));
+                        by == Some(lease.client.clone())
+                            && held == Some((address, server.config().id))
                     };
                     if !rows.iter().any(|row| holds(&row)) {
                         found.push((lan, server.config().id, address, lease.name.clone()));
@@ -315,19 +391,30 @@ impl World {
                 }
             }
         }
-        let excuses = found.iter().map(|grant| self.excuse_of(grant)).collect::<Vec<_>>();
-        excuses.iter().flatten().for_each(|excuse| self.stats.count(excuse.name()));
+        let excuses = found
+            .iter()
+            .map(|grant| self.excuse_of(grant))
+            .collect::<Vec<_>>();
+        excuses
+            .iter()
+            .flatten()
+            .for_each(|excuse| self.stats.count(excuse.name()));
         let mut excuses = excuses.into_iter();
         found.retain(|_| excuses.next().flatten().is_none());
         for grant in &found {
-            let by_another = self.ledger.unnamed.get(grant).is_some_and(|answer| answer.by_another);
+            let by_another = self
+                .ledger
+                .unnamed
+                .get(grant)
+                .is_some_and(|answer| answer.by_another);
             // One of the two is held, or was given back.
             if by_another && !found.iter().any(|other| is_twin(other, grant)) {
                 self.stats.count("left at a server: granted by another too");
                 continue;
             }
             if self.ledger.anothers.contains(grant) {
-                self.stats.count("left at a server: another holder had the address");
+                self.stats
+                    .count("left at a server: another holder had the address");
                 continue;
             }
             let (lan, server, address, client) = grant;
@@ -335,11 +422,16 @@ impl World {
             let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
                 (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
             };
-            if self.segments[*lan].honest().len() > 1 && self.ledger.granted.keys().any(of_another) {
-                self.stats.count("left at a server: another server's client has the address");
+            if self.segments[*lan].honest().len() > 1 && self.ledger.granted.keys().any(of_another)
+            {
+                self.stats
+                    .count("left at a server: another server's client has the address");
                 continue;
             }
-            self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
+            self.fail(
+                Rule::Stranded,
+                format!("server {server} of LAN {lan} keeps {address} for {client:?}"),
+            );
         }
     }
 }

@@ -45,7 +45,10 @@ impl World {
             self.judge_unmade(own, nth > 0);
             match at.0 {
                 HOST => self.tell_own(own.owner.clone(), own.store, false),
-                _ => self.tell(Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 })),
+                _ => self.tell(Some(KernelMessage::LinkGone {
+                    cookie: at.0,
+                    ifindex: at.1,
+                })),
             }
         }
         if !gone.is_empty() {
@@ -63,12 +66,17 @@ impl World {
     /// Lists the existing links. Returns how much later that is reported.
     pub(super) fn list_own(&mut self) -> (Micros, Result<OwnLinks, LinkCause>) {
         let links = self.kernel.list_own(self.store.number);
-        self.stats.count_many("links of another store listed", links.strangers.len());
+        self.stats
+            .count_many("links of another store listed", links.strangers.len());
         // A link that has been there too long is a cause to give its lease back.
         let macs: Vec<_> = self.kernel.own().map(|(_, wire)| wire.mac).collect();
         self.causes(macs);
         // If none is ever made, the list does not matter.
-        let fate = if self.plan.wires.is_some() { self.fate() } else { Fate::Done };
+        let fate = if self.plan.wires.is_some() {
+            self.fate()
+        } else {
+            Fate::Done
+        };
         match fate {
             Fate::Done => (0, Ok(links)),
             Fate::Refused => (0, Err(refused("list the links"))),
@@ -81,7 +89,10 @@ impl World {
         if store == self.store.number {
             let delay = self.rng.u64(10..5 * MILLI);
             let at = self.wired.next_news(self.now + delay);
-            self.at(at, Event::Kernel(self.run, KernelMessage::OwnLink { owner, there }));
+            self.at(
+                at,
+                Event::Kernel(self.run, KernelMessage::OwnLink { owner, there }),
+            );
         }
     }
 
@@ -97,9 +108,14 @@ impl World {
 
     /// Lets dockerd move a link back. Returns whether the link was made for dockerd.
     pub(super) fn link_moves_back(&mut self, at: At) -> bool {
-        let Some(own) = self.kernel.move_back(at, self.now) else { return false };
+        let Some(own) = self.kernel.move_back(at, self.now) else {
+            return false;
+        };
         self.stats.count("links moved back from containers");
-        self.tell(Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 }));
+        self.tell(Some(KernelMessage::LinkGone {
+            cookie: at.0,
+            ifindex: at.1,
+        }));
         self.tell_own(own.owner, own.store, true);
         true
     }
@@ -107,20 +123,33 @@ impl World {
     /// Checks that a link lives as long as its endpoint: none is deleted that dockerd is about to move, or that is in a
     /// container.
     fn judge_unmade(&mut self, own: &leasehold_core::testbed::link::Own, with_another: bool) {
-        let LinkOwner::Endpoint(id) = &own.owner else { return };
-        let Some(attachment) = self.wired.has(id).cloned() else { return };
+        let LinkOwner::Endpoint(id) = &own.owner else {
+            return;
+        };
+        let Some(attachment) = self.wired.has(id).cloned() else {
+            return;
+        };
         if with_another {
-            return self.fail(Rule::Wired, format!("the link of endpoint {id} is deleted with what it is made on"));
+            return self.fail(
+                Rule::Wired,
+                format!("the link of endpoint {id} is deleted with what it is made on"),
+            );
         }
         let age = self.now - own.came;
         if age < super::doors::may_stay(own) {
-            let detail = format!("the link of endpoint {id} is deleted after {} ms, and dockerd has it", age / MILLI);
+            let detail = format!(
+                "the link of endpoint {id} is deleted after {} ms, and dockerd has it",
+                age / MILLI
+            );
             return self.fail(Rule::Wired, detail);
         }
         // Dockerd was too slow for it: its address goes back too.
         self.stats.count("links that dockerd left for too long");
         self.show(&Seen::Gone(&attachment));
-        let of_it = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
+        let of_it = self
+            .actors
+            .iter_mut()
+            .filter(|actor| actor.attachment == attachment);
         of_it.for_each(|actor| actor.excused = true);
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use leasehold_core::effect::{Call, Effect, FileCause, FileChange, FoundFile, Input, RangeCall, RequestId};
+use leasehold_core::effect::{
+    Call, Effect, FileCause, FileChange, FoundFile, Input, RangeCall, RequestId,
+};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 use leasehold_core::range::{Given, Said, Sets};
@@ -82,8 +84,15 @@ pub(super) fn sets_of(plan: &Ranges, lan: usize, network: usize) -> Sets {
         format!("10.{}.0.{first}", 100 + lan),
         format!("10.{}.0.{last}", 100 + lan),
     );
-    let v6 = said(format!("fd00:{lan}::/64"), format!("fd00:{lan}::{first:x}"), format!("fd00:{lan}::{last:x}"));
-    let sets: Vec<_> = [vec![v4], vec![v6]].into_iter().take(1 + usize::from(plan.both)).collect();
+    let v6 = said(
+        format!("fd00:{lan}::/64"),
+        format!("fd00:{lan}::{first:x}"),
+        format!("fd00:{lan}::{last:x}"),
+    );
+    let sets: Vec<_> = [vec![v4], vec![v6]]
+        .into_iter()
+        .take(1 + usize::from(plan.both))
+        .collect();
     Sets::new(&sets).expect("good ranges")
 }
 
@@ -107,8 +116,14 @@ impl Local {
             };
             (0..plan.containers).map(one).collect::<Vec<_>>()
         };
-        let containers = plan.into_iter().flat_map(|plan| (0..lans).flat_map(move |lan| of_lan(plan, lan))).collect();
-        Self { containers, ..Self::default() }
+        let containers = plan
+            .into_iter()
+            .flat_map(|plan| (0..lans).flat_map(move |lan| of_lan(plan, lan)))
+            .collect();
+        Self {
+            containers,
+            ..Self::default()
+        }
     }
 
     /// Handles the end of the daemon, with what it was about to do.
@@ -120,38 +135,59 @@ impl Local {
 
     /// Returns whether every container either runs or is gone.
     pub(super) fn is_settled(&self) -> bool {
-        self.containers.iter().all(|one| matches!(one.phase, Phase::Live | Phase::Idle))
+        self.containers
+            .iter()
+            .all(|one| matches!(one.phase, Phase::Live | Phase::Idle))
     }
 
     /// Returns the container of an attachment, if the attachment is its present one.
     pub(super) fn of(&self, attachment: &Attachment) -> Option<usize> {
-        self.containers.iter().position(|one| one.attachment == *attachment)
+        self.containers
+            .iter()
+            .position(|one| one.attachment == *attachment)
     }
 
     /// Returns whether a container of this name exists, or is a stray's.
     pub(super) fn lives(&self, name: &str) -> bool {
-        let is_it = |one: &Container| container(&one.attachment) == name && one.phase != Phase::Idle;
+        let is_it =
+            |one: &Container| container(&one.attachment) == name && one.phase != Phase::Idle;
         self.strays.contains_key(name) || self.containers.iter().any(is_it)
     }
 
     /// Returns what a GC of a network must keep.
     pub(super) fn valid(&self, network: &str) -> Vec<(String, String)> {
-        let lives = self.containers.iter().filter(|one| matches!(one.phase, Phase::Adding | Phase::Live));
+        let lives = self
+            .containers
+            .iter()
+            .filter(|one| matches!(one.phase, Phase::Adding | Phase::Live));
         let all = lives.map(|one| &one.attachment).chain(self.strays.values());
         let of_network = all.filter(|by| is_in(by, network));
-        of_network.map(|by| (container(by).to_owned(), "eth0".to_owned())).collect()
+        of_network
+            .map(|by| (container(by).to_owned(), "eth0".to_owned()))
+            .collect()
     }
 
     /// Returns whether an attachment has its files.
     pub(super) fn has_files(&self, attachment: &Attachment, addresses: &[IpAddr]) -> bool {
-        let Attachment::Cni { network, .. } = attachment else { return false };
+        let Attachment::Cni { network, .. } = attachment else {
+            return false;
+        };
         let of = |address: &IpAddr| self.files.get(&(directory_of(network), *address));
-        addresses.iter().all(|address| of(address).is_some_and(|by| by == container(attachment)))
+        addresses
+            .iter()
+            .all(|address| of(address).is_some_and(|by| by == container(attachment)))
     }
 
-    fn change(&mut self, key: (PathBuf, IpAddr), of: &str, change: FileChange) -> Result<(), FileCause> {
+    fn change(
+        &mut self,
+        key: (PathBuf, IpAddr),
+        of: &str,
+        change: FileChange,
+    ) -> Result<(), FileCause> {
         match (change, self.files.get(&key)) {
-            (FileChange::Write { .. }, Some(other)) if other != of => return Err(FileCause::Taken(other.clone())),
+            (FileChange::Write { .. }, Some(other)) if other != of => {
+                return Err(FileCause::Taken(other.clone()));
+            }
             (FileChange::Write { .. }, _) => _ = self.files.insert(key, of.to_owned()),
             (FileChange::Remove, there) => {
                 if there.is_some_and(|by| by == of) {
@@ -181,11 +217,24 @@ impl World {
     /// Returns when the change of a file happens.
     pub(super) fn next_file(&mut self, effect: &Effect) -> Micros {
         let slow = self.plan.ranges.as_ref().map_or(0, |ranges| ranges.slow);
-        let most = if happens(&mut self.rng, slow) { 3 * SECOND } else { 2 * MILLI };
+        let most = if happens(&mut self.rng, slow) {
+            3 * SECOND
+        } else {
+            2 * MILLI
+        };
         let delay = self.rng.u64(20..most);
         match effect {
-            Effect::File { directory, address, change: FileChange::Remove, .. } => {
-                *self.local.removals.entry((directory.clone(), *address)).or_default() += 1;
+            Effect::File {
+                directory,
+                address,
+                change: FileChange::Remove,
+                ..
+            } => {
+                *self
+                    .local
+                    .removals
+                    .entry((directory.clone(), *address))
+                    .or_default() += 1;
             }
             Effect::File { address, .. } => *self.local.writes.entry(*address).or_default() += 1,
             _ => {}
@@ -207,7 +256,11 @@ impl World {
             FileChange::Write { .. } => ends(&mut self.local.writes, &key.1),
         }
         let result = self.local.change(key, container(of), change);
-        self.stats.count(if result.is_ok() { "files of addresses" } else { "files of others that were in the way" });
+        self.stats.count(if result.is_ok() {
+            "files of addresses"
+        } else {
+            "files of others that were in the way"
+        });
         result
     }
 
@@ -221,8 +274,11 @@ impl World {
         let directory = directory_of(network);
         // Later only strays come, and their runtime has yet to say that they run.
         let knows = is_first && self.rng.bool();
-        let there =
-            self.local.files.iter().filter(|(key, _)| key.0 == directory && !self.local.removals.contains_key(key));
+        let there = self
+            .local
+            .files
+            .iter()
+            .filter(|(key, _)| key.0 == directory && !self.local.removals.contains_key(key));
         let found = there.map(|((_, address), by)| FoundFile {
             address: *address,
             container: Some(by.clone()),
@@ -231,13 +287,20 @@ impl World {
         });
         let found = found.collect();
         self.note(|| format!("> files of {network}: {found:?}"));
-        self.feed(Input::Files { network: network.to_owned(), directory, found, last: Vec::new() });
+        self.feed(Input::Files {
+            network: network.to_owned(),
+            directory,
+            found,
+            last: Vec::new(),
+        });
     }
 }
 
 /// Counts one operation fewer under way.
 fn ends<K: Ord>(under_way: &mut BTreeMap<K, u32>, key: &K) {
-    let Some(count) = under_way.get_mut(key) else { return };
+    let Some(count) = under_way.get_mut(key) else {
+        return;
+    };
     *count -= 1;
     if *count == 0 {
         under_way.remove(key);

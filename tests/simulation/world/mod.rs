@@ -237,7 +237,9 @@ impl World {
         let plan = Plan::draw(seed);
         trace.line(0, || format!("seed {seed}: {plan:?}"));
         let segments = (0..plan.lans).map(|lan| Segment::new(&plan, lan)).collect();
-        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index, doors::of(&plan, index))).collect();
+        let actors = (0..plan.actors)
+            .map(|index| Actor::new(&plan, index, doors::of(&plan, index)))
+            .collect();
         Self {
             rng: Rng::with_seed(seed),
             now: 0,
@@ -300,16 +302,27 @@ impl World {
         self.live();
         let now = self.now;
         if let Some(breach) = &self.breach {
-            self.trace.line(now, || format!("BROKEN {:?}: {}", breach.rule, breach.detail));
+            self.trace.line(now, || {
+                format!("BROKEN {:?}: {}", breach.rule, breach.detail)
+            });
         }
         self.stats.virtual_seconds = now / SECOND;
-        Report { breach: self.breach, stats: self.stats, trace: self.trace.into_lines(), digest: self.digest }
+        Report {
+            breach: self.breach,
+            stats: self.stats,
+            trace: self.trace.into_lines(),
+            digest: self.digest,
+        }
     }
 
     fn begin(&mut self) {
         if self.plan.servers > 1 {
             let one_pool = self.plan.overlap;
-            self.stats.count(if one_pool { "two servers with one pool" } else { "two servers with two pools" });
+            self.stats.count(if one_pool {
+                "two servers with one pool"
+            } else {
+                "two servers with two pools"
+            });
         }
         match self.plan.knows {
             Knows::ClientId => {}
@@ -320,14 +333,22 @@ impl World {
             self.stats.count("clients that share a chaddr");
         }
         let is_twin = |one: &Actor, other: &Actor| {
-            (one.lan, one.cluster.map(|(_, pod)| pod)) == (other.lan, other.cluster.map(|(_, pod)| pod))
-                && one.cluster.is_some_and(|(cluster, _)| other.cluster.is_some_and(|(another, _)| cluster < another))
+            (one.lan, one.cluster.map(|(_, pod)| pod))
+                == (other.lan, other.cluster.map(|(_, pod)| pod))
+                && one.cluster.is_some_and(|(cluster, _)| {
+                    other.cluster.is_some_and(|(another, _)| cluster < another)
+                })
         };
-        let twins = self.actors.iter().filter(|one| self.actors.iter().any(|other| is_twin(one, other))).count();
-        self.stats.count_many("clients of two clusters with one name", twins);
+        let twins = self
+            .actors
+            .iter()
+            .filter(|one| self.actors.iter().any(|other| is_twin(one, other)))
+            .count();
+        self.stats
+            .count_many("clients of two clusters with one name", twins);
         self.at(0, Event::Start);
-        let spread =
-            (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
+        let spread = (self.plan.active.as_micros() as u64 / 20)
+            .min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
         for actor in 0..self.actors.len() {
             let first = MILLI + self.rng.u64(..spread.max(1));
             self.at(first, Event::Act(actor, 0, Act::Begin));
@@ -341,7 +362,9 @@ impl World {
                 (plan.storms, Event::Storm(lan, station, true)),
                 (plan.renumbers, Event::Renumber(lan)),
             ];
-            faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
+            faults
+                .into_iter()
+                .for_each(|(every, fault)| self.perhaps(every, fault));
             ERRANDS.iter().for_each(|errand| errand.begins(self, lan));
         }
         self.perhaps(self.plan.store_full, Event::Disk(true));
@@ -355,7 +378,12 @@ impl World {
         while self.breach.is_none() && !done(self) {
             let event = self.queue.first_key_value().map(|((at, ..), _)| *at);
             let timer = self.timer.map(|(_, at)| at);
-            let Some(next) = [event, timer].into_iter().flatten().min().filter(|next| *next <= end) else {
+            let Some(next) = [event, timer]
+                .into_iter()
+                .flatten()
+                .min()
+                .filter(|next| *next <= end)
+            else {
                 self.now = self.now.max(end);
                 return true;
             };
@@ -381,10 +409,18 @@ impl World {
         match event {
             Event::Carry(run, effect) if run == self.run => self.carry(effect),
             Event::Commit(run) if run == self.run => self.commit(),
-            Event::Done(run, op, outcome, exchange) if run == self.run => self.done(op, outcome, exchange),
-            Event::Frame(run, exchange, bytes, meta) if run == self.run => self.frame(exchange, &bytes, meta),
+            Event::Done(run, op, outcome, exchange) if run == self.run => {
+                self.done(op, outcome, exchange)
+            }
+            Event::Frame(run, exchange, bytes, meta) if run == self.run => {
+                self.frame(exchange, &bytes, meta)
+            }
             Event::Noise(run, exchange, bytes) if run == self.run => {
-                self.feed(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+                self.feed(Input::Frame {
+                    exchange,
+                    bytes: &bytes,
+                    meta: FrameMeta::default(),
+                });
             }
             Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
             Event::Kernel(run, message) if run == self.run => self.hears_kernel(message),
@@ -431,7 +467,8 @@ impl World {
     /// Schedules an event at a time.
     fn at(&mut self, at: Micros, event: Event) {
         self.sequence += 1;
-        self.queue.insert((at.max(self.now), self.rng.u32(..), self.sequence), event);
+        self.queue
+            .insert((at.max(self.now), self.rng.u32(..), self.sequence), event);
     }
 
     /// Schedules an event after a delay between the two.
@@ -455,7 +492,9 @@ impl World {
 
     fn clock(&self) -> Now {
         Now {
-            boot: Instant::from_boot(Duration::from_micros(self.now - self.clocks.booted_at + UPTIME)),
+            boot: Instant::from_boot(Duration::from_micros(
+                self.now - self.clocks.booted_at + UPTIME,
+            )),
             wall: WallTime::from_epoch(Duration::from_micros(
                 (1_800_000_000 * SECOND + self.now).saturating_add_signed(self.clocks.wall_offset),
             )),

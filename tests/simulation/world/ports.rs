@@ -33,15 +33,23 @@ impl World {
 
     /// Handles that a link has carrier again. Its port may forward later.
     pub(super) fn plugged_in(&mut self, at: At) {
-        let Some(lost) = self.ports.lost.remove(&at) else { return };
-        let delay = self.plan.forward_delay.map_or(0, |delay| delay.as_micros() as Micros);
+        let Some(lost) = self.ports.lost.remove(&at) else {
+            return;
+        };
+        let delay = self
+            .plan
+            .forward_delay
+            .map_or(0, |delay| delay.as_micros() as Micros);
         if delay > 0 {
             self.stats.count("ports that forward late");
             self.kernel.block(at, self.now + delay);
         }
         self.ports.back.insert(at, self.now);
         if self.now > lost + LOSS && self.heard_soon {
-            self.at(self.now + delay + HEARD, Event::Heard(at, lost, self.now + delay));
+            self.at(
+                self.now + delay + HEARD,
+                Event::Heard(at, lost, self.now + delay),
+            );
         }
     }
 }

@@ -19,7 +19,11 @@ impl World {
             return self.ask_audit(Some(attachment));
         }
         if let Act::Released(address) = act {
-            return self.show(&Seen::ReleasedBy { index: actor, generation, address });
+            return self.show(&Seen::ReleasedBy {
+                index: actor,
+                generation,
+                address,
+            });
         }
         if self.actors[actor].generation != generation {
             return;
@@ -27,7 +31,9 @@ impl World {
         let door = self.actors[actor].door;
         match act {
             Act::Begin => self.begin_container(actor),
-            Act::Next if !self.winding_down && self.actors[actor].phase == Phase::Live => door.next(self, actor),
+            Act::Next if !self.winding_down && self.actors[actor].phase == Phase::Live => {
+                door.next(self, actor)
+            }
             Act::HangUp(id) => self.hang_up(actor, id),
             Act::Del if self.actors[actor].phase != Phase::Idle => door.ends(self, actor),
             Act::Again | Act::Appear | Act::Rejoin | Act::Plug => door.acts(self, actor, act),
@@ -62,7 +68,10 @@ impl World {
         if !door.is_ready(self, self.actors[index].lan) {
             return self.act_after(index, 100 * MILLI, 5 * SECOND, Act::Begin);
         }
-        let spooled = self.spool.iter().any(|spooled| spooled.attachment == self.actors[index].attachment);
+        let spooled = self
+            .spool
+            .iter()
+            .any(|spooled| spooled.attachment == self.actors[index].attachment);
         self.comes_back(index);
         let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
         let same_mac = self.rng.u32(..6) == 0;
@@ -102,14 +111,31 @@ impl World {
     }
 
     /// Sends the daemon a request: over a connection, or, if there is none, as the shim does.
-    pub(super) fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
+    pub(super) fn ask(
+        &mut self,
+        actor: usize,
+        role: Role,
+        call: Call,
+        patience: Micros,
+    ) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let by = Some((actor, self.actors[actor].generation));
-        self.requests.insert(id, Asked { by, patience, ..Asked::by_nobody(role, call) });
+        self.requests.insert(
+            id,
+            Asked {
+                by,
+                patience,
+                ..Asked::by_nobody(role, call)
+            },
+        );
         let at = (self.now + self.rng.u64(20..2 * MILLI)).max(self.actors[actor].order + 1);
         self.actors[actor].order = at;
-        let event = if self.daemon.is_some() { Event::Request(id) } else { Event::Cut(id) };
+        let event = if self.daemon.is_some() {
+            Event::Request(id)
+        } else {
+            Event::Cut(id)
+        };
         self.at(at, event);
         id
     }
@@ -122,7 +148,9 @@ impl World {
     }
 
     pub(super) fn unlink(&mut self, index: usize) {
-        let Some(at) = self.actors[index].at else { return };
+        let Some(at) = self.actors[index].at else {
+            return;
+        };
         self.show(&Seen::Leaves(index));
         self.nobody_has(index);
         self.break_socks(at);
@@ -140,7 +168,9 @@ impl World {
     /// Takes the namespace away.
     fn doom(&mut self, index: usize) {
         self.actors[index].at = None;
-        let Some(cookie) = self.actors[index].netns.take() else { return };
+        let Some(cookie) = self.actors[index].netns.take() else {
+            return;
+        };
         self.show(&Seen::Leaves(index));
         self.nobody_has(index);
         self.note(|| format!("actor {index} loses namespace {}", cookie.0));
@@ -206,7 +236,9 @@ impl World {
     }
 
     fn hang_up(&mut self, index: usize, id: RequestId) {
-        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
+        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else {
+            return;
+        };
         asked.gone = true;
         self.actors[index].phase = Phase::Ending;
         self.show(&Seen::HangsUp);
@@ -218,15 +250,23 @@ impl World {
 
     /// Returns the spool as requests, which stay in it until they are answered.
     pub(super) fn take_spool(&mut self) -> Vec<(RequestId, Call)> {
-        let attachments = self.spool.iter().map(|spooled| spooled.attachment.clone()).collect::<Vec<_>>();
+        let attachments = self
+            .spool
+            .iter()
+            .map(|spooled| spooled.attachment.clone())
+            .collect::<Vec<_>>();
         let mut calls = Vec::new();
         for attachment in attachments {
             let id = RequestId(self.next_request);
             self.next_request += 1;
             // A kept DEL says nothing else.
-            let call = Call::Del { attachment: attachment.clone(), grace: None };
+            let call = Call::Del {
+                attachment: attachment.clone(),
+                grace: None,
+            };
             let role = Role::Spool(attachment);
-            self.requests.insert(id, Asked::by_nobody(role, call.clone()));
+            self.requests
+                .insert(id, Asked::by_nobody(role, call.clone()));
             calls.push((id, call));
         }
         calls
@@ -254,7 +294,12 @@ impl World {
     pub(super) fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         for actor in self.actors.iter_mut().filter(|actor| actor.lan == lan) {
             let holds = matches!(actor.phase, Phase::Adding | Phase::Live);
-            if holds && actor.told.as_ref().is_some_and(|lease| lease.ip() == address) {
+            if holds
+                && actor
+                    .told
+                    .as_ref()
+                    .is_some_and(|lease| lease.ip() == address)
+            {
                 actor.excused = true;
                 self.stats.count(why);
             }

@@ -2,7 +2,9 @@
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::event::EventKind;
-use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::link::{
+    Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
+};
 use leasehold_core::record::{BindingId, Change, Record, ended_by};
 use leasehold_core::silence::Survey;
 use leasehold_core::testbed::kernel::{At, HOST};
@@ -58,19 +60,37 @@ impl World {
                     self.after(50, 2 * MILLI, Event::Commit(run));
                 }
             }
-            Effect::Open { exchange, ref link, want, .. } => {
+            Effect::Open {
+                exchange,
+                ref link,
+                want,
+                ..
+            } => {
                 let lan = self.lan_of(link);
                 let (link, now, client) = (link.clone(), self.now, self.client_at(link));
                 let ready = now + self.worker_delay();
                 let speaks = want.hold_port.is_some();
-                let sock = Sock { link, want, lan, open_at: None, since: now, client, speaks, ready };
+                let sock = Sock {
+                    link,
+                    want,
+                    lan,
+                    open_at: None,
+                    since: now,
+                    client,
+                    speaks,
+                    ready,
+                };
                 self.socks.insert(exchange, sock);
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange, .. } => {
+            Effect::Send { exchange, .. }
+            | Effect::Hear { exchange, .. }
+            | Effect::Close { exchange, .. } => {
                 // Before any answer reaches its caller: the shell sends while it drains, and an answer needs time.
                 let delay = self.rng.u64(1..10);
-                let Some(sock) = self.socks.get_mut(&exchange) else { return };
+                let Some(sock) = self.socks.get_mut(&exchange) else {
+                    return;
+                };
                 sock.ready = (sock.ready + 1).max(self.now + delay);
                 let ready = sock.ready;
                 self.at(ready, Event::Carry(run, effect));
@@ -86,7 +106,11 @@ impl World {
             }
             // One after the other, in the order of the requests.
             Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. } => {
-                let delay = if self.plan.wires.is_some() { self.worker_delay() } else { 20 };
+                let delay = if self.plan.wires.is_some() {
+                    self.worker_delay()
+                } else {
+                    20
+                };
                 let ready = self.wired.next_change(self.now + delay);
                 self.at(ready, Event::Carry(run, effect));
             }
@@ -110,9 +134,17 @@ impl World {
     fn lan_of(&self, link: &Link) -> usize {
         let lan = match link {
             Link::Parent { ifindex, .. } => self.kernel.link((HOST, *ifindex)).map(|wire| wire.lan),
-            Link::InNetns { .. } => link.in_netns().and_then(|at| self.kernel.link(at)).map(|wire| wire.lan),
+            Link::InNetns { .. } => link
+                .in_netns()
+                .and_then(|at| self.kernel.link(at))
+                .map(|wire| wire.lan),
         };
-        let by_mac = || self.actors.iter().find(|actor| actor.mac == link.mac()).map(|actor| actor.lan);
+        let by_mac = || {
+            self.actors
+                .iter()
+                .find(|actor| actor.mac == link.mac())
+                .map(|actor| actor.lan)
+        };
         lan.or_else(by_mac).unwrap_or(0)
     }
 
@@ -121,7 +153,10 @@ impl World {
         let is_its = |actor: &&Actor| match link.in_netns() {
             Some(at) => actor.at == Some(at),
             None => {
-                actor.is_found_later() && actor.phase != Phase::Idle && actor.mac == link.mac() && !self.plan.ipvlan
+                actor.is_found_later()
+                    && actor.phase != Phase::Idle
+                    && actor.mac == link.mac()
+                    && !self.plan.ipvlan
             }
         };
         self.actors.iter().find(is_its).map(Actor::client_key)
@@ -132,7 +167,11 @@ impl World {
             return Fate::Done;
         }
         self.stats.count("failed operations");
-        if self.rng.bool() { Fate::Refused } else { Fate::TimedOut }
+        if self.rng.bool() {
+            Fate::Refused
+        } else {
+            Fate::TimedOut
+        }
     }
 
     /// Carries out an effect. Transactions go through [`World::commit`].
@@ -147,7 +186,13 @@ impl World {
                 };
                 self.report(op, Outcome::Watched(result), None, delay);
             }
-            Effect::File { op, directory, address, of, change } => {
+            Effect::File {
+                op,
+                directory,
+                address,
+                of,
+                change,
+            } => {
                 let result = self.change_file((directory, address), &of, change);
                 if let Some(op) = op {
                     self.report(op, Outcome::Filed { address, result }, None, 0);
@@ -155,7 +200,8 @@ impl World {
             }
             Effect::Publish { attachment, dns } => {
                 self.published.retain(|other, _| *other != *attachment);
-                self.published.extend(dns.map(|dns| ((*attachment).clone(), dns)));
+                self.published
+                    .extend(dns.map(|dns| ((*attachment).clone(), dns)));
             }
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);
@@ -169,7 +215,13 @@ impl World {
                 let (delay, taken, result) = self.apply(&target, &steps);
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
             }
-            Effect::Prepare { op, place, lan, exchange, chaddr } => {
+            Effect::Prepare {
+                op,
+                place,
+                lan,
+                exchange,
+                chaddr,
+            } => {
                 let (delay, result) = match &place {
                     Place::InNetns(_) => {
                         let (delay, _, result) = self.apply(&place.target(), &[Step::Up]);
@@ -177,13 +229,28 @@ impl World {
                     }
                     Place::Parent { .. } => self.inspect(&place.target()),
                 };
-                let link = result.as_ref().ok().map(|view| (view.carrier, place.link(view, &lan)));
+                let link = result
+                    .as_ref()
+                    .ok()
+                    .map(|view| (view.carrier, place.link(view, &lan)));
                 let exchange = self.open_beside(link, exchange, chaddr);
                 self.report(op, Outcome::Prepared { result, exchange }, exchange, delay);
             }
             Effect::Survey { op, link, .. } => {
-                let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
-                self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
+                let carrier = self
+                    .kernel
+                    .inspect(&Target::Known(link))
+                    .ok()
+                    .map(|view| view.carrier);
+                self.report(
+                    op,
+                    Outcome::Surveyed(Survey {
+                        carrier,
+                        ..Survey::default()
+                    }),
+                    None,
+                    0,
+                );
             }
             Effect::Seek { op, sought, number } => {
                 let (delay, result) = match self.fate() {
@@ -205,7 +272,12 @@ impl World {
                 let (delay, result) = self.list_own();
                 self.report(op, Outcome::OwnLinks(result), None, delay);
             }
-            Effect::Send { op, exchange, frame, over } => self.send(op, exchange, frame, over.is_some()),
+            Effect::Send {
+                op,
+                exchange,
+                frame,
+                over,
+            } => self.send(op, exchange, frame, over.is_some()),
             Effect::Hear { exchange, arp } => {
                 if let Some(sock) = self.socks.get_mut(&exchange) {
                     (sock.want.arp, sock.speaks) = (arp, false);
@@ -223,10 +295,20 @@ impl World {
     }
 
     fn seek(&mut self, sought: Vec<Sought>, number: Option<i32>) -> Result<Sightings, LinkCause> {
-        let lan = |sought: &Sought| self.segments.iter().position(|segment| segment.lan == sought.lan);
-        let sought: Vec<_> = sought.into_iter().filter_map(|sought| Some((sought.clone(), lan(&sought)?))).collect();
+        let lan = |sought: &Sought| {
+            self.segments
+                .iter()
+                .position(|segment| segment.lan == sought.lan)
+        };
+        let sought: Vec<_> = sought
+            .into_iter()
+            .filter_map(|sought| Some((sought.clone(), lan(&sought)?)))
+            .collect();
         let found = self.kernel.seek(&sought, number);
-        self.stats.count_many("interfaces found", found.as_ref().map_or(0, |found| found.found.len()));
+        self.stats.count_many(
+            "interfaces found",
+            found.as_ref().map_or(0, |found| found.found.len()),
+        );
         found
     }
 
@@ -240,7 +322,11 @@ impl World {
     }
 
     /// Changes a link. Returns how much later that is reported, how many steps were taken, and what is there then.
-    fn apply(&mut self, target: &Target, steps: &[Step]) -> (Micros, usize, Result<LinkView, LinkCause>) {
+    fn apply(
+        &mut self,
+        target: &Target,
+        steps: &[Step],
+    ) -> (Micros, usize, Result<LinkView, LinkCause>) {
         let fate = self.fate();
         let most = match fate {
             Fate::Done => steps.len(),
@@ -276,10 +362,23 @@ impl World {
             return None;
         }
         let at = self.kernel.locate(&link).ok()?;
-        let want = Sockets { chaddr: chaddr.unwrap_or(link.mac()), arp: Hears::Answers, hold_port: None };
+        let want = Sockets {
+            chaddr: chaddr.unwrap_or(link.mac()),
+            arp: Hears::Answers,
+            hold_port: None,
+        };
         let (lan, now) = (self.lan_of(&link), self.now);
         let client = self.client_at(&link);
-        let sock = Sock { link, want, lan, open_at: Some(at), since: now, client, speaks: false, ready: now };
+        let sock = Sock {
+            link,
+            want,
+            lan,
+            open_at: Some(at),
+            since: now,
+            client,
+            speaks: false,
+            ready: now,
+        };
         self.socks.insert(exchange, sock);
         self.kernel.hold(at.0);
         self.stats.count("sockets opened");
@@ -292,8 +391,12 @@ impl World {
             return self.transmit(exchange, frame, over_host);
         };
         // The socket of a link that is gone breaks.
-        let Some(at) = self.socks.get(&exchange).and_then(|sock| sock.open_at) else { return };
-        let Some(up) = self.kernel.link(at).map(|wire| wire.up) else { return };
+        let Some(at) = self.socks.get(&exchange).and_then(|sock| sock.open_at) else {
+            return;
+        };
+        let Some(up) = self.kernel.link(at).map(|wire| wire.up) else {
+            return;
+        };
         let result = match self.fate() {
             Fate::Done if up => Ok(()),
             Fate::Done => Err(LinkCause::Down),
@@ -307,7 +410,11 @@ impl World {
     }
 
     fn report(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>, delay: Micros) {
-        self.after(delay + 10, delay + 2 * MILLI, Event::Done(self.run, op, outcome, exchange));
+        self.after(
+            delay + 10,
+            delay + 2 * MILLI,
+            Event::Done(self.run, op, outcome, exchange),
+        );
     }
 
     /// Handles that a link was set up: carrier comes a little later.
@@ -319,11 +426,14 @@ impl World {
 
     fn open(&mut self, exchange: ExchangeId) -> (Micros, Result<(), LinkCause>) {
         let fate = self.fate();
-        let Some(sock) = self.socks.get_mut(&exchange) else { return (0, Err(LinkCause::TimedOut)) };
+        let Some(sock) = self.socks.get_mut(&exchange) else {
+            return (0, Err(LinkCause::TimedOut));
+        };
         let needs = (sock.lan, sock.link.mac());
         if matches!(sock.link, Link::Parent { port: true, .. }) {
             // Two ports of a bridge can have one address, two macvlans of a link cannot.
-            let taken = self.kernel.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
+            let taken =
+                self.kernel.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
             if taken || !matches!(fate, Fate::Done) {
                 self.portless.insert(needs);
             }
@@ -351,7 +461,9 @@ impl World {
     }
 
     fn close(&mut self, exchange: ExchangeId) {
-        let Some(sock) = self.socks.remove(&exchange) else { return };
+        let Some(sock) = self.socks.remove(&exchange) else {
+            return;
+        };
         if let Some(at) = sock.open_at {
             let died = self.kernel.let_go(at.0);
             self.tell(died);
@@ -361,12 +473,15 @@ impl World {
     /// Sends an answer to its caller.
     fn reply(&mut self, id: RequestId, answer: Answer) {
         self.show(&Seen::Replied(id, &answer));
-        let Some(asked) = self.requests.get_mut(&id) else { return };
+        let Some(asked) = self.requests.get_mut(&id) else {
+            return;
+        };
         asked.answered = true;
         self.digest.answer(self.now, id, &answer);
         if let (Role::Spool(attachment), Answer::Deleted) = (&asked.role, &answer) {
             let attachment = attachment.clone();
-            self.spool.retain(|spooled| spooled.attachment != attachment);
+            self.spool
+                .retain(|spooled| spooled.attachment != attachment);
         }
         self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
     }
@@ -375,7 +490,9 @@ impl World {
     pub(super) fn commit(&mut self) {
         let group = 1 + self.rng.usize(..self.store.waiting.len().max(1));
         for _ in 0..group {
-            let Some((op, changes)) = self.store.waiting.pop_front() else { break };
+            let Some((op, changes)) = self.store.waiting.pop_front() else {
+                break;
+            };
             if self.crashes_at(EffectKind::Persist, false) {
                 return;
             }
@@ -436,8 +553,12 @@ impl World {
     /// Handles that the events from `first` on are durable. `going` are the records that went with them.
     fn noted(&mut self, first: usize, going: &[Record]) {
         let events = self.store.events[first..].to_vec();
-        let deaf = events.iter().filter(|event| event.kind == EventKind::DetectionOff).count();
-        self.stats.count_many("attachments with a station that is not heard", deaf);
+        let deaf = events
+            .iter()
+            .filter(|event| event.kind == EventKind::DetectionOff)
+            .count();
+        self.stats
+            .count_many("attachments with a station that is not heard", deaf);
         self.note_removals(&events);
         self.note_unreturned(&events);
         self.show(&Seen::Noted(&events));
@@ -446,9 +567,15 @@ impl World {
 
     /// Fills the disk, or makes room on it again.
     pub(super) fn disk(&mut self, full: bool) {
-        let Some(every) = self.plan.store_full else { return };
+        let Some(every) = self.plan.store_full else {
+            return;
+        };
         (self.disk_full, self.disk_turned) = (full, self.now);
-        self.stats.count(if full { "full stores" } else { "stores with room again" });
+        self.stats.count(if full {
+            "full stores"
+        } else {
+            "stores with room again"
+        });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));
@@ -456,5 +583,8 @@ impl World {
 }
 
 pub(super) fn refused(doing: &'static str) -> LinkCause {
-    LinkCause::Refused { doing, reason: "simulated".to_owned() }
+    LinkCause::Refused {
+        doing,
+        reason: "simulated".to_owned(),
+    }
 }

@@ -28,76 +28,140 @@ impl World {
             self.judge_timing(lan, to, &message);
             if message.kind() == Some(Kind::Request) {
                 let asked = (message.xid, message.address(code::SERVER));
-                let latest = self.ledger.latest.entry((lan, message.key())).or_insert((asked, self.now));
+                let latest = self
+                    .ledger
+                    .latest
+                    .entry((lan, message.key()))
+                    .or_insert((asked, self.now));
                 if latest.0 != asked {
                     *latest = (asked, self.now);
                     self.show(&Seen::Requests(lan, &message));
                 }
             }
         }
-        if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
+        if let Some(violation) = self.segments[lan]
+            .judge
+            .client_frame(now, frame)
+            .into_iter()
+            .next()
+        {
             self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
         }
     }
 
     fn judge_timing(&mut self, lan: usize, to: Ipv4Addr, message: &Message) {
-        let Some(purpose) = Purpose::of(message, Some(to)) else { return };
+        let Some(purpose) = Purpose::of(message, Some(to)) else {
+            return;
+        };
         let key = message.key();
         // A question, which an oracle of its own judges.
         if self.plan.fallback.is_some() && self.has_fallback(&(lan, key.clone())) {
             return;
         }
         let waited_for = purpose == Purpose::Discover && self.calls.waits_for(self.now, &key);
-        let address =
-            if message.ciaddr.is_unspecified() { message.address(code::REQUESTED) } else { Some(message.ciaddr) };
-        let offers = address.into_iter().flat_map(|address| self.offers_of(lan, address));
+        let address = if message.ciaddr.is_unspecified() {
+            message.address(code::REQUESTED)
+        } else {
+            Some(message.ciaddr)
+        };
+        let offers = address
+            .into_iter()
+            .flat_map(|address| self.offers_of(lan, address));
         let offered = offers.filter(|(to, _)| **to != key).map(|(_, at)| at).max();
         // A try that did not reach its server is made again later.
-        let again = |at| self.may_lapse && self.timing.last_start(&(lan, key.clone())).is_none_or(|start| at >= start);
+        let again = |at| {
+            self.may_lapse
+                && self
+                    .timing
+                    .last_start(&(lan, key.clone()))
+                    .is_none_or(|start| at >= start)
+        };
         let offered = offered.is_some_and(|at| self.now < at + OFFERED || again(at));
         let early = offered || self.now < self.segments[lan].ordered;
         if offered && purpose == Purpose::Renew {
-            self.stats.count("renewed as another was offered the address");
+            self.stats
+                .count("renewed as another was offered the address");
         }
         let asked = (message.xid, message.address(code::SERVER));
-        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, asked, waited_for, early) {
+        if let Err(how) = self
+            .timing
+            .sent(self.now, (lan, key), purpose, asked, waited_for, early)
+        {
             self.fail(Rule::Timing, how);
         }
     }
 
     /// Returns the clients that were offered or granted an address, and when each was last.
-    fn offers_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = (&ClientKey, Micros)> {
-        let offers = self.ledger.offered.range((lan, address, ClientKey::Id(Vec::new()))..);
+    fn offers_of(
+        &self,
+        lan: usize,
+        address: Ipv4Addr,
+    ) -> impl Iterator<Item = (&ClientKey, Micros)> {
+        let offers = self
+            .ledger
+            .offered
+            .range((lan, address, ClientKey::Id(Vec::new()))..);
         let of_address = offers.take_while(move |((l, a, _), _)| (*l, *a) == (lan, address));
         of_address.map(|((.., to), at)| (to, *at))
     }
 
     /// Returns what a client has been offered or granted since `since`.
-    pub(super) fn offers_to(&self, lan: usize, key: &ClientKey, since: Micros) -> impl Iterator<Item = Ipv4Addr> {
+    pub(super) fn offers_to(
+        &self,
+        lan: usize,
+        key: &ClientKey,
+        since: Micros,
+    ) -> impl Iterator<Item = Ipv4Addr> {
         let is_its = move |((at, _, to), when): &(&(usize, Ipv4Addr, ClientKey), &Micros)| {
             (*at, to) == (lan, key) && **when >= since
         };
-        self.ledger.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
+        self.ledger
+            .offered
+            .iter()
+            .filter(is_its)
+            .map(|((_, address, _), _)| *address)
     }
 
     /// Makes a client for which a caller asks begin anew.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
-            let actor = self.actors.iter().find(|actor| actor.is_told_once() && actor.attachment == *attachment);
-            actor.and_then(|actor| actor.told.as_ref()).is_some_and(|told| told.ip() == address)
+            let actor = self
+                .actors
+                .iter()
+                .find(|actor| actor.is_told_once() && actor.attachment == *attachment);
+            actor
+                .and_then(|actor| actor.told.as_ref())
+                .is_some_and(|told| told.ip() == address)
         };
-        let concerned = if let Call::Network(call) = call { self.concerned(call) } else { None };
+        let concerned = if let Call::Network(call) = call {
+            self.concerned(call)
+        } else {
+            None
+        };
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
-            Call::Del { attachment: deleted, .. } => deleted == attachment,
+            Call::Del {
+                attachment: deleted,
+                ..
+            } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Order(order) => order.which.name == Some(attachment.to_string()),
-            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Show(_) | Call::Ranges(_) => false,
+            Call::Check { .. }
+            | Call::Status { .. }
+            | Call::List
+            | Call::Show(_)
+            | Call::Ranges(_) => false,
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => is_told(attachment, *address),
-            Call::Pool(PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. }) => false,
+            Call::Pool(
+                PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },
+            ) => false,
             Call::Network(_) => concerned.as_ref() == Some(attachment),
         };
-        for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
+        for actor in self
+            .actors
+            .iter()
+            .filter(|actor| concerns(&actor.attachment))
+        {
             self.timing.asked(&(actor.lan, actor.client_key()));
         }
     }
@@ -105,12 +169,24 @@ impl World {
     /// Gives a daemon that starts the times in its records.
     pub(super) fn remember_times(&mut self) {
         let boot = format!("boot-{}", self.clocks.boot);
-        let bound = self.store.durable.values().filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);
+        let bound = self
+            .store
+            .durable
+            .values()
+            .filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);
         let known = bound.filter_map(|record| {
-            let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan)?;
+            let lan = self
+                .segments
+                .iter()
+                .position(|segment| segment.lan == record.identity.lan)?;
             let (start, times) = (self.world_time(record.lease.start), record.lease.times?);
             let at = |after: Duration| start + after.as_micros() as u64;
-            let times = Times { start, t1: at(times.t1), t2: at(times.t2), end: at(times.end) };
+            let times = Times {
+                start,
+                t1: at(times.t1),
+                t2: at(times.t2),
+                end: at(times.end),
+            };
             Some(((lan, key_of(&record.identity.client_id)), times))
         });
         for (who, times) in known.collect::<Vec<_>>() {
@@ -121,7 +197,9 @@ impl World {
     /// Records that a server's message reached its client.
     pub(super) fn heard(&mut self, lan: usize, bytes: &[u8]) {
         let payload = bytes.get(42..).unwrap_or_default();
-        let Ok(message) = Message::decode(payload) else { return };
+        let Ok(message) = Message::decode(payload) else {
+            return;
+        };
         let (key, is_nak) = (message.key(), message.kind() == Some(Kind::Nak));
         self.show(&Seen::Heard(lan, bytes, &message));
         if self.segments[lan].is_of_rogue(bytes) {
@@ -129,11 +207,19 @@ impl World {
         }
         self.segments[lan].judge.heard(payload);
         if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
-            self.ledger.offered.insert((lan, message.yiaddr, key.clone()), self.now);
+            self.ledger
+                .offered
+                .insert((lan, message.yiaddr, key.clone()), self.now);
             // Its holder may say so, after a restart too.
             let at = (&self.segments[lan].lan, message.yiaddr);
             let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
-            let macs: Vec<_> = self.store.durable.values().filter(has_it).map(|record| record.link.mac()).collect();
+            let macs: Vec<_> = self
+                .store
+                .durable
+                .values()
+                .filter(has_it)
+                .map(|record| record.link.mac())
+                .collect();
             self.causes(macs);
         }
         // A NAK through a relay may not be the last word.
@@ -142,24 +228,46 @@ impl World {
         }
         if message.kind() == Some(Kind::Ack) {
             // Others that were offered the same address no longer ask for it, and ask anew if it is offered again.
-            let others = self.offers_of(lan, message.yiaddr).map(|(to, _)| to.clone()).filter(|to| *to != key);
+            let others = self
+                .offers_of(lan, message.yiaddr)
+                .map(|(to, _)| to.clone())
+                .filter(|to| *to != key);
             for other in others.collect::<Vec<_>>() {
                 self.timing.refused(&(lan, other));
             }
             // An ACK after the end comes too late.
-            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
+            let was_told = |actor: &Actor| {
+                actor
+                    .told
+                    .as_ref()
+                    .is_some_and(|lease| lease.ip() == message.yiaddr)
+            };
             let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
-            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
-            let Some(((xid, _), sent)) = self.ledger.latest.get(&(lan, message.key())).copied() else { return };
+            concerned
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|index| self.excuse_lapsed(index));
+            let Some(((xid, _), sent)) = self.ledger.latest.get(&(lan, message.key())).copied()
+            else {
+                return;
+            };
             if xid == message.xid {
                 if let Some(times) = Times::of(&message, sent) {
                     self.timing.knows(self.now, (lan, message.key()), times);
                 }
-                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let seconds = message
+                    .number(code::LEASE_TIME)
+                    .filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
-                let server = message.address(code::SERVER).unwrap_or(Ipv4Addr::UNSPECIFIED);
-                self.ledger.heard.insert((lan, message.yiaddr, Some(message.key())), until);
-                self.ledger.granted_by.insert((lan, message.yiaddr, message.key()), server);
+                let server = message
+                    .address(code::SERVER)
+                    .unwrap_or(Ipv4Addr::UNSPECIFIED);
+                self.ledger
+                    .heard
+                    .insert((lan, message.yiaddr, Some(message.key())), until);
+                self.ledger
+                    .granted_by
+                    .insert((lan, message.yiaddr, message.key()), server);
             }
         }
     }
@@ -168,7 +276,11 @@ impl World {
 /// Returns the DHCP message in a frame, and the IP address that it goes to.
 fn addressed(frame: &[u8]) -> Option<(Ipv4Addr, Message)> {
     match decode(frame).ok()?.packet {
-        Packet::Udp { destination, payload, .. } => Some((*destination.ip(), Message::decode(payload).ok()?)),
+        Packet::Udp {
+            destination,
+            payload,
+            ..
+        } => Some((*destination.ip(), Message::decode(payload).ok()?)),
         Packet::Arp(_) | Packet::Other(_) => None,
     }
 }

@@ -28,18 +28,28 @@ pub(super) struct Squatters {
 impl Squatters {
     /// Returns the squatters of a plan, the same on each LAN.
     pub(super) fn new(plan: &Plan) -> Self {
-        let lans = (0..plan.lans).flat_map(|lan| plan.squatters.iter().map(move |squatter| (lan, *squatter)));
+        let lans = (0..plan.lans)
+            .flat_map(|lan| plan.squatters.iter().map(move |squatter| (lan, *squatter)));
         let squatters = lans.map(|(lan, (server, nth))| {
             let (first, _) = plan.pool(lan, server);
             let address = Ipv4Addr::from_bits(first.to_bits() + nth);
-            ((lan, address), Mac([2, 0xdd, lan as u8, server as u8, 0, nth as u8]))
+            (
+                (lan, address),
+                Mac([2, 0xdd, lan as u8, server as u8, 0, nth as u8]),
+            )
         });
         let fallback = plan.fallback.and_then(|fallback| fallback.squatter);
         let of_fallback = (0..plan.lans).filter_map(|lan| {
             let nth = fallback?;
-            Some(((lan, Fallback::address(lan, nth)), Mac([2, 0xdd, lan as u8, 9, 0, nth as u8])))
+            Some((
+                (lan, Fallback::address(lan, nth)),
+                Mac([2, 0xdd, lan as u8, 9, 0, nth as u8]),
+            ))
         });
-        Self { at: squatters.chain(of_fallback).collect(), ..Self::default() }
+        Self {
+            at: squatters.chain(of_fallback).collect(),
+            ..Self::default()
+        }
     }
 
     /// Returns whether a squatter uses an address.
@@ -63,20 +73,26 @@ impl World {
     /// Lets a squatter answer a question about its address.
     pub(super) fn squatters_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         let squatter = self.squatters.at.get(&(lan, question.target)).copied();
-        let squatter = squatter.filter(|mac| question.request && self.squatters.is_awake(*mac, exchange));
+        let squatter =
+            squatter.filter(|mac| question.request && self.squatters.is_awake(*mac, exchange));
         let Some(mac) = squatter else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of squatters");
-        self.ledger.claimed.insert((lan, question.target, mac), self.now);
+        self.ledger
+            .claimed
+            .insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
     /// Returns whether a frame declines an address that is in use, or for which the store has a lease.
     pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
-        let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else { return false };
+        let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else {
+            return false;
+        };
         let is_it = |lease: &Lease| lease.ip() == address;
-        let told = |actor: &Actor| actor.phase == Phase::Live && actor.told.as_ref().is_some_and(is_it);
+        let told =
+            |actor: &Actor| actor.phase == Phase::Live && actor.told.as_ref().is_some_and(is_it);
         let bound = |record: &Record| record.state == RecordState::Bound && is_it(&record.lease);
         self.actors.iter().any(told) || self.store.durable.values().any(bound)
     }

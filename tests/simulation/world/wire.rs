@@ -12,7 +12,8 @@ use leasehold_core::testbed::lan;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
-    Arp, BROADCAST, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Silence, Station, arp, decode,
+    Arp, BROADCAST, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Silence,
+    Station, arp, decode,
 };
 
 use super::daemon::is_dhcp;
@@ -48,7 +49,8 @@ pub(crate) struct Segment {
 impl Segment {
     /// Returns the segment of a plan.
     pub(crate) fn new(plan: &Plan, lan: usize) -> Self {
-        let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
+        let subnet =
+            Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
         let config = |index: usize| Config {
             pool: plan.pool(lan, index),
@@ -63,53 +65,117 @@ impl Segment {
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
             // On a wire that also loses frames, nobody could say which answer a client has heard.
-            extend_delay: if plan.loss > 0 { std::time::Duration::ZERO } else { plan.extend_delay },
+            extend_delay: if plan.loss > 0 {
+                std::time::Duration::ZERO
+            } else {
+                plan.extend_delay
+            },
             decline_hold: Duration::from_secs(60),
             // The NAK is obeyed where it is all that is heard in time: on a wire that loses frames, and of a server that is slow to
             // extend.
-            relay: (plan.relay && plan.loss == 0 && plan.extend_delay.is_zero()).then_some(at(1021)),
+            relay: (plan.relay && plan.loss == 0 && plan.extend_delay.is_zero())
+                .then_some(at(1021)),
             stubborn: plan.stubborn,
             ..Config::new(subnet)
         };
         let mac = |index: u8| [2, 0xbb, lan as u8, 0, 0, index];
         let first = match plan.off_link {
-            true => Config { id: Ipv4Addr::new(172, 16, 0, 1 + lan as u8), ..config(0) },
+            true => Config {
+                id: Ipv4Addr::new(172, 16, 0, 1 + lan as u8),
+                ..config(0)
+            },
             false => config(0),
         };
         let mut stations = vec![Station::with_server(mac(1), at(1), Server::unjudged(first))];
         if plan.servers > 1 {
-            let second = Config { id: at(2), ..config(1) };
-            stations.push(Station::with_server(mac(2), at(2), Server::unjudged(second)));
+            let second = Config {
+                id: at(2),
+                ..config(1)
+            };
+            stations.push(Station::with_server(
+                mac(2),
+                at(2),
+                Server::unjudged(second),
+            ));
         }
         if plan.deaf {
             let (id, pool, none) = (at(3), (at(1016), at(1020)), Duration::ZERO);
-            let first = Config { id, pool, deaf: true, authoritative: false, offer_delay: none, ..config(0) };
-            let config = Config { offer_hold: none, relay: None, ..first };
+            let first = Config {
+                id,
+                pool,
+                deaf: true,
+                authoritative: false,
+                offer_delay: none,
+                ..config(0)
+            };
+            let config = Config {
+                offer_hold: none,
+                relay: None,
+                ..first
+            };
             stations.push(Station::with_server(mac(4), id, Server::unjudged(config)));
         }
         match plan.rogue {
             None => {}
             Some(Rogue::Denied) => {
                 let foreign = Ipv4Net::new(ROGUE, 24).expect("24 is a prefix length");
-                let config = Config { id: ROGUE, lease: 3600, ..Config::new(foreign) };
-                stations.push(Station::with_server(mac(3), ROGUE, Server::unjudged(config)));
+                let config = Config {
+                    id: ROGUE,
+                    lease: 3600,
+                    ..Config::new(foreign)
+                };
+                stations.push(Station::with_server(
+                    mac(3),
+                    ROGUE,
+                    Server::unjudged(config),
+                ));
             }
             Some(Rogue::Refuses) => {
                 let foreign = Ipv4Net::new(STRAY, 24).expect("24 is a prefix length");
                 let nothing = (Ipv4Addr::from_bits(STRAY.to_bits() + 1), STRAY);
-                let config = Config { id: STRAY, pool: nothing, ..Config::new(foreign) };
-                stations.push(Station::with_server(mac(3), STRAY, Server::unjudged(config)));
+                let config = Config {
+                    id: STRAY,
+                    pool: nothing,
+                    ..Config::new(foreign)
+                };
+                stations.push(Station::with_server(
+                    mac(3),
+                    STRAY,
+                    Server::unjudged(config),
+                ));
             }
             Some(Rogue::Nonsense) => {
                 let (id, pool) = (at(9), (at(990), at(1015)));
-                let config = Config { id, pool, offer_delay: Duration::ZERO, authoritative: false, ..config(0) };
+                let config = Config {
+                    id,
+                    pool,
+                    offer_delay: Duration::ZERO,
+                    authoritative: false,
+                    ..config(0)
+                };
                 stations.push(Station::with_server(mac(3), id, Server::unjudged(config)));
             }
         }
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
-        let vlan = if plan.wires == Some(Wires::Vlan) { VLAN } else { 0 };
-        let lan = Lan::Link { parent: format!("eth{lan}").into(), vlan };
-        Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, ordered: 0, judge: Judge::default() }
+        let vlan = if plan.wires == Some(Wires::Vlan) {
+            VLAN
+        } else {
+            0
+        };
+        let lan = Lan::Link {
+            parent: format!("eth{lan}").into(),
+            vlan,
+        };
+        Self {
+            lan,
+            stations,
+            rogue: plan.rogue,
+            changed: None,
+            away,
+            mute,
+            ordered: 0,
+            judge: Judge::default(),
+        }
     }
 
     /// Returns the stations except for the rogue.
@@ -132,18 +198,33 @@ impl Segment {
 impl World {
     /// Sends a frame from an exchange's socket, or over the host's link, where only the wire hears it.
     pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
-        let Some(sock) = self.socks.get_mut(&exchange) else { return };
+        let Some(sock) = self.socks.get_mut(&exchange) else {
+            return;
+        };
         if let Some(message) = message_of(&frame) {
             (sock.speaks, sock.client) = (true, Some(message.key()));
         }
-        let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
+        let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else {
+            return;
+        };
         if !(wire.up && wire.carrier && self.now >= wire.blocked) {
             return;
         }
-        let (lan, in_reach) = (sock.lan, !(self.plan.beside && (over_host || is_direct(&sock.link))));
-        self.show(&Seen::Left { lan, exchange, frame: &frame });
+        let (lan, in_reach) = (
+            sock.lan,
+            !(self.plan.beside && (over_host || is_direct(&sock.link))),
+        );
+        self.show(&Seen::Left {
+            lan,
+            exchange,
+            frame: &frame,
+        });
         self.digest.frame(self.now, lan, &frame);
-        self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
+        self.stats.count(if is_dhcp(&frame) {
+            "messages sent"
+        } else {
+            "ARP sent"
+        });
         if in_reach {
             self.reach_stations(lan, frame.clone());
         }
@@ -157,30 +238,53 @@ impl World {
     /// said so, or it may be for an address that was taken off, which ARP never names: a lease that was not extended since, such
     /// as one without end, has no other way there. Or the frame leaves where no station hears it, because no port could be made.
     pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
-        let Some(sock) = self.socks.get(&exchange) else { return false };
-        if self.plan.beside && is_direct(&sock.link) && self.portless.contains(&(sock.lan, sock.link.mac())) {
+        let Some(sock) = self.socks.get(&exchange) else {
+            return false;
+        };
+        if self.plan.beside
+            && is_direct(&sock.link)
+            && self.portless.contains(&(sock.lan, sock.link.mac()))
+        {
             return true;
         }
         let deaf = is_direct(&sock.link) && !self.plan.promiscuous && !self.plan.ipvlan;
         let has = |at: At, address| self.kernel.link(at).is_some_and(|wire| wire.has(address));
         let is_off = message_of(frame).is_some_and(|message| match sock.link.in_netns() {
             Some(at) => !has(at, message.ciaddr),
-            None => self.actors.iter().any(|actor| actor.meddled && actor.client_key() == message.key()),
+            None => self
+                .actors
+                .iter()
+                .any(|actor| actor.meddled && actor.client_key() == message.key()),
         });
-        let Some(to) = frame.get(..6).filter(|to| (deaf || is_off) && *to != BROADCAST) else { return false };
-        !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
+        let Some(to) = frame
+            .get(..6)
+            .filter(|to| (deaf || is_off) && *to != BROADCAST)
+        else {
+            return false;
+        };
+        !self.segments[sock.lan]
+            .stations
+            .iter()
+            .any(|station| station.mac() == *to)
     }
 
     /// Lets the other containers' kernels answer ARP, and lets the other sockets that listen for ARP hear it.
     fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8], over_host: bool) {
         let Ok(frame) = decode(bytes) else { return };
-        let Packet::Arp(question) = frame.packet else { return };
+        let Packet::Arp(question) = frame.packet else {
+            return;
+        };
         let own = Mac(frame.source);
-        let owner = self.kernel.owner(lan, question.target, Some(own)).map(|wire| wire.mac);
+        let owner = self
+            .kernel
+            .owner(lan, question.target, Some(own))
+            .map(|wire| wire.mac);
         if let Some(owner) = owner.filter(|_| question.request && !over_host) {
             let answer = answer_to(&question, owner);
             let reply = arp(owner.0, question.sender_mac, &answer);
-            self.ledger.claimed.insert((lan, question.target, owner), self.now);
+            self.ledger
+                .claimed
+                .insert((lan, question.target, owner), self.now);
             self.deliver(exchange, reply, FrameMeta::default());
         }
         self.squatters_hear(lan, exchange, &question);
@@ -189,12 +293,20 @@ impl World {
         if frame.destination != BROADCAST || over_host {
             return;
         }
-        let address = if question.sender.is_unspecified() { question.target } else { question.sender };
+        let address = if question.sender.is_unspecified() {
+            question.target
+        } else {
+            question.sender
+        };
         let hears = |id: &ExchangeId, sock: &Sock| {
             let other = *id != exchange && sock.lan == lan && sock.link.mac() != own;
             other && hears_of(sock, &question) && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let hearing = self.socks.iter().filter(|(id, sock)| hears(id, sock)).map(|(id, _)| *id);
+        let hearing = self
+            .socks
+            .iter()
+            .filter(|(id, sock)| hears(id, sock))
+            .map(|(id, _)| *id);
         for other in hearing.collect::<Vec<_>>() {
             self.ledger.claimed.insert((lan, address, own), self.now);
             self.stats.count("ARP heard of other containers");
@@ -247,9 +359,14 @@ impl World {
             self.served(lan, station, served);
         }
         let mute = self.now < self.segments[lan].mute[station];
-        self.stats.count_many("NAKs beside an answer", usize::from(out.len() > 1 && !mute));
+        self.stats
+            .count_many("NAKs beside an answer", usize::from(out.len() > 1 && !mute));
         for out in out.into_iter().filter(|_| !mute) {
-            if let Ok(Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
+            if let Ok(Frame {
+                packet: Packet::Udp { payload, .. },
+                ..
+            }) = decode(&out.frame)
+            {
                 self.segments[lan].judge.server(now, payload);
             }
             let held = out.delay.as_micros() as Micros;
@@ -277,7 +394,9 @@ impl World {
                 let server = self.segments[lan].stations[station].server();
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
                 let name = lease.map(|lease| lease.name.clone());
-                let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
+                let until = lease
+                    .and_then(|lease| lease.until)
+                    .map(|until| until.as_micros() as Micros);
                 let before = self.ledger.granted.insert((lan, address, name), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
@@ -307,20 +426,37 @@ impl World {
         let Ok(frame) = decode(bytes) else { return };
         let (about, chaddr) = match &frame.packet {
             Packet::Arp(question) => {
-                if let Some(owner) = self.kernel.owner(lan, question.target, None).filter(|_| question.request) {
+                if let Some(owner) = self
+                    .kernel
+                    .owner(lan, question.target, None)
+                    .filter(|_| question.request)
+                {
                     let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
                     self.reach_stations(lan, reply);
                 }
                 (Some(question), frame.destination)
             }
-            Packet::Udp { destination, payload, .. } if destination.port() == 68 && payload.len() >= 34 => {
-                (None, [payload[28], payload[29], payload[30], payload[31], payload[32], payload[33]])
-            }
+            Packet::Udp {
+                destination,
+                payload,
+                ..
+            } if destination.port() == 68 && payload.len() >= 34 => (
+                None,
+                [
+                    payload[28],
+                    payload[29],
+                    payload[30],
+                    payload[31],
+                    payload[32],
+                    payload[33],
+                ],
+            ),
             Packet::Udp { .. } | Packet::Other(_) => return,
         };
         let broadcast = frame.destination == BROADCAST;
         let hears = |sock: &&Sock| {
-            let own = !is_direct(&sock.link) || self.plan.promiscuous || sock.link.mac() == host_mac(lan);
+            let own =
+                !is_direct(&sock.link) || self.plan.promiscuous || sock.link.mac() == host_mac(lan);
             let for_it = broadcast || (sock.link.mac().0 == frame.destination && own);
             let wanted = match about {
                 Some(arp) => hears_of(sock, arp),
@@ -328,27 +464,49 @@ impl World {
             };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let other_host = |sock: &Sock| !broadcast && is_direct(&sock.link) && sock.link.mac() != host_mac(lan);
-        let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
+        let other_host =
+            |sock: &Sock| !broadcast && is_direct(&sock.link) && sock.link.mac() != host_mac(lan);
+        let hearing = self
+            .socks
+            .iter()
+            .filter(|(_, sock)| hears(sock))
+            .map(|(id, sock)| (*id, other_host(sock)));
         for (exchange, other_host) in hearing.collect::<Vec<_>>() {
-            self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });
+            self.deliver(
+                exchange,
+                bytes.to_vec(),
+                FrameMeta {
+                    other_host,
+                    ..FrameMeta::default()
+                },
+            );
         }
     }
 
     pub(super) fn carries(&self, at: At) -> bool {
-        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier && self.now >= wire.blocked)
+        self.kernel
+            .link(at)
+            .is_some_and(|wire| wire.up && wire.carrier && self.now >= wire.blocked)
     }
 
     fn reach_stations(&mut self, lan: usize, frame: Vec<u8>) {
         for station in 0..self.segments[lan].stations.len() {
             for delay in self.fates().into_iter().flatten() {
-                self.at(self.now + delay, Event::Station(lan, station, frame.clone()));
+                self.at(
+                    self.now + delay,
+                    Event::Station(lan, station, frame.clone()),
+                );
             }
         }
     }
 
     /// Delivers a frame to the core, sometimes as it comes over veth: without its UDP checksum.
-    pub(super) fn deliver(&mut self, exchange: ExchangeId, mut frame: Vec<u8>, mut meta: FrameMeta) {
+    pub(super) fn deliver(
+        &mut self,
+        exchange: ExchangeId,
+        mut frame: Vec<u8>,
+        mut meta: FrameMeta,
+    ) {
         if self.rng.u32(..8) == 0 && is_dhcp(&frame) {
             meta.checksum_not_ready = true;
             frame[40..42].copy_from_slice(&[0x12, 0x34]);
@@ -378,7 +536,10 @@ impl World {
 
     /// Sets a link down, which makes the kernel remove its routes, and lets it come up again.
     pub(super) fn lower(&mut self, at: At) {
-        self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
+        self.kernel
+            .lower(at)
+            .into_iter()
+            .for_each(|told| self.tell(Some(told)));
         self.unplugged(at);
         self.after(SECOND, 30 * SECOND, Event::Raised(at));
     }
@@ -391,7 +552,11 @@ impl World {
 
     /// Makes the sockets on a link that is gone fail.
     pub(super) fn break_socks(&mut self, at: At) {
-        let on_it = self.socks.iter().filter(|(_, sock)| sock.open_at == Some(at)).map(|(id, _)| *id);
+        let on_it = self
+            .socks
+            .iter()
+            .filter(|(_, sock)| sock.open_at == Some(at))
+            .map(|(id, _)| *id);
         for exchange in on_it.collect::<Vec<_>>() {
             let cause = LinkCause::NoLink(at.1.to_string());
             self.after(10, 5 * MILLI, Event::Broken(self.run, exchange, cause));

@@ -43,7 +43,11 @@ pub struct Config {
     /// What the runtime passes for the network's capabilities: see [`Config::runtime_config`].
     runtime_config: Option<Value>,
     /// See [`Config::valid_attachments`].
-    #[serde(rename = "cni.dev/valid-attachments", default, deserialize_with = "present")]
+    #[serde(
+        rename = "cni.dev/valid-attachments",
+        default,
+        deserialize_with = "present"
+    )]
     valid_attachments: Option<Value>,
     #[serde(rename = "cni.dev/attachments", default, deserialize_with = "present")]
     attachments: Option<Value>,
@@ -72,7 +76,9 @@ impl Config {
         if self.link_in_container == Some(Value::Bool(true)) {
             return None;
         }
-        let named = [&self.master, &self.bridge, &self.parent].into_iter().find_map(|v| v.as_ref()?.as_str());
+        let named = [&self.master, &self.bridge, &self.parent]
+            .into_iter()
+            .find_map(|v| v.as_ref()?.as_str());
         // The bridge plugin's own default.
         let default = (self.plugin.as_deref() == Some("bridge")).then_some("cni0");
         named.filter(|name| !name.is_empty()).or(default)
@@ -80,7 +86,8 @@ impl Config {
 
     /// Returns whether addresses come from local ranges. `ipam.type` says so, under whatever name the plugin is installed.
     pub fn is_host_local(&self) -> bool {
-        Object::new("ipam", &self.ipam).is_ok_and(|ipam| ipam.get("type").and_then(Value::as_str) == Some("host-local"))
+        Object::new("ipam", &self.ipam)
+            .is_ok_and(|ipam| ipam.get("type").and_then(Value::as_str) == Some("host-local"))
     }
 
     /// Reads our part of the configuration.
@@ -104,8 +111,14 @@ impl Config {
     /// # Errors
     /// `args.cni.ips` is not a list of strings.
     pub fn args_ips(&self) -> Result<Vec<String>, BadKey> {
-        let cni = self.args.as_ref().and_then(|args| args.get("cni")).filter(|cni| cni.is_object());
-        cni.map_or(Ok(Vec::new()), |cni| Object::new("args.cni", cni)?.list("ips", owned))
+        let cni = self
+            .args
+            .as_ref()
+            .and_then(|args| args.get("cni"))
+            .filter(|cni| cni.is_object());
+        cni.map_or(Ok(Vec::new()), |cni| {
+            Object::new("args.cni", cni)?.list("ips", owned)
+        })
     }
 
     /// Returns what the runtime passes for the network's capabilities.
@@ -113,10 +126,15 @@ impl Config {
     /// # Errors
     /// `runtimeConfig` is not an object, or a key in it has the wrong type.
     pub fn runtime_config(&self) -> Result<RuntimeConfig, BadKey> {
-        let Some(value) = &self.runtime_config else { return Ok(RuntimeConfig::default()) };
+        let Some(value) = &self.runtime_config else {
+            return Ok(RuntimeConfig::default());
+        };
         let said = Object::new("runtimeConfig", value)?;
         let mac = said.read("mac", owned)?.filter(|mac| !mac.is_empty());
-        Ok(RuntimeConfig { mac, ips: said.list("ips", owned)? })
+        Ok(RuntimeConfig {
+            mac,
+            ips: said.list("ips", owned)?,
+        })
     }
 
     /// Returns the attachments that are valid according to a GC, each as container and interface name.
@@ -128,15 +146,22 @@ impl Config {
     /// Neither key is there, so nothing is known about any attachment; or an entry is not complete.
     pub fn valid_attachments(&self) -> Result<Vec<(String, String)>, BadKey> {
         const KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
-        let said = KEYS.into_iter().zip([&self.valid_attachments, &self.attachments]);
-        let mut said = said.filter_map(|(key, value)| Some((key, value.as_ref()?))).peekable();
+        let said = KEYS
+            .into_iter()
+            .zip([&self.valid_attachments, &self.attachments]);
+        let mut said = said
+            .filter_map(|(key, value)| Some((key, value.as_ref()?)))
+            .peekable();
         if said.peek().is_none() {
             return Err(Fault::Missing.at(KEYS[0]));
         }
         let mut valid = Vec::new();
         for (key, value) in said {
             valid.extend(objects_of(key, value, |entry| {
-                Ok((entry.require("containerID", owned)?, entry.require("ifname", owned)?))
+                Ok((
+                    entry.require("containerID", owned)?,
+                    entry.require("ifname", owned)?,
+                ))
             })?);
         }
         Ok(valid)
@@ -144,8 +169,12 @@ impl Config {
 
     /// Returns the VLAN on the parent link, 0 when untagged.
     pub fn parent_vlan(&self) -> u16 {
-        let said = [&self.vlan, &self.vlan_id].into_iter().find_map(|v| v.as_ref()?.as_u64());
-        said.and_then(|id| u16::try_from(id).ok()).filter(|id| *id < 4095).unwrap_or(0)
+        let said = [&self.vlan, &self.vlan_id]
+            .into_iter()
+            .find_map(|v| v.as_ref()?.as_u64());
+        said.and_then(|id| u16::try_from(id).ok())
+            .filter(|id| *id < 4095)
+            .unwrap_or(0)
     }
 }
 
@@ -179,10 +208,15 @@ impl PrevResult {
     /// answer, is taken to be on ours.
     pub fn addresses_on<'a>(&'a self, ifname: &'a str) -> impl Iterator<Item = IpNet> + 'a {
         let elsewhere = move |index: i64| {
-            let interface = usize::try_from(index).ok().and_then(|index| self.interfaces.get(index));
+            let interface = usize::try_from(index)
+                .ok()
+                .and_then(|index| self.interfaces.get(index));
             interface.is_some_and(|interface| interface.name != ifname)
         };
-        self.ips.iter().filter(move |ip| !ip.interface.is_some_and(elsewhere)).map(|ip| ip.address)
+        self.ips
+            .iter()
+            .filter(move |ip| !ip.interface.is_some_and(elsewhere))
+            .map(|ip| ip.address)
     }
 }
 
@@ -201,7 +235,9 @@ fn owned(value: &Value) -> Result<String, Fault> {
 }
 
 /// Reads a value; `null` means its default.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
@@ -228,14 +264,26 @@ mod tests {
         assert_eq!(config.plugin.as_deref(), Some("macvlan"));
         let ipam = config.ipam().expect("an object");
         assert_eq!((ipam.timeout, ipam.priority), (Some(45.0), Some(10)));
-        assert_eq!(config.runtime_config().expect("an object").mac.as_deref(), Some("02:00:00:00:00:01"));
-        assert_eq!((config.parent_link(), config.parent_vlan()), (Some("eth0"), 0));
+        assert_eq!(
+            config.runtime_config().expect("an object").mac.as_deref(),
+            Some("02:00:00:00:00:01")
+        );
+        assert_eq!(
+            (config.parent_link(), config.parent_vlan()),
+            (Some("eth0"), 0)
+        );
     }
 
     #[test]
     fn null_and_the_empty_string_are_absent() {
         let empty = r#"{"cniVersion": "", "name": null, "type": "", "ipam": null, "master": "", "vlan": null}"#;
-        assert_eq!(read(empty), Config { master: Some(Value::String(String::new())), ..Config::default() });
+        assert_eq!(
+            read(empty),
+            Config {
+                master: Some(Value::String(String::new())),
+                ..Config::default()
+            }
+        );
         assert_eq!(read("{}"), Config::default());
     }
 
@@ -243,12 +291,24 @@ mod tests {
     fn the_parent_link_is_what_the_main_plugin_names() {
         let table = [
             (r#"{"master": "eth0"}"#, Some("eth0"), 0),
-            (r#"{"type": "vlan", "master": "eth0", "vlanId": 5}"#, Some("eth0"), 5),
-            (r#"{"type": "bridge", "bridge": "br0", "vlan": 100}"#, Some("br0"), 100),
+            (
+                r#"{"type": "vlan", "master": "eth0", "vlanId": 5}"#,
+                Some("eth0"),
+                5,
+            ),
+            (
+                r#"{"type": "bridge", "bridge": "br0", "vlan": 100}"#,
+                Some("br0"),
+                100,
+            ),
             (r#"{"type": "bridge"}"#, Some("cni0"), 0),
             (r#"{"type": "bridge", "bridge": ""}"#, Some("cni0"), 0),
             (r#"{"type": "macvlan"}"#, None, 0),
-            (r#"{"type": "macvlan", "master": "eth0", "linkInContainer": true}"#, None, 0),
+            (
+                r#"{"type": "macvlan", "master": "eth0", "linkInContainer": true}"#,
+                None,
+                0,
+            ),
             (r#"{"parent": "bond0", "vlan": 4094}"#, Some("bond0"), 4094),
             (r#"{"parent": {"name": "bond0"}, "vlan": "all"}"#, None, 0),
             (r#"{"master": "eth0", "vlan": 4095}"#, Some("eth0"), 0),
@@ -257,7 +317,11 @@ mod tests {
         ];
         for (text, link, vlan) in table {
             let config = read(text);
-            assert_eq!((config.parent_link(), config.parent_vlan()), (link, vlan), "{text}");
+            assert_eq!(
+                (config.parent_link(), config.parent_vlan()),
+                (link, vlan),
+                "{text}"
+            );
         }
     }
 
@@ -282,12 +346,27 @@ mod tests {
             r#"{"args": {"cni": {"ips": ["10.0.0.5"], "labels": 1}}, "runtimeConfig": {"ips": ["10.0.0.6/24"], "dns": 1}}"#,
         );
         assert_eq!(config.args_ips().expect("a list of strings"), ["10.0.0.5"]);
-        assert_eq!(config.runtime_config().expect("an object").ips, ["10.0.0.6/24"]);
+        assert_eq!(
+            config.runtime_config().expect("an object").ips,
+            ["10.0.0.6/24"]
+        );
         let table = [
-            (r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#, "args.cni.ips: it must be a list, not a string"),
-            (r#"{"args": {"cni": {"ips": [5]}}}"#, "args.cni.ips[0]: it must be a string, not a number"),
-            (r#"{"runtimeConfig": {"ips": {}}}"#, "runtimeConfig.ips: it must be a list, not an object"),
-            (r#"{"runtimeConfig": {"mac": 2}}"#, "runtimeConfig.mac: it must be a string, not a number"),
+            (
+                r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#,
+                "args.cni.ips: it must be a list, not a string",
+            ),
+            (
+                r#"{"args": {"cni": {"ips": [5]}}}"#,
+                "args.cni.ips[0]: it must be a string, not a number",
+            ),
+            (
+                r#"{"runtimeConfig": {"ips": {}}}"#,
+                "runtimeConfig.ips: it must be a list, not an object",
+            ),
+            (
+                r#"{"runtimeConfig": {"mac": 2}}"#,
+                "runtimeConfig.mac: it must be a string, not a number",
+            ),
         ];
         for (text, fault) in table {
             let config = read(text);
@@ -301,14 +380,23 @@ mod tests {
         let one = r#"[{"containerID": "a", "ifname": "eth0"}]"#;
         let two = r#"[{"containerID": "b", "ifname": "net1", "other": 1}]"#;
         let table = [
-            (format!(r#"{{"cni.dev/valid-attachments": {one}}}"#), Ok(vec![("a", "eth0")])),
-            (format!(r#"{{"cni.dev/attachments": {two}}}"#), Ok(vec![("b", "net1")])),
+            (
+                format!(r#"{{"cni.dev/valid-attachments": {one}}}"#),
+                Ok(vec![("a", "eth0")]),
+            ),
+            (
+                format!(r#"{{"cni.dev/attachments": {two}}}"#),
+                Ok(vec![("b", "net1")]),
+            ),
             (
                 format!(r#"{{"cni.dev/valid-attachments": {one}, "cni.dev/attachments": {two}}}"#),
                 Ok(vec![("a", "eth0"), ("b", "net1")]),
             ),
             (r#"{"cni.dev/valid-attachments": []}"#.into(), Ok(vec![])),
-            (r#"{"cni.dev/valid-attachments": null, "cni.dev/attachments": null}"#.into(), Ok(vec![])),
+            (
+                r#"{"cni.dev/valid-attachments": null, "cni.dev/attachments": null}"#.into(),
+                Ok(vec![]),
+            ),
             ("{}".into(), Err("cni.dev/valid-attachments: missing")),
             (
                 r#"{"cni.dev/valid-attachments": {}}"#.into(),
@@ -321,21 +409,40 @@ mod tests {
         ];
         for (text, expected) in table {
             let valid = read(&text).valid_attachments();
-            let valid = valid.as_ref().map(|list| list.iter().map(|(c, i)| (c.as_str(), i.as_str())).collect());
-            assert_eq!(valid.map_err(ToString::to_string), expected.map_err(str::to_owned), "{text}");
+            let valid = valid
+                .as_ref()
+                .map(|list| list.iter().map(|(c, i)| (c.as_str(), i.as_str())).collect());
+            assert_eq!(
+                valid.map_err(ToString::to_string),
+                expected.map_err(str::to_owned),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_host_may_have_thousands_of_attachments() {
         let entry = r#"{"containerID": "a", "ifname": "eth0"}"#;
-        let text = format!(r#"{{"cni.dev/valid-attachments": [{}]}}"#, vec![entry; 5_000].join(","));
-        assert_eq!(read(&text).valid_attachments().expect("a list of attachments").len(), 5_000);
+        let text = format!(
+            r#"{{"cni.dev/valid-attachments": [{}]}}"#,
+            vec![entry; 5_000].join(",")
+        );
+        assert_eq!(
+            read(&text)
+                .valid_attachments()
+                .expect("a list of attachments")
+                .len(),
+            5_000
+        );
     }
 
     #[test]
     fn a_deeply_nested_configuration_is_refused() {
-        let deep = format!(r#"{{"prevResult": {}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        let deep = format!(
+            r#"{{"prevResult": {}{}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
         assert!(Config::parse(&deep).is_err());
     }
 
@@ -349,7 +456,19 @@ mod tests {
                         {"address": "10.0.0.5/24", "interface": -1}]}"#,
         )
         .expect("a result");
-        let ours: Vec<_> = prev.addresses_on("net1").map(|net| net.to_string()).collect();
-        assert_eq!(ours, ["10.0.0.2/24", "10.0.0.3/24", "10.0.0.4/24", "fd00::1/64", "10.0.0.5/24"]);
+        let ours: Vec<_> = prev
+            .addresses_on("net1")
+            .map(|net| net.to_string())
+            .collect();
+        assert_eq!(
+            ours,
+            [
+                "10.0.0.2/24",
+                "10.0.0.3/24",
+                "10.0.0.4/24",
+                "fd00::1/64",
+                "10.0.0.5/24"
+            ]
+        );
     }
 }

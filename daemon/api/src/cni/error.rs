@@ -65,7 +65,10 @@ impl TryFrom<u32> for Code {
     type Error = UnknownCode;
 
     fn try_from(number: u32) -> Result<Self, UnknownCode> {
-        Self::ALL.into_iter().find(|code| *code as u32 == number).ok_or(UnknownCode(number))
+        Self::ALL
+            .into_iter()
+            .find(|code| *code as u32 == number)
+            .ok_or(UnknownCode(number))
     }
 }
 
@@ -87,17 +90,28 @@ pub struct Error {
 impl Error {
     /// Returns the error in the newest version, without details.
     pub fn new(code: Code, msg: impl Into<String>) -> Self {
-        Self { cni_version: Version::NEWEST, code, msg: msg.into(), details: String::new() }
+        Self {
+            cni_version: Version::NEWEST,
+            code,
+            msg: msg.into(),
+            details: String::new(),
+        }
     }
 
     /// Returns the error in `version`.
     pub fn in_version(self, cni_version: Version) -> Self {
-        Self { cni_version, ..self }
+        Self {
+            cni_version,
+            ..self
+        }
     }
 
     /// Returns the error with `details`.
     pub fn with_details(self, details: impl Into<String>) -> Self {
-        Self { details: details.into(), ..self }
+        Self {
+            details: details.into(),
+            ..self
+        }
     }
 }
 
@@ -108,7 +122,10 @@ mod tests {
     #[test]
     fn an_error_is_written_as_the_specification_wants() {
         let error = Error::new(Code::TryAgainLater, "no offer").in_version(Version::V0_4_0);
-        assert_eq!(serde_json::to_string(&error).unwrap(), r#"{"cniVersion":"0.4.0","code":11,"msg":"no offer"}"#);
+        assert_eq!(
+            serde_json::to_string(&error).unwrap(),
+            r#"{"cniVersion":"0.4.0","code":11,"msg":"no offer"}"#
+        );
         assert_eq!(
             serde_json::to_string(&error.clone().with_details("ADD of n/c/eth0")).unwrap(),
             r#"{"cniVersion":"0.4.0","code":11,"msg":"no offer","details":"ADD of n/c/eth0"}"#

@@ -60,14 +60,20 @@ impl HostLocal {
     /// # Errors
     /// The first key that is refused; or more than one set of a family before version 0.3.0, whose results have one address of
     /// each family.
-    pub(super) fn parse(ipam: &Value, runtime: Option<&Value>, version: Version) -> Result<Self, BadKey> {
+    pub(super) fn parse(
+        ipam: &Value,
+        runtime: Option<&Value>,
+        version: Version,
+    ) -> Result<Self, BadKey> {
         let ipam = Object::new("ipam", ipam)?;
         ipam.nothing_misspelt(&HOST_LOCAL_KEYS)?;
         ipam.read("type", text)?;
         // The shim reads it.
         ipam.read("daemonSocketPath", text)?;
         let mut sets = match runtime {
-            Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?,
+            Some(runtime) => {
+                Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?
+            }
             None => Vec::new(),
         };
         // Without a subnet, host-local ignores the keys beside it.
@@ -75,12 +81,21 @@ impl HostLocal {
             sets.push(vec![Range::read(ipam.clone())?]);
         }
         sets.extend(ipam.lists("ranges", Range::read)?);
-        let of_family =
-            |is_v4| sets.iter().filter_map(|set| set.first()).filter(|range| range.is_v4() == is_v4).count();
+        let of_family = |is_v4| {
+            sets.iter()
+                .filter_map(|set| set.first())
+                .filter(|range| range.is_v4() == is_v4)
+                .count()
+        };
         if version < Version::V0_3_0 && (of_family(true) > 1 || of_family(false) > 1) {
             return Err(Fault::OneOfAFamily(version).at("ipam.ranges"));
         }
-        let said = |key| Ok(ipam.read(key, text)?.filter(|text| !text.is_empty()).map(str::to_owned));
+        let said = |key| {
+            Ok(ipam
+                .read(key, text)?
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned))
+        };
         Ok(Self {
             sets,
             routes: ipam.objects("routes", route)?,

@@ -181,9 +181,16 @@ impl Ipam {
         // The shim reads these itself.
         ipam.read("type", text)?;
         ipam.read("daemonSocketPath", text)?;
-        let said = |key| Ok(ipam.read(key, text)?.filter(|text| !text.is_empty()).map(str::to_owned));
+        let said = |key| {
+            Ok(ipam
+                .read(key, text)?
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned))
+        };
         Ok(Self {
-            priority: ipam.read("priority", u32)?.filter(|priority| *priority != 0),
+            priority: ipam
+                .read("priority", u32)?
+                .filter(|priority| *priority != 0),
             request: RequestList::read(&ipam)?,
             provide: ipam.objects("provide", Provide::read)?,
             client_id: ipam.read("clientId", ClientId::read)?,
@@ -195,14 +202,26 @@ impl Ipam {
             rapid_commit: ipam.read("rapidCommit", boolean)?.unwrap_or_default(),
             timeout: ipam.read("timeout", number)?,
             routes: ipam.objects("routes", ExtraRoute::read)?,
-            suppress_default_route: ipam.read("suppressDefaultRoute", boolean)?.unwrap_or_default(),
-            servers: ipam.object("servers")?.map(Servers::read).transpose()?.unwrap_or_default(),
+            suppress_default_route: ipam
+                .read("suppressDefaultRoute", boolean)?
+                .unwrap_or_default(),
+            servers: ipam
+                .object("servers")?
+                .map(Servers::read)
+                .transpose()?
+                .unwrap_or_default(),
             release: ipam.read("release", boolean)?,
             grace: ipam.read("grace", u32)?,
-            conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?.unwrap_or_default(),
+            conflict_detection: ipam
+                .read("conflictDetection", ConflictDetection::read)?
+                .unwrap_or_default(),
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
-            keep_on_change: ipam.read("onChange", |value| keep(value, "apply"))?.unwrap_or_default(),
-            keep_on_expiry: ipam.read("onExpiry", |value| keep(value, "remove"))?.unwrap_or_default(),
+            keep_on_change: ipam
+                .read("onChange", |value| keep(value, "apply"))?
+                .unwrap_or_default(),
+            keep_on_expiry: ipam
+                .read("onExpiry", |value| keep(value, "remove"))?
+                .unwrap_or_default(),
             fallback: ipam.object("fallback")?.map(Fallback::read).transpose()?,
         })
     }
@@ -212,7 +231,10 @@ impl RequestList {
     fn read(ipam: &Object<'_>) -> Result<Self, BadKey> {
         let mut request = Self::default();
         for (skips, option) in ipam.objects("request", |entry| {
-            Ok((entry.read("skipDefault", boolean)?.unwrap_or_default(), entry.read("option", option)?.flatten()))
+            Ok((
+                entry.read("skipDefault", boolean)?.unwrap_or_default(),
+                entry.read("option", option)?.flatten(),
+            ))
         })? {
             request.skip_default |= skips;
             request.options.extend(option);
@@ -223,9 +245,20 @@ impl RequestList {
 
 impl Provide {
     fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        let option = entry.require("option", option)?.ok_or_else(|| Fault::Missing.at(entry.path("option")))?;
-        let said = |key| Ok(entry.read(key, short)?.filter(|text| !text.is_empty()).map(str::to_owned));
-        Ok(Self { option, value: said("value")?, from_arg: said("fromArg")? })
+        let option = entry
+            .require("option", option)?
+            .ok_or_else(|| Fault::Missing.at(entry.path("option")))?;
+        let said = |key| {
+            Ok(entry
+                .read(key, short)?
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned))
+        };
+        Ok(Self {
+            option,
+            value: said("value")?,
+            from_arg: said("fromArg")?,
+        })
     }
 }
 
@@ -238,9 +271,9 @@ impl ClientId {
             "pod" => Ok(Self::Pod),
             "duid" => Ok(Self::Duid),
             other => match other.split_once(':') {
-                Some(("hex", digits)) => {
-                    hex(digits).map(Self::Hex).ok_or_else(|| Fault::value(other, "hex: and two digits per byte"))
-                }
+                Some(("hex", digits)) => hex(digits)
+                    .map(Self::Hex)
+                    .ok_or_else(|| Fault::value(other, "hex: and two digits per byte")),
                 Some(("text", text)) => Ok(Self::Text(text.to_owned())),
                 _ => Err(Fault::value(other, EXPECTED)),
             },
@@ -285,14 +318,20 @@ impl ExtraRoute {
 impl Fallback {
     fn read(fallback: Object<'_>) -> Result<Self, BadKey> {
         fallback.only(&["ranges", "after"])?;
-        Ok(Self { sets: fallback.lists("ranges", Range::read)?, after: fallback.read("after", u32)? })
+        Ok(Self {
+            sets: fallback.lists("ranges", Range::read)?,
+            after: fallback.read("after", u32)?,
+        })
     }
 }
 
 impl Servers {
     fn read(servers: Object<'_>) -> Result<Self, BadKey> {
         servers.only(&["allow", "deny"])?;
-        Ok(Self { allow: servers.list("allow", ipv4)?, deny: servers.list("deny", ipv4)? })
+        Ok(Self {
+            allow: servers.list("allow", ipv4)?,
+            deny: servers.list("deny", ipv4)?,
+        })
     }
 }
 
@@ -322,7 +361,11 @@ fn option(value: &Value) -> Result<Option<u8>, Fault> {
 /// Reads a text that fits one option.
 fn short(value: &Value) -> Result<&str, Fault> {
     let text = text(value)?;
-    if text.len() <= 255 { Ok(text) } else { Err(Fault::value(text, "at most 255 bytes long")) }
+    if text.len() <= 255 {
+        Ok(text)
+    } else {
+        Err(Fault::value(text, "at most 255 bytes long"))
+    }
 }
 
 /// Reads `keep` as true and `other` as false.
@@ -353,7 +396,10 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
         _ => None,
     };
     if digits.contains(':') {
-        digits.split(':').map(|pair| byte(pair.as_bytes())).collect()
+        digits
+            .split(':')
+            .map(|pair| byte(pair.as_bytes()))
+            .collect()
     } else {
         digits.as_bytes().chunks(2).map(byte).collect()
     }

@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
 pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal};
-pub use ipam::{ClientId, ConflictDetection, ExtraRoute, Fallback, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
+pub use ipam::{
+    ClientId, ConflictDetection, ExtraRoute, Fallback, IPAM_KEYS, Ipam, Provide, RequestList,
+    Servers,
+};
 pub use object::{BadKey, Fault};
 pub use range::Range;
 pub use result::{Dns, Ip, Route, Success};
@@ -37,7 +40,11 @@ pub struct Request {
     pub config: String,
     /// The contents of the file that `ipam.resolvConf` names, for an ADD of a network of type `host-local`. The path is the
     /// runtime's, so the shim reads the file.
-    #[serde(rename = "resolvConf", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "resolvConf",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub resolv_conf: Option<String>,
 }
 
@@ -45,16 +52,28 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Env {
     /// `CNI_COMMAND`: the verb.
-    #[serde(rename = "CNI_COMMAND", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "CNI_COMMAND",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub command: Option<String>,
     /// `CNI_CONTAINERID`.
-    #[serde(rename = "CNI_CONTAINERID", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "CNI_CONTAINERID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub container_id: Option<String>,
     /// `CNI_NETNS`: the path of the container's network namespace.
     #[serde(rename = "CNI_NETNS", default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
     /// `CNI_IFNAME`: the interface's name in that namespace.
-    #[serde(rename = "CNI_IFNAME", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "CNI_IFNAME",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ifname: Option<String>,
     /// `CNI_ARGS`: `KEY=VALUE` pairs separated by semicolons.
     #[serde(rename = "CNI_ARGS", default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +82,11 @@ pub struct Env {
     #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. Part of libcni, not of the specification.
-    #[serde(rename = "CNI_NETNS_OVERRIDE", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "CNI_NETNS_OVERRIDE",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub netns_override: Option<String>,
 }
 

@@ -64,7 +64,10 @@ pub enum Fault {
 
 impl Fault {
     pub(super) fn value(value: impl ToString, expected: &'static str) -> Self {
-        Self::Value { value: value.to_string().chars().take(MAX_QUOTED).collect(), expected }
+        Self::Value {
+            value: value.to_string().chars().take(MAX_QUOTED).collect(),
+            expected,
+        }
     }
 
     fn expected(expected: &'static str, found: &Value) -> Self {
@@ -80,7 +83,10 @@ impl Fault {
     }
 
     pub(super) fn at(self, key: impl Into<String>) -> BadKey {
-        BadKey { key: key.into(), fault: self }
+        BadKey {
+            key: key.into(),
+            fault: self,
+        }
     }
 }
 
@@ -108,8 +114,16 @@ impl<'a> Object<'a> {
 
     /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
-        let other_case = || self.keys.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value);
-        self.keys.get(key).or_else(other_case).filter(|value| !value.is_null())
+        let other_case = || {
+            self.keys
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(key))
+                .map(|(_, value)| value)
+        };
+        self.keys
+            .get(key)
+            .or_else(other_case)
+            .filter(|value| !value.is_null())
     }
 
     /// Reads the value of a key, if it is there.
@@ -118,21 +132,34 @@ impl<'a> Object<'a> {
         key: &str,
         read: impl FnOnce(&'a Value) -> Result<T, Fault>,
     ) -> Result<Option<T>, BadKey> {
-        self.get(key).map(|value| read(value).map_err(|fault| fault.at(self.path(key)))).transpose()
+        self.get(key)
+            .map(|value| read(value).map_err(|fault| fault.at(self.path(key))))
+            .transpose()
     }
 
     /// Reads the value of a required key.
-    pub(super) fn require<T>(&self, key: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Result<T, BadKey> {
-        self.read(key, read)?.ok_or_else(|| Fault::Missing.at(self.path(key)))
+    pub(super) fn require<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Fault>,
+    ) -> Result<T, BadKey> {
+        self.read(key, read)?
+            .ok_or_else(|| Fault::Missing.at(self.path(key)))
     }
 
     /// Reads the object at a key, if it is there.
     pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, BadKey> {
-        self.get(key).map(|value| Object::new(self.path(key), value)).transpose()
+        self.get(key)
+            .map(|value| Object::new(self.path(key), value))
+            .transpose()
     }
 
     /// Reads each entry of the list at a key.
-    pub(super) fn list<T>(&self, key: &str, read: impl Fn(&'a Value) -> Result<T, Fault>) -> Result<Vec<T>, BadKey> {
+    pub(super) fn list<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&'a Value) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, BadKey> {
         let each = |(at, value)| read(value).map_err(|fault: Fault| fault.at(at));
         self.entries(key)?.map(each).collect()
     }
@@ -143,7 +170,9 @@ impl<'a> Object<'a> {
         key: &str,
         read: impl Fn(Object<'a>) -> Result<T, BadKey>,
     ) -> Result<Vec<T>, BadKey> {
-        self.entries(key)?.map(|(at, value)| read(Object::new(at, value)?)).collect()
+        self.entries(key)?
+            .map(|(at, value)| read(Object::new(at, value)?))
+            .collect()
     }
 
     /// Reads each object of each list in the list at a key; `null` is the empty list.
@@ -159,33 +188,47 @@ impl<'a> Object<'a> {
         self.entries(key)?.map(each).collect()
     }
 
-    fn entries(&self, key: &str) -> Result<impl Iterator<Item = (String, &'a Value)> + use<'a>, BadKey> {
+    fn entries(
+        &self,
+        key: &str,
+    ) -> Result<impl Iterator<Item = (String, &'a Value)> + use<'a>, BadKey> {
         let path = self.path(key);
         let entries = self.read(key, list)?.unwrap_or_default();
         if entries.len() > MAX_ENTRIES {
             return Err(Fault::TooMany(MAX_ENTRIES).at(path));
         }
-        Ok(entries.iter().enumerate().map(move |(i, value)| (format!("{path}[{i}]"), value)))
+        Ok(entries
+            .iter()
+            .enumerate()
+            .map(move |(i, value)| (format!("{path}[{i}]"), value)))
     }
 
     /// Refuses all keys but these.
     pub(super) fn only(&self, known: &[&'static str]) -> Result<(), BadKey> {
         match self.unknown(known).next() {
-            Some(key) => Err(nearest(key, known).map_or(Fault::Unknown, Fault::Misspelt).at(self.path(&cut(key)))),
+            Some(key) => Err(nearest(key, known)
+                .map_or(Fault::Unknown, Fault::Misspelt)
+                .at(self.path(&cut(key)))),
             None => Ok(()),
         }
     }
 
     /// Refuses keys that are nearly one of these.
     pub(super) fn nothing_misspelt(&self, known: &[&'static str]) -> Result<(), BadKey> {
-        match self.unknown(known).find_map(|key| Some((key, nearest(key, known)?))) {
+        match self
+            .unknown(known)
+            .find_map(|key| Some((key, nearest(key, known)?)))
+        {
             Some((key, meant)) => Err(Fault::Misspelt(meant).at(self.path(&cut(key)))),
             None => Ok(()),
         }
     }
 
     fn unknown(&self, known: &[&'static str]) -> impl Iterator<Item = &'a str> {
-        self.keys.keys().map(String::as_str).filter(|key| !known.iter().any(|known| known.eq_ignore_ascii_case(key)))
+        self.keys
+            .keys()
+            .map(String::as_str)
+            .filter(|key| !known.iter().any(|known| known.eq_ignore_ascii_case(key)))
     }
 }
 
@@ -195,7 +238,11 @@ pub(super) fn objects_of<'a, T>(
     value: &'a Value,
     read: impl Fn(Object<'a>) -> Result<T, BadKey>,
 ) -> Result<Vec<T>, BadKey> {
-    let entries = if value.is_null() { &[] } else { list(value).map_err(|fault| fault.at(path))? };
+    let entries = if value.is_null() {
+        &[]
+    } else {
+        list(value).map_err(|fault| fault.at(path))?
+    };
     let read = |(i, value)| read(Object::new(format!("{path}[{i}]"), value)?);
     entries.iter().enumerate().map(read).collect()
 }
@@ -207,10 +254,16 @@ fn cut(text: &str) -> String {
 /// Returns the known key that `key` differs from by one letter at most, case, hyphens and underscores aside.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let plain = |text: &str| -> Vec<u8> {
-        text.bytes().filter(|byte| !matches!(byte, b'-' | b'_')).map(|byte| byte.to_ascii_lowercase()).collect()
+        text.bytes()
+            .filter(|byte| !matches!(byte, b'-' | b'_'))
+            .map(|byte| byte.to_ascii_lowercase())
+            .collect()
     };
     let key = plain(key);
-    known.iter().copied().find(|known| one_slip_apart(&key, &plain(known)))
+    known
+        .iter()
+        .copied()
+        .find(|known| one_slip_apart(&key, &plain(known)))
 }
 
 /// Returns whether inserting, removing or changing at most one letter turns one text into the other.
@@ -226,25 +279,36 @@ fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn list(value: &Value) -> Result<&[Value], Fault> {
-    value.as_array().map(Vec::as_slice).ok_or_else(|| Fault::expected("a list", value))
+    value
+        .as_array()
+        .map(Vec::as_slice)
+        .ok_or_else(|| Fault::expected("a list", value))
 }
 
 pub(super) fn text(value: &Value) -> Result<&str, Fault> {
-    value.as_str().ok_or_else(|| Fault::expected("a string", value))
+    value
+        .as_str()
+        .ok_or_else(|| Fault::expected("a string", value))
 }
 
 pub(super) fn boolean(value: &Value) -> Result<bool, Fault> {
-    value.as_bool().ok_or_else(|| Fault::expected("true or false", value))
+    value
+        .as_bool()
+        .ok_or_else(|| Fault::expected("true or false", value))
 }
 
 pub(super) fn number(value: &Value) -> Result<f64, Fault> {
-    value.as_f64().ok_or_else(|| Fault::expected("a number", value))
+    value
+        .as_f64()
+        .ok_or_else(|| Fault::expected("a number", value))
 }
 
 pub(super) fn u32(value: &Value) -> Result<u32, Fault> {
     match value {
         Value::Number(number) => {
-            let whole = number.as_u64().and_then(|number| u32::try_from(number).ok());
+            let whole = number
+                .as_u64()
+                .and_then(|number| u32::try_from(number).ok());
             whole.ok_or_else(|| Fault::value(number, "a whole number from 0 to 4294967295"))
         }
         other => Err(Fault::expected("a number", other)),
@@ -252,23 +316,29 @@ pub(super) fn u32(value: &Value) -> Result<u32, Fault> {
 }
 
 pub(super) fn u8(value: &Value) -> Result<u8, Fault> {
-    u32(value)?.try_into().map_err(|_| Fault::value(value, "a whole number from 0 to 255"))
+    u32(value)?
+        .try_into()
+        .map_err(|_| Fault::value(value, "a whole number from 0 to 255"))
 }
 
 pub(super) fn ipv4(value: &Value) -> Result<Ipv4Addr, Fault> {
     let text = text(value)?;
-    text.parse().map_err(|_| Fault::value(text, "an IPv4 address"))
+    text.parse()
+        .map_err(|_| Fault::value(text, "an IPv4 address"))
 }
 
 pub(super) fn ip(value: &Value) -> Result<IpAddr, Fault> {
     let text = text(value)?;
-    text.parse().map_err(|_| Fault::value(text, "an IP address"))
+    text.parse()
+        .map_err(|_| Fault::value(text, "an IP address"))
 }
 
 /// Reads a subnet; bits beyond its prefix are masked off.
 pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
     let text = text(value)?;
-    text.parse().map(|net: IpNet| net.trunc()).map_err(|_| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
+    text.parse()
+        .map(|net: IpNet| net.trunc())
+        .map_err(|_| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
 }
 
 #[cfg(test)]
@@ -300,7 +370,8 @@ mod tests {
 
     #[test]
     fn keys_are_matched_exactly_or_else_whatever_their_case() {
-        let value = serde_json::json!({"priority": 1, "Priority": 2, "TIMEOUT": 3, "release": null});
+        let value =
+            serde_json::json!({"priority": 1, "Priority": 2, "TIMEOUT": 3, "release": null});
         let object = Object::new("ipam", &value).unwrap();
         assert_eq!(object.read("priority", u32), Ok(Some(1)));
         assert_eq!(object.read("timeout", u32), Ok(Some(3)));
@@ -329,13 +400,19 @@ mod tests {
             object.only(&["servers", "rates"]).unwrap_err().to_string(),
             "ipam.rate: unknown key: did you mean rates?"
         );
-        assert_eq!(object.only(&["servers"]).unwrap_err().to_string(), "ipam.rate: unknown key");
+        assert_eq!(
+            object.only(&["servers"]).unwrap_err().to_string(),
+            "ipam.rate: unknown key"
+        );
     }
 
     #[test]
     fn a_list_has_an_end() {
         let value = serde_json::json!({"deny": vec!["10.0.0.1"; MAX_ENTRIES + 1]});
         let object = Object::new("servers", &value).unwrap();
-        assert_eq!(object.list("deny", ipv4).unwrap_err().fault, Fault::TooMany(MAX_ENTRIES));
+        assert_eq!(
+            object.list("deny", ipv4).unwrap_err().fault,
+            Fault::TooMany(MAX_ENTRIES)
+        );
     }
 }

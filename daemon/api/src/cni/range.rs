@@ -39,7 +39,10 @@ impl Range {
 /// Reads a subnet, with any host bits. To Go, an IPv4 subnet in IPv6 form is neither.
 pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
     let text = text(value)?;
-    let subnet = text.parse().ok().filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
+    let subnet = text
+        .parse()
+        .ok()
+        .filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
     subnet.ok_or_else(|| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
 }
 

@@ -86,19 +86,38 @@ impl Success {
         to_json(&ListOut {
             cni_version: version,
             ips: self.ips.iter().map(|ip| IpOut::new(ip, family)).collect(),
-            routes: self.routes.iter().map(|route| RouteOut::new(route, attributes)).collect(),
+            routes: self
+                .routes
+                .iter()
+                .map(|route| RouteOut::new(route, attributes))
+                .collect(),
             dns: &self.dns,
         })
     }
 
     fn pair(&self, version: Version) -> PairOut<'_> {
         let of = |is_v4: bool| {
-            let ip = self.ips.iter().find(|ip| matches!(ip.address, IpNet::V4(_)) == is_v4)?;
-            let routes = self.routes.iter().filter(|route| matches!(route.dst, IpNet::V4(_)) == is_v4);
+            let ip = self
+                .ips
+                .iter()
+                .find(|ip| matches!(ip.address, IpNet::V4(_)) == is_v4)?;
+            let routes = self
+                .routes
+                .iter()
+                .filter(|route| matches!(route.dst, IpNet::V4(_)) == is_v4);
             let routes = routes.map(|route| RouteOut::new(route, false)).collect();
-            Some(FamilyOut { ip: ip.address, gateway: ip.gateway, routes })
+            Some(FamilyOut {
+                ip: ip.address,
+                gateway: ip.gateway,
+                routes,
+            })
         };
-        PairOut { cni_version: version, ip4: of(true), ip6: of(false), dns: &self.dns }
+        PairOut {
+            cni_version: version,
+            ip4: of(true),
+            ip6: of(false),
+            dns: &self.dns,
+        }
     }
 }
 
@@ -152,7 +171,11 @@ impl IpOut {
             IpNet::V4(_) => "4",
             IpNet::V6(_) => "6",
         };
-        Self { version: family.then_some(version), address: ip.address, gateway: ip.gateway }
+        Self {
+            version: family.then_some(version),
+            address: ip.address,
+            gateway: ip.gateway,
+        }
     }
 }
 
@@ -182,9 +205,30 @@ struct Attributes {
 
 impl RouteOut {
     fn new(route: &Route, attributes: bool) -> Self {
-        let Route { dst, via, mtu, advmss, priority, table, scope } = *route;
-        let attributes =
-            if attributes { Attributes { mtu, advmss, priority, table, scope } } else { Attributes::default() };
-        Self { dst, gw: via, attributes }
+        let Route {
+            dst,
+            via,
+            mtu,
+            advmss,
+            priority,
+            table,
+            scope,
+        } = *route;
+        let attributes = if attributes {
+            Attributes {
+                mtu,
+                advmss,
+                priority,
+                table,
+                scope,
+            }
+        } else {
+            Attributes::default()
+        };
+        Self {
+            dst,
+            gw: via,
+            attributes,
+        }
     }
 }

@@ -32,8 +32,15 @@ pub struct UnknownVersion(pub String);
 
 impl Version {
     /// All supported versions, the oldest first.
-    pub const ALL: [Self; 7] =
-        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    pub const ALL: [Self; 7] = [
+        Self::V0_1_0,
+        Self::V0_2_0,
+        Self::V0_3_0,
+        Self::V0_3_1,
+        Self::V0_4_0,
+        Self::V1_0_0,
+        Self::V1_1_0,
+    ];
 
     /// The newest supported version.
     pub const NEWEST: Self = Self::V1_1_0;
@@ -119,7 +126,10 @@ mod tests {
 
     #[test]
     fn a_version_that_is_not_spoken_is_named_and_cut() {
-        assert_eq!("0.5.0".parse::<Version>().unwrap_err().to_string(), "cniVersion \"0.5.0\" is not supported");
+        assert_eq!(
+            "0.5.0".parse::<Version>().unwrap_err().to_string(),
+            "cniVersion \"0.5.0\" is not supported"
+        );
         let UnknownVersion(text) = "9".repeat(1000).parse::<Version>().unwrap_err();
         assert_eq!(text.len(), 32);
     }

@@ -90,13 +90,23 @@ pub struct CreateEndpoint {
 #[serde(default, rename_all = "PascalCase")]
 pub struct Interface {
     /// Its IPv4 address, with a prefix.
-    #[serde(deserialize_with = "or_empty", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub address: String,
     /// Its IPv6 address, with a prefix.
-    #[serde(rename = "AddressIPv6", deserialize_with = "or_empty", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        rename = "AddressIPv6",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub address_ipv6: String,
     /// Its Ethernet address.
-    #[serde(deserialize_with = "or_empty", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub mac_address: String,
 }
 
@@ -199,24 +209,49 @@ mod tests {
 
     #[test]
     fn what_is_null_or_left_out_is_empty() {
-        for body in ["{}", r#"{"NetworkID":null,"Options":null,"IPv4Data":null,"IPv6Data":null}"#] {
-            assert_eq!(serde_json::from_str::<CreateNetwork>(body).ok(), Some(CreateNetwork::default()), "{body}");
+        for body in [
+            "{}",
+            r#"{"NetworkID":null,"Options":null,"IPv4Data":null,"IPv6Data":null}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<CreateNetwork>(body).ok(),
+                Some(CreateNetwork::default()),
+                "{body}"
+            );
         }
-        for body in ["{}", r#"{"Interface":null,"Options":null}"#, r#"{"Interface":{},"Options":{}}"#] {
-            assert_eq!(serde_json::from_str::<CreateEndpoint>(body).ok(), Some(CreateEndpoint::default()), "{body}");
+        for body in [
+            "{}",
+            r#"{"Interface":null,"Options":null}"#,
+            r#"{"Interface":{},"Options":{}}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<CreateEndpoint>(body).ok(),
+                Some(CreateEndpoint::default()),
+                "{body}"
+            );
         }
         for body in ["", "null", r#"{"Options":[]}"#, r#"{"Interface":7}"#] {
-            assert!(serde_json::from_str::<CreateEndpoint>(body).is_err(), "{body}");
+            assert!(
+                serde_json::from_str::<CreateEndpoint>(body).is_err(),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn names_are_spelled_as_libnetwork_spells_them() {
-        let name = InterfaceName { src_name: "lh1".into(), dst_prefix: "eth".into(), dst_name: String::new() };
+        let name = InterfaceName {
+            src_name: "lh1".into(),
+            dst_prefix: "eth".into(),
+            dst_name: String::new(),
+        };
         let joined = Joined {
             interface_name: name,
             gateway: "10.7.0.1".into(),
-            static_routes: vec![StaticRoute { destination: "10.7.0.1/32".into(), route_type: StaticRoute::ON_LINK }],
+            static_routes: vec![StaticRoute {
+                destination: "10.7.0.1/32".into(),
+                route_type: StaticRoute::ON_LINK,
+            }],
             disable_gateway_service: false,
         };
         assert_eq!(
@@ -226,10 +261,27 @@ mod tests {
                 r#"{"Destination":"10.7.0.1/32","RouteType":1}],"DisableGatewayService":false}"#
             )
         );
-        assert_eq!(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true }), r#"{"SkipIPv4":true,"SkipIPv6":true}"#);
-        assert_eq!(to_json(&Created { interface: Interface::default() }), r#"{"Interface":{}}"#);
-        let capabilities =
-            NetworkCapabilities { scope: "local".into(), connectivity_scope: "local".into(), gw_alloc_checker: true };
-        assert_eq!(to_json(&capabilities), r#"{"Scope":"local","ConnectivityScope":"local","GwAllocChecker":true}"#);
+        assert_eq!(
+            to_json(&GwAlloc {
+                skip_ipv4: true,
+                skip_ipv6: true
+            }),
+            r#"{"SkipIPv4":true,"SkipIPv6":true}"#
+        );
+        assert_eq!(
+            to_json(&Created {
+                interface: Interface::default()
+            }),
+            r#"{"Interface":{}}"#
+        );
+        let capabilities = NetworkCapabilities {
+            scope: "local".into(),
+            connectivity_scope: "local".into(),
+            gw_alloc_checker: true,
+        };
+        assert_eq!(
+            to_json(&capabilities),
+            r#"{"Scope":"local","ConnectivityScope":"local","GwAllocChecker":true}"#
+        );
     }
 }

@@ -45,7 +45,11 @@ pub(crate) struct Holder {
 impl Holder {
     /// Returns the sender of its messages.
     pub(crate) fn sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.client.clone())
+        Sender::new(
+            self.identity.chaddr,
+            &self.identity.client_id,
+            self.profile.client.clone(),
+        )
     }
 }
 
@@ -114,8 +118,18 @@ impl Common {
     }
 
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
-        let Holder { attachment, identity, profile, link, told } = holder;
-        let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
+        let Holder {
+            attachment,
+            identity,
+            profile,
+            link,
+            told,
+        } = holder;
+        let (exchange, persistence, permit) = (
+            Exchange::default(),
+            Persistence::default(),
+            Permit::default(),
+        );
         let (is_hidden, parent, guard, warnings) = (false, None, None, Warnings::default());
         Self {
             id,
@@ -147,7 +161,11 @@ impl Common {
 
     /// Returns the sender of the messages of a client that goes on after a restart: it learns its station later.
     pub(super) fn plain_sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.client.clone())
+        Sender::new(
+            self.identity.chaddr,
+            &self.identity.client_id,
+            self.profile.client.clone(),
+        )
     }
 
     /// Returns the same, if the leased address belongs to this station.
@@ -170,17 +188,28 @@ impl Common {
     }
 
     pub(super) fn held_by_other(&self, cx: &Cx<'_>) -> bool {
-        cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
+        cx.holders
+            .of(&self.identity.key())
+            .is_some_and(|holder| holder != self.id)
     }
 
     /// Returns whether another live binding has the identity, and has or may yet get `own`, the address that this one has or will
     /// have. A holder with another address is no reason to keep this one.
     pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
-        let Some(holder) = cx.holders.of(&self.identity.key()).filter(|holder| *holder != self.id) else {
+        let Some(holder) = cx
+            .holders
+            .of(&self.identity.key())
+            .filter(|holder| *holder != self.id)
+        else {
             return false;
         };
-        let held = cx.holders.standing(holder).filter(|standing| standing.stage == Stand::Held);
-        let has = held.and_then(|standing| standing.claim).filter(Claim::is_granted);
+        let held = cx
+            .holders
+            .standing(holder)
+            .filter(|standing| standing.stage == Stand::Held);
+        let has = held
+            .and_then(|standing| standing.claim)
+            .filter(Claim::is_granted);
         has.is_none_or(|claim| Some(claim.address) == own)
     }
 
@@ -196,7 +225,11 @@ impl Common {
     /// Records the lease that is given to a caller that cannot be told about a later address. Returns whether the caller was
     /// given another before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
-        let told = self.profile.wants.told_once.then(|| self.profile.policy.address(lease.address));
+        let told = self
+            .profile
+            .wants
+            .told_once
+            .then(|| self.profile.policy.address(lease.address));
         std::mem::replace(&mut self.told, told) != told
     }
 
@@ -254,7 +287,11 @@ impl Common {
 
     /// Records the LAN's link, as found.
     pub(super) fn found_line(&mut self, view: &LinkView) {
-        let mac = if self.is_outside() { self.link.mac() } else { view.mac };
+        let mac = if self.is_outside() {
+            self.link.mac()
+        } else {
+            view.mac
+        };
         let found = Link::parent_of(&self.identity.lan, view, mac);
         if self.is_on_host() {
             self.link = found.clone();

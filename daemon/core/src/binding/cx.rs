@@ -33,7 +33,8 @@ impl Cx<'_> {
 
     /// Returns whether a link is being changed, for any binding.
     pub(super) fn is_changing(&self, link: &Link) -> bool {
-        link.in_netns().is_some_and(|at| self.interfaces.is_changing(at))
+        link.in_netns()
+            .is_some_and(|at| self.interfaces.is_changing(at))
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) fn change(
     steps: Vec<Step>,
 ) -> OpId {
     let op = out.apply(waiter, Target::Known(link.clone()), steps);
-    link.in_netns().into_iter().for_each(|at| interfaces.begin_change(at, op));
+    link.in_netns()
+        .into_iter()
+        .for_each(|at| interfaces.begin_change(at, op));
     op
 }

@@ -122,8 +122,19 @@ impl Holders {
             return;
         }
         let (attachment, chaddr) = (binding.attachment.clone(), binding.identity.chaddr);
-        self.known.insert(binding.id, Known { standing, attachment, chaddr });
-        self.move_claim(binding, before.and_then(|before| before.claim), standing.claim);
+        self.known.insert(
+            binding.id,
+            Known {
+                standing,
+                attachment,
+                chaddr,
+            },
+        );
+        self.move_claim(
+            binding,
+            before.and_then(|before| before.claim),
+            standing.claim,
+        );
         let was_live = before.map(|before| before.stage.is_live());
         if was_live != Some(standing.stage.is_live()) {
             match standing.stage.is_live() {
@@ -132,7 +143,9 @@ impl Holders {
             }
         }
         let has = |standing: Standing| {
-            let granted = standing.claim.filter(|claim| claim.is_granted() && standing.stage == Stand::Held);
+            let granted = standing
+                .claim
+                .filter(|claim| claim.is_granted() && standing.stage == Stand::Held);
             granted.map(|claim| claim.address)
         };
         if has(standing).is_some() && before.and_then(has) != has(standing) {
@@ -146,7 +159,9 @@ impl Holders {
 
     /// Forgets a binding.
     pub(crate) fn remove(&mut self, binding: &Binding) {
-        let Some(known) = self.known.remove(&binding.id) else { return };
+        let Some(known) = self.known.remove(&binding.id) else {
+            return;
+        };
         self.move_claim(binding, known.standing.claim, None);
         let key = binding.identity.key();
         self.forget_live(&key, binding.id);
@@ -161,7 +176,12 @@ impl Holders {
 
     /// Returns the bindings of an identity that leave, the oldest first.
     pub(crate) fn leaving(&self, key: &IdentityKey) -> Vec<BindingId> {
-        self.leaving.get(key).into_iter().flatten().copied().collect()
+        self.leaving
+            .get(key)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
     }
 
     /// Returns a binding's standing.
@@ -179,14 +199,31 @@ impl Holders {
 
     /// Returns the host's own IPv4 addresses on the link of a LAN.
     pub(crate) fn hosts_on(&self, lan: &Lan) -> Vec<Ipv4Addr> {
-        let own = self.hosts.get(lan).into_iter().flat_map(|view| &view.addresses);
-        own.filter_map(|net| if let IpAddr::V4(address) = net.addr() { Some(address) } else { None }).collect()
+        let own = self
+            .hosts
+            .get(lan)
+            .into_iter()
+            .flat_map(|view| &view.addresses);
+        own.filter_map(|net| {
+            if let IpAddr::V4(address) = net.addr() {
+                Some(address)
+            } else {
+                None
+            }
+        })
+        .collect()
     }
 
     /// Records that an attachment has an address of a local range, which needs no binding.
-    pub(crate) fn note_of_range(&mut self, lan: &Lan, address: IpAddr, attachment: &Arc<Attachment>) {
+    pub(crate) fn note_of_range(
+        &mut self,
+        lan: &Lan,
+        address: IpAddr,
+        attachment: &Arc<Attachment>,
+    ) {
         if let IpAddr::V4(address) = address {
-            self.of_ranges.insert((lan.clone(), address), attachment.clone());
+            self.of_ranges
+                .insert((lan.clone(), address), attachment.clone());
         }
     }
 
@@ -194,14 +231,19 @@ impl Holders {
     pub(crate) fn forget_of_range(&mut self, lan: &Lan, address: IpAddr, attachment: &Attachment) {
         let IpAddr::V4(address) = address else { return };
         let key = (lan.clone(), address);
-        if self.of_ranges.get(&key).is_some_and(|by| **by == *attachment) {
+        if self
+            .of_ranges
+            .get(&key)
+            .is_some_and(|by| **by == *attachment)
+        {
             self.of_ranges.remove(&key);
         }
     }
 
     /// Returns who has an address of a local range. Its chaddr is not known, and no server knows of it.
     fn of_range(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
-        let by = (!self.of_ranges.is_empty()).then(|| self.of_ranges.get(&(lan.clone(), address)))??;
+        let by =
+            (!self.of_ranges.is_empty()).then(|| self.of_ranges.get(&(lan.clone(), address)))??;
         let who = AddressHolder::Attachment(by.clone());
         Some(Tenant {
             id: BindingId(0),
@@ -214,13 +256,22 @@ impl Holders {
 
     /// Returns who has an address of a LAN, is about to get it, or is giving it back: a binding or the host.
     pub(crate) fn claimant(&self, lan: &Lan, address: Ipv4Addr) -> Option<AddressHolder> {
-        let binding = || self.claims(lan, address).next().map(|(_, known, _)| known.attachment.clone());
-        self.host(lan, address).map(|host| host.who).or_else(|| binding().map(AddressHolder::Attachment))
+        let binding = || {
+            self.claims(lan, address)
+                .next()
+                .map(|(_, known, _)| known.attachment.clone())
+        };
+        self.host(lan, address)
+            .map(|host| host.who)
+            .or_else(|| binding().map(AddressHolder::Attachment))
     }
 
     /// Returns the host, if an address of a LAN is its own.
     fn host(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
-        let view = self.hosts.get(lan).filter(|view| view.addresses.iter().any(|own| own.addr() == address))?;
+        let view = self
+            .hosts
+            .get(lan)
+            .filter(|view| view.addresses.iter().any(|own| own.addr() == address))?;
         Some(Tenant {
             id: BindingId(0),
             who: AddressHolder::Host(view.ifname.clone()),
@@ -232,25 +283,52 @@ impl Holders {
 
     /// Returns who has an address of a LAN, besides one binding: the host, an attachment that a local range gave it, or the first
     /// live binding that was granted it, or uses it.
-    pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
-        self.host(lan, address).or_else(|| self.of_range(lan, address)).or_else(|| {
-            self.claims(lan, address).find_map(|(id, known, claim)| {
-                let has = known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
-                let server = match claim.basis {
-                    Basis::Asked => return None,
-                    Basis::Used => None,
-                    Basis::Granted => Some(claim.server),
-                };
-                let (who, chaddr) = (|| AddressHolder::Attachment(known.attachment.clone()), known.chaddr);
-                (has && id != but).then(|| Tenant { id, who: who(), chaddr, server, in_vain: claim.in_vain })
+    pub(crate) fn tenant(
+        &self,
+        lan: &Lan,
+        address: Ipv4Addr,
+        but: BindingId,
+        now: Instant,
+    ) -> Option<Tenant> {
+        self.host(lan, address)
+            .or_else(|| self.of_range(lan, address))
+            .or_else(|| {
+                self.claims(lan, address).find_map(|(id, known, claim)| {
+                    let has =
+                        known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
+                    let server = match claim.basis {
+                        Basis::Asked => return None,
+                        Basis::Used => None,
+                        Basis::Granted => Some(claim.server),
+                    };
+                    let (who, chaddr) = (
+                        || AddressHolder::Attachment(known.attachment.clone()),
+                        known.chaddr,
+                    );
+                    (has && id != but).then(|| Tenant {
+                        id,
+                        who: who(),
+                        chaddr,
+                        server,
+                        in_vain: claim.in_vain,
+                    })
+                })
             })
-        })
     }
 
     /// Returns whether a live binding with this chaddr, except `but`, is asking a server for an address right now.
-    pub(crate) fn is_asked_for(&self, lan: &Lan, address: Ipv4Addr, chaddr: Mac, but: BindingId) -> bool {
+    pub(crate) fn is_asked_for(
+        &self,
+        lan: &Lan,
+        address: Ipv4Addr,
+        chaddr: Mac,
+        but: BindingId,
+    ) -> bool {
         self.claims(lan, address).any(|(id, known, claim)| {
-            id != but && !claim.is_granted() && known.chaddr == chaddr && known.standing.stage.is_live()
+            id != but
+                && !claim.is_granted()
+                && known.chaddr == chaddr
+                && known.standing.stage.is_live()
         })
     }
 
@@ -260,8 +338,17 @@ impl Holders {
         for claims in self.addresses.values() {
             let mut last: BTreeMap<Ipv4Addr, (bool, Option<Instant>, BindingId)> = BTreeMap::new();
             for (address, id) in claims {
-                let known = self.known.get(id).map(|known| known.standing).filter(|known| known.stage.is_live());
-                let Some(claim) = known.and_then(|known| known.claim).filter(Claim::is_granted) else { continue };
+                let known = self
+                    .known
+                    .get(id)
+                    .map(|known| known.standing)
+                    .filter(|known| known.stage.is_live());
+                let Some(claim) = known
+                    .and_then(|known| known.claim)
+                    .filter(Claim::is_granted)
+                else {
+                    continue;
+                };
                 // An endless lease comes last.
                 let mut own = (claim.ends.is_none(), claim.ends, *id);
                 if let Some(other) = last.get_mut(address) {
@@ -289,16 +376,22 @@ impl Holders {
 
     /// Returns the bindings that leave with the same address as a binding of this LAN.
     pub(crate) fn leaving_beside(&self, lan: &Lan, id: BindingId) -> Vec<BindingId> {
-        let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else { return Vec::new() };
+        let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else {
+            return Vec::new();
+        };
         let leaves = |known: &Known| known.standing.stage == Stand::Leaving;
-        self.claims(lan, claim.address).filter(|(_, known, _)| leaves(known)).map(|(id, ..)| id).collect()
+        self.claims(lan, claim.address)
+            .filter(|(_, known, _)| leaves(known))
+            .map(|(id, ..)| id)
+            .collect()
     }
 
     /// Returns whether a leaving binding has an address, under another identity or with another Ethernet address.
     pub(crate) fn is_left_with(&self, identity: &Identity, address: Ipv4Addr) -> bool {
         let own = self.leaving.get(&identity.key());
         self.claims(&identity.lan, address).any(|(id, known, _)| {
-            let is_same = known.chaddr == identity.chaddr && own.is_some_and(|own| own.contains(&id));
+            let is_same =
+                known.chaddr == identity.chaddr && own.is_some_and(|own| own.contains(&id));
             known.standing.stage == Stand::Leaving && !is_same
         })
     }
@@ -308,12 +401,26 @@ impl Holders {
     pub(crate) fn sizes(&self) -> [usize; 5] {
         let leaving = self.leaving.values().map(|ids| ids.len()).sum();
         let claims = self.addresses.values().map(|claims| claims.len()).sum();
-        [self.live.len(), leaving, self.leaving.len(), claims, self.stirred.len() + self.settled.len()]
+        [
+            self.live.len(),
+            leaving,
+            self.leaving.len(),
+            claims,
+            self.stirred.len() + self.settled.len(),
+        ]
     }
 
-    fn claims(&self, lan: &Lan, address: Ipv4Addr) -> impl Iterator<Item = (BindingId, &Known, Claim)> {
+    fn claims(
+        &self,
+        lan: &Lan,
+        address: Ipv4Addr,
+    ) -> impl Iterator<Item = (BindingId, &Known, Claim)> {
         let all = (address, BindingId(0))..=(address, BindingId(u64::MAX));
-        let of_address = self.addresses.get(lan).into_iter().flat_map(move |claims| claims.range(all.clone()));
+        let of_address = self
+            .addresses
+            .get(lan)
+            .into_iter()
+            .flat_map(move |claims| claims.range(all.clone()));
         of_address.filter_map(|(_, id)| {
             let known = self.known.get(id)?;
             Some((*id, known, known.standing.claim?))
@@ -321,7 +428,10 @@ impl Holders {
     }
 
     fn move_claim(&mut self, binding: &Binding, from: Option<Claim>, to: Option<Claim>) {
-        let (from, to) = (from.map(|claim| claim.address), to.map(|claim| claim.address));
+        let (from, to) = (
+            from.map(|claim| claim.address),
+            to.map(|claim| claim.address),
+        );
         if from == to {
             return;
         }
@@ -335,7 +445,11 @@ impl Holders {
         if let Some(address) = to {
             match self.addresses.get_mut(lan) {
                 Some(claims) => _ = claims.insert((address, binding.id)),
-                None => _ = self.addresses.insert(lan.clone(), [(address, binding.id)].into()),
+                None => {
+                    _ = self
+                        .addresses
+                        .insert(lan.clone(), [(address, binding.id)].into())
+                }
             }
         }
     }

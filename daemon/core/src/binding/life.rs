@@ -83,7 +83,9 @@ pub(super) trait Living {
 
     /// Returns the state for `list`: the client's, if there is one.
     fn state(&self) -> BindingState {
-        self.client().map_or(BindingState::Releasing, |client| BindingState::Client(client.state()))
+        self.client().map_or(BindingState::Releasing, |client| {
+            BindingState::Client(client.state())
+        })
     }
 
     /// Returns when the clock next matters to it, and why.
@@ -112,7 +114,12 @@ pub(super) trait Living {
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on after the LAN's link was looked for.
-    fn on_line(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+    fn on_line(
+        &mut self,
+        common: &mut Common,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         match result {
             Ok(view) => {
                 common.found_line(&view);
@@ -131,10 +138,21 @@ pub(super) trait Living {
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on after an unreadable frame from its sockets that looks like an answer.
-    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next;
+    fn on_unreadable(
+        &mut self,
+        common: &mut Common,
+        cause: BadFrame,
+        from: Mac,
+        cx: &mut Cx<'_>,
+    ) -> Next;
 
     /// Goes on after a write.
-    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next;
+    fn on_persisted(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next;
 
     /// Goes on after a look at the interface, or a change of it.
     fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next;
@@ -146,7 +164,12 @@ pub(super) trait Living {
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next;
 
     /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
-    fn on_permit(&mut self, _common: &mut Common, _sockets: Option<ExchangeId>, _cx: &mut Cx<'_>) -> Next {
+    fn on_permit(
+        &mut self,
+        _common: &mut Common,
+        _sockets: Option<ExchangeId>,
+        _cx: &mut Cx<'_>,
+    ) -> Next {
         SAME
     }
 
@@ -185,7 +208,12 @@ pub(super) trait Living {
 
     /// Handles an ARP packet that conflict detection heard.
     fn hear(&mut self, common: &mut Common, arp: &Arp, cx: &mut Cx<'_>) -> Next {
-        let Some(found) = self.client().and_then(|client| common.hear(client, arp, cx)) else { return SAME };
+        let Some(found) = self
+            .client()
+            .and_then(|client| common.hear(client, arp, cx))
+        else {
+            return SAME;
+        };
         self.on_found(common, found, cx)?;
         self.settle(common, cx);
         self.watch(common, cx)

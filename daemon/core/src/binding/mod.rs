@@ -63,10 +63,19 @@ impl Deref for Binding {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    pub(crate) fn acquiring(id: BindingId, holder: Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+    pub(crate) fn acquiring(
+        id: BindingId,
+        holder: Holder,
+        known: Known<'_>,
+        now: Instant,
+        rng: Rng,
+    ) -> Self {
         let acquire = Acquire::new(&holder, known, now, rng);
         let common = Common::new(id, holder).found();
-        Self { common, life: Life::Acquiring(Box::new(acquire)) }
+        Self {
+            common,
+            life: Life::Acquiring(Box::new(acquire)),
+        }
     }
 
     /// Returns a binding that goes on with a lease where it was. `lease`: the lease, and whether it must still be confirmed.
@@ -80,7 +89,10 @@ impl Binding {
         let mut common = Common::new(id, holder);
         let mut hold = Hold::resumed(&mut common, lease, left, cx);
         hold.settle(&mut common, cx);
-        Self { common, life: Life::Held(Box::new(hold)) }
+        Self {
+            common,
+            life: Life::Held(Box::new(hold)),
+        }
     }
 
     /// Returns a binding that goes on looking for a lease after the loss of the previous one.
@@ -93,7 +105,10 @@ impl Binding {
     ) -> Self {
         let common = Common::new(id, holder);
         let hold = Hold::seeking(&common, last, left, cx);
-        Self { common, life: Life::Held(Box::new(hold)) }
+        Self {
+            common,
+            life: Life::Held(Box::new(hold)),
+        }
     }
 
     /// Returns a binding whose record says that its lease is being given back, at once or after it was kept for long enough.
@@ -107,7 +122,10 @@ impl Binding {
     ) -> Self {
         let common = Common::new(id, holder);
         let release = Release::recorded(&common, lease, (kept, link_gone), now);
-        Self { common, life: Life::Releasing(Box::new(release)) }
+        Self {
+            common,
+            life: Life::Releasing(Box::new(release)),
+        }
     }
 
     /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record must be removed.
@@ -148,15 +166,27 @@ impl Binding {
     /// Returns when the lease that is held ends, if no server has extended or confirmed it although it was asked.
     pub(crate) fn ends_unextended(&self, now: Instant) -> Option<Instant> {
         let client = &self.held_now()?.client;
-        client.lease().filter(|_| client.asks_in_vain(now)).and_then(Lease::expires)
+        client
+            .lease()
+            .filter(|_| client.asks_in_vain(now))
+            .and_then(Lease::expires)
     }
 
     /// Returns when the clock next matters, and why.
     pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
         let seat = self.held_now().and_then(|_| self.common.seat(interfaces));
         let work = seat.and_then(Seat::wakes_at).map(|at| (at, Why::Work));
-        let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let all = [self.life.get().deadline(), work, store, self.common.guard_deadline()];
+        let store = self
+            .common
+            .persistence
+            .retry_at()
+            .map(|at| (at, Why::Store));
+        let all = [
+            self.life.get().deadline(),
+            work,
+            store,
+            self.common.guard_deadline(),
+        ];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -189,22 +219,30 @@ impl Binding {
     pub(crate) fn on_done(&mut self, task: Task, outcome: Outcome, cx: &mut Cx<'_>) {
         match (task, outcome) {
             (Task::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
-            (Task::Open(exchange), Outcome::Opened(Err(cause))) => self.on_broken(exchange, cause, cx),
+            (Task::Open(exchange), Outcome::Opened(Err(cause))) => {
+                self.on_broken(exchange, cause, cx)
+            }
             (Task::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Task::Work, outcome) => self.happens(cx, |life, common, cx| life.on_worked(common, outcome, cx)),
+            (Task::Work, outcome) => {
+                self.happens(cx, |life, common, cx| life.on_worked(common, outcome, cx))
+            }
             (Task::Survey, Outcome::Surveyed(survey)) => {
                 if let Life::Acquiring(acquire) = &mut self.life {
                     acquire.on_surveyed(survey);
                 }
             }
-            (Task::Release, Outcome::Sent(result)) => {
-                self.gives_back(cx, |release, common, cx| release.on_sent(common, result, cx))
-            }
+            (Task::Release, Outcome::Sent(result)) => self.gives_back(cx, |release, common, cx| {
+                release.on_sent(common, result, cx)
+            }),
             (Task::FindAddress, Outcome::Inspected(result)) => {
-                self.gives_back(cx, |release, common, cx| release.on_inside(common, result, cx));
+                self.gives_back(cx, |release, common, cx| {
+                    release.on_inside(common, result, cx)
+                });
             }
             (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
-            (Task::Close(_), Outcome::Closed) => self.happens(cx, |life, common, cx| life.on_parted(common, cx)),
+            (Task::Close(_), Outcome::Closed) => {
+                self.happens(cx, |life, common, cx| life.on_parted(common, cx))
+            }
             (task, outcome) => {
                 tracing::warn!(?task, ?outcome, "outcome of another kind of effect")
             }
@@ -216,7 +254,11 @@ impl Binding {
         let is_own = self.common.exchange.is_open(exchange);
         if let Frame::Arp(arp) = frame {
             self.common.hear_wire(arp, cx);
-            if if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) } {
+            if if is_own {
+                self.common.guard_shares()
+            } else {
+                self.common.guard_hears(exchange)
+            } {
                 self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
             }
         }
@@ -226,9 +268,17 @@ impl Binding {
     }
 
     /// Goes on after an unreadable frame that looks like an answer.
-    pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
+    pub(crate) fn on_unreadable(
+        &mut self,
+        exchange: ExchangeId,
+        cause: BadFrame,
+        from: Mac,
+        cx: &mut Cx<'_>,
+    ) {
         match self.common.exchange.is_open(exchange) {
-            true => self.happens(cx, |life, common, cx| life.on_unreadable(common, cause, from, cx)),
+            true => self.happens(cx, |life, common, cx| {
+                life.on_unreadable(common, cause, from, cx)
+            }),
             false => cx.out.counts.refused(cause.name()),
         }
     }
@@ -320,7 +370,11 @@ impl Binding {
 
     /// Asks whether a server is there, if it may. Returns whether it does.
     pub(crate) fn ask(&mut self, cx: &mut Cx<'_>) -> bool {
-        if let Life::Held(hold) = &mut self.life { hold.ask(&mut self.common, cx) } else { false }
+        if let Life::Held(hold) = &mut self.life {
+            hold.ask(&mut self.common, cx)
+        } else {
+            false
+        }
     }
 
     /// Closes the binding's sockets, in any life.
@@ -362,17 +416,21 @@ impl Binding {
 
     /// Returns how the extension of a lease that began at `start` stands.
     pub(crate) fn stands_since(&self, start: Instant) -> Standstill {
-        self.held_now().map_or(Standstill::Lost, |hold| Standstill::since(start, &hold.client))
+        self.held_now().map_or(Standstill::Lost, |hold| {
+            Standstill::since(start, &hold.client)
+        })
     }
 
     /// Returns whether there is a lease that the store does not have.
     pub(crate) fn is_unwritten(&self) -> bool {
-        self.held_now().is_some_and(|hold| hold.is_unwritten(&self.common))
+        self.held_now()
+            .is_some_and(|hold| hold.is_unwritten(&self.common))
     }
 
     /// Returns whether there is a lease that is not reported yet, because the store has not written it.
     pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
-        self.held_now().is_some_and(|hold| hold.waits_for_store(&self.common, now))
+        self.held_now()
+            .is_some_and(|hold| hold.waits_for_store(&self.common, now))
     }
 
     /// Returns the address that the interface should carry by now.
@@ -382,13 +440,20 @@ impl Binding {
 
     /// Returns whether the interface is about to carry what the lease says.
     pub(crate) fn is_changing(&self, interfaces: &Interfaces, now: Instant) -> bool {
-        self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
+        self.held_now()
+            .is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
     }
 
     /// Returns a route that the daemon has put on and that is not seen on the interface.
-    pub(crate) fn lacks_route(&self, view: &LinkView, interfaces: &Interfaces) -> Option<LinkRoute> {
+    pub(crate) fn lacks_route(
+        &self,
+        view: &LinkView,
+        interfaces: &Interfaces,
+    ) -> Option<LinkRoute> {
         let lease = self.held_now()?.client.lease()?;
-        self.common.seat(interfaces)?.lacks_route(&self.common.grant(lease), view)
+        self.common
+            .seat(interfaces)?
+            .lacks_route(&self.common.grant(lease), view)
     }
 
     /// Returns whether to announce the leased address, if it is still there: the interface's Ethernet address has changed.
@@ -397,16 +462,26 @@ impl Binding {
     }
 
     /// Returns the steps that take this binding's leases off an interface with these addresses, before another takes its place.
-    pub(crate) fn leavings(&self, addresses: &[IpNet], interfaces: &Interfaces, now: Instant) -> Vec<Step> {
-        let Some((hold, seat)) = self.held_now().zip(self.common.seat(interfaces)) else { return Vec::new() };
+    pub(crate) fn leavings(
+        &self,
+        addresses: &[IpNet],
+        interfaces: &Interfaces,
+        now: Instant,
+    ) -> Vec<Step> {
+        let Some((hold, seat)) = self.held_now().zip(self.common.seat(interfaces)) else {
+            return Vec::new();
+        };
         let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
         seat.leavings(&hold.holding(&self.common), is_held, addresses)
     }
 
     /// Returns the Ethernet address by which to look for the lease's interface, if the interface is not known.
     pub(crate) fn sought(&self) -> Option<Mac> {
-        let is_sought = self.is_on_host() && !self.profile.on_parent && self.profile.wants.is_found_later();
-        self.held_now().filter(|_| is_sought).map(|_| self.link.mac())
+        let is_sought =
+            self.is_on_host() && !self.profile.on_parent && self.profile.wants.is_found_later();
+        self.held_now()
+            .filter(|_| is_sought)
+            .map(|_| self.link.mac())
     }
 
     /// Returns whether it holds a lease on the LAN's link, for which no interface of a container is known.
@@ -417,13 +492,17 @@ impl Binding {
     /// Returns whether its runtime may have put this address on its interface, although its lease no longer has it, or has it
     /// with another mask.
     pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
-        let hold = self.held_now().filter(|_| self.told.is_some_and(|told| told.addr() == address));
+        let hold = self
+            .held_now()
+            .filter(|_| self.told.is_some_and(|told| told.addr() == address));
         hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
     /// Notes an event about the lease that is held.
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
-        self.held_now().into_iter().for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
+        self.held_now()
+            .into_iter()
+            .for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
     }
 
     /// Applies another profile from now on.
@@ -447,7 +526,8 @@ impl Binding {
 
     /// Returns whether the lease must be remembered as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
-        self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
+        self.releasing_now()
+            .is_some_and(|release| release.is_to_remember(&self.common))
     }
 
     /// Ends without a RELEASE if another live binding has the address by now.
@@ -457,30 +537,44 @@ impl Binding {
 
     /// Ends, because a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
     pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Life::Releasing(release) = &mut self.life else { return true };
+        let Life::Releasing(release) = &mut self.life else {
+            return true;
+        };
         release.replaced(&mut self.common, cx)
     }
 
     /// Returns the release, if the binding is in that life.
     fn releasing_now(&self) -> Option<&Release> {
-        let Life::Releasing(release) = &self.life else { return None };
+        let Life::Releasing(release) = &self.life else {
+            return None;
+        };
         Some(release)
     }
 
     /// Returns how the lease is held, if it is.
     fn held_now(&self) -> Option<&Hold> {
-        let Life::Held(hold) = &self.life else { return None };
+        let Life::Held(hold) = &self.life else {
+            return None;
+        };
         Some(hold)
     }
 
     /// Lets the life go on with what happened.
-    fn happens(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut dyn Living, &mut Common, &mut Cx<'_>) -> Next) {
+    fn happens(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut dyn Living, &mut Common, &mut Cx<'_>) -> Next,
+    ) {
         let next = what(self.life.get_mut(), &mut self.common, cx);
         self.enter(next, cx);
     }
 
     /// Lets a lease that is held go on with what happened.
-    pub(crate) fn holds(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next) {
+    pub(crate) fn holds(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next,
+    ) {
         if let Life::Held(hold) = &mut self.life {
             let next = what(hold, &mut self.common, cx);
             self.enter(next, cx);
@@ -488,7 +582,11 @@ impl Binding {
     }
 
     /// Lets a lease that is held go on with something that ends no life.
-    pub(crate) fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
+    pub(crate) fn keeps(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>),
+    ) {
         self.holds(cx, |hold, common, cx| {
             what(hold, common, cx);
             SAME
@@ -496,7 +594,11 @@ impl Binding {
     }
 
     /// Lets a release go on with what happened.
-    pub(crate) fn gives_back(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>)) {
+    pub(crate) fn gives_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>),
+    ) {
         if let Life::Releasing(release) = &mut self.life {
             what(release, &mut self.common, cx);
         }

@@ -6,7 +6,9 @@ use crate::time::Instant;
 
 /// Returns a binding as `list` shows it.
 pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
-    let tenure = binding.lease(now).map(|lease| lease.tenure(&binding.profile.policy));
+    let tenure = binding
+        .lease(now)
+        .map(|lease| lease.tenure(&binding.profile.policy));
     let times = tenure.as_ref().and_then(|tenure| tenure.times);
     let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
     Row {
@@ -22,7 +24,9 @@ pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
         ends: until(times.map(|times| times.ends)),
         kept: until(binding.kept_until()),
         pathless: binding.is_hidden,
-        held_up: binding.releasing_now().and_then(|release| release.held_up(now)),
+        held_up: binding
+            .releasing_now()
+            .and_then(|release| release.held_up(now)),
         link: Some(binding.link.clone()),
     }
 }

@@ -62,7 +62,15 @@ impl Control {
     /// Asks for the address `control`, from the Ethernet address `from`, because `by` claims the leased address.
     pub fn new(control: Ipv4Addr, from: Mac, by: Mac, now: Instant) -> Self {
         let (claimants, answered) = (vec![by], Vec::new());
-        Self { from, address: control, tries: 0, next: now, until: now + CONTROL, claimants, answered }
+        Self {
+            from,
+            address: control,
+            tries: 0,
+            next: now,
+            until: now + CONTROL,
+            claimants,
+            answered,
+        }
     }
 
     /// Returns the address that is asked for.
@@ -72,7 +80,10 @@ impl Control {
 
     /// Returns a station that claims the leased address and has not answered for the control so far.
     pub fn claimant(&self) -> Option<Mac> {
-        self.claimants.iter().find(|mac| !self.answered.contains(mac)).copied()
+        self.claimants
+            .iter()
+            .find(|mac| !self.answered.contains(mac))
+            .copied()
     }
 
     /// Records that a station claims the leased address.
@@ -106,7 +117,11 @@ impl Control {
     /// Returns when the clock next matters. `can_send` as above.
     pub fn deadline(&self, can_send: bool) -> Instant {
         let asks = can_send && self.tries < TRIES;
-        if asks { self.next.min(self.until) } else { self.until }
+        if asks {
+            self.next.min(self.until)
+        } else {
+            self.until
+        }
     }
 }
 
@@ -119,9 +134,13 @@ fn note(list: &mut Vec<Mac>, mac: Mac) {
 /// Returns a random address that nobody can have (RFC 5737), in a net that does not overlap the subnet `beside`, and that is not
 /// the server's.
 pub fn address(beside: Ipv4Net, server: Ipv4Addr, rng: &mut Rng) -> Ipv4Addr {
-    let nets = [[203, 0, 113, 0], [198, 51, 100, 0], [192, 0, 2, 0]].map(|net| Ipv4Net::new_assert(net.into(), 24));
-    let is_apart =
-        |net: &&Ipv4Net| !net.contains(&server) && !net.contains(&beside.network()) && !beside.contains(&net.network());
+    let nets = [[203, 0, 113, 0], [198, 51, 100, 0], [192, 0, 2, 0]]
+        .map(|net| Ipv4Net::new_assert(net.into(), 24));
+    let is_apart = |net: &&Ipv4Net| {
+        !net.contains(&server)
+            && !net.contains(&beside.network())
+            && !beside.contains(&net.network())
+    };
     let net = nets.iter().find(is_apart).unwrap_or(&nets[0]);
     Ipv4Addr::from_bits(net.network().to_bits() + rng.u32(1..255))
 }
@@ -148,20 +167,40 @@ mod tests {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
         for asked in [0, 300, 600] {
             assert_eq!(control.deadline(true), at(asked));
-            let Action::Ask(frame) = control.on_clock(at(asked), true) else { panic!("not asked at {asked}") };
-            assert_eq!(frame, Arp::request(OWN, Ipv4Addr::UNSPECIFIED, ADDRESS).encode());
+            let Action::Ask(frame) = control.on_clock(at(asked), true) else {
+                panic!("not asked at {asked}")
+            };
+            assert_eq!(
+                frame,
+                Arp::request(OWN, Ipv4Addr::UNSPECIFIED, ADDRESS).encode()
+            );
             assert_eq!(control.on_clock(at(asked + 299), true), Action::Wait);
         }
-        assert_eq!((control.deadline(true), control.on_clock(at(999), true)), (at(1000), Action::Wait));
-        assert_eq!(control.on_clock(at(1000), true), Action::Over(Verdict::Has(STATION)));
+        assert_eq!(
+            (control.deadline(true), control.on_clock(at(999), true)),
+            (at(1000), Action::Wait)
+        );
+        assert_eq!(
+            control.on_clock(at(1000), true),
+            Action::Over(Verdict::Has(STATION))
+        );
     }
 
     #[test]
     fn without_sockets_nothing_is_asked_and_the_claim_stands() {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
-        assert_eq!((control.deadline(false), control.on_clock(at(0), false)), (at(1000), Action::Wait));
-        assert!(matches!(control.on_clock(at(500), true), Action::Ask(_)), "as soon as there are some");
-        assert_eq!(control.on_clock(at(1000), false), Action::Over(Verdict::Has(STATION)));
+        assert_eq!(
+            (control.deadline(false), control.on_clock(at(0), false)),
+            (at(1000), Action::Wait)
+        );
+        assert!(
+            matches!(control.on_clock(at(500), true), Action::Ask(_)),
+            "as soon as there are some"
+        );
+        assert_eq!(
+            control.on_clock(at(1000), false),
+            Action::Over(Verdict::Has(STATION))
+        );
     }
 
     #[test]
@@ -173,13 +212,24 @@ mod tests {
             (&[PROXY], &[STATION], Verdict::Has(PROXY)),
             (&[PROXY, STATION], &[PROXY], Verdict::Has(STATION)),
             (&[STATION, PROXY], &[PROXY], Verdict::Has(STATION)),
-            (&[PROXY, STATION], &[STATION, PROXY], nobody(&[PROXY, STATION])),
+            (
+                &[PROXY, STATION],
+                &[STATION, PROXY],
+                nobody(&[PROXY, STATION]),
+            ),
         ] {
             let mut control = Control::new(ADDRESS, OWN, claims[0], at(0));
             answers.iter().for_each(|by| control.on_arp(&answer(*by)));
             claims.iter().for_each(|by| control.claims(*by));
-            control.on_arp(&Arp { sender: Ipv4Addr::new(203, 0, 113, 8), ..answer(STATION) });
-            assert_eq!(control.on_clock(at(1000), true), Action::Over(verdict), "{claims:?} {answers:?}");
+            control.on_arp(&Arp {
+                sender: Ipv4Addr::new(203, 0, 113, 8),
+                ..answer(STATION)
+            });
+            assert_eq!(
+                control.on_clock(at(1000), true),
+                Action::Over(verdict),
+                "{claims:?} {answers:?}"
+            );
         }
     }
 
@@ -190,7 +240,10 @@ mod tests {
             control.claims(Mac([2, 0, 0, 0, 1, n]));
             control.on_arp(&answer(Mac([2, 0, 0, 0, 2, n])));
         }
-        assert_eq!((control.claimants.len(), control.answered.len()), (MOST, MOST));
+        assert_eq!(
+            (control.claimants.len(), control.answered.len()),
+            (MOST, MOST)
+        );
     }
 
     #[test]
@@ -212,8 +265,17 @@ mod tests {
                 }
             }
         }
-        let mut hosts = (0..50).map(|_| address("10.7.0.5/24".parse().unwrap(), Ipv4Addr::LOCALHOST, &mut rng));
+        let mut hosts = (0..50).map(|_| {
+            address(
+                "10.7.0.5/24".parse().unwrap(),
+                Ipv4Addr::LOCALHOST,
+                &mut rng,
+            )
+        });
         let first = hosts.next();
-        assert!(hosts.any(|host| Some(host) != first), "nobody can foresee it");
+        assert!(
+            hosts.any(|host| Some(host) != first),
+            "nobody can foresee it"
+        );
     }
 }

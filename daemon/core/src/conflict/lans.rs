@@ -131,14 +131,22 @@ impl Lans {
     /// Counts a conflict that a client met. Returns whether new tries are held back from now on.
     pub fn conflict(&mut self, lan: &Lan, client: &ClientId, last: Last, now: Instant) -> bool {
         let row = &mut self.seen(lan, now).row;
-        let (held, mut in_use) = row.take().map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
+        let (held, mut in_use) = row
+            .take()
+            .map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
         in_use.retain(|(address, _)| *address != last.0);
         if in_use.len() == MAX_CONFLICTS {
             in_use.remove(0);
         }
         in_use.push(last);
         let (client, next) = (client.clone(), now + RATE_LIMIT_INTERVAL);
-        let row = row.insert(Row { in_use, client, at: now, next, eased: false });
+        let row = row.insert(Row {
+            in_use,
+            client,
+            at: now,
+            next,
+            eased: false,
+        });
         row.holds_back() && !held
     }
 
@@ -159,13 +167,27 @@ impl Lans {
     /// Begins to try a new address, if that is not too soon. The client that met the last conflict leaves the next turn to others.
     pub fn begin(&mut self, lan: &Lan, client: &ClientId, now: Instant) -> Result<(), TooSoon> {
         self.tidy(now);
-        let row = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()).filter(|row| row.holds_back());
-        let Some((row, last)) = row.and_then(|row| row.in_use.last().copied().map(|last| (row, last))) else {
+        let row = self
+            .0
+            .get_mut(lan)
+            .and_then(|seen| seen.row.as_mut())
+            .filter(|row| row.holds_back());
+        let Some((row, last)) =
+            row.and_then(|row| row.in_use.last().copied().map(|last| (row, last)))
+        else {
             return Ok(());
         };
-        let at = if row.client == *client { row.next + RATE_LIMIT_INTERVAL } else { row.next };
+        let at = if row.client == *client {
+            row.next + RATE_LIMIT_INTERVAL
+        } else {
+            row.next
+        };
         if now < at {
-            return Err(TooSoon { at, conflicts: row.in_use.len(), last });
+            return Err(TooSoon {
+                at,
+                conflicts: row.in_use.len(),
+                last,
+            });
         }
         row.next = now + RATE_LIMIT_INTERVAL;
         Ok(())
@@ -178,23 +200,31 @@ impl Lans {
         if proxies.len() == MOST {
             proxies.remove(0);
         }
-        proxies.push(Proxy { mac, control, until: now + KNOWN });
+        proxies.push(Proxy {
+            mac,
+            control,
+            until: now + KNOWN,
+        });
     }
 
     /// Returns what is known about a station, if it answers for every address.
     pub fn proxy(&self, lan: &Lan, mac: Mac, now: Instant) -> Option<Proxy> {
         let mut proxies = self.0.get(lan)?.proxies.iter();
-        proxies.find(|known| known.mac == mac && now < known.until).copied()
+        proxies
+            .find(|known| known.mac == mac && now < known.until)
+            .copied()
     }
 
     /// Returns whether a server is known to be on the wire.
     pub fn is_on_wire(&self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
-        self.servers(lan, now).any(|known| known.on_wire && known.address == address && known.mac == mac)
+        self.servers(lan, now)
+            .any(|known| known.on_wire && known.address == address && known.mac == mac)
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
     pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
-        self.servers(lan, now).all(|known| known.on_wire) && self.servers(lan, now).any(|known| will_do(known.address))
+        self.servers(lan, now).all(|known| known.on_wire)
+            && self.servers(lan, now).any(|known| will_do(known.address))
     }
 
     /// Returns whether to ask a server if it is on the wire: not if it was just asked.
@@ -207,13 +237,22 @@ impl Lans {
         if known.is_some() || servers.len() == MOST {
             servers.remove(known.unwrap_or_default());
         }
-        servers.push(Server { address, mac, asked: now, on_wire: false });
+        servers.push(Server {
+            address,
+            mac,
+            asked: now,
+            on_wire: false,
+        });
         true
     }
 
     /// Records that a station has answered by ARP.
     pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac) {
-        let mut servers = self.0.get_mut(lan).into_iter().flat_map(|seen| &mut seen.servers);
+        let mut servers = self
+            .0
+            .get_mut(lan)
+            .into_iter()
+            .flat_map(|seen| &mut seen.servers);
         if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac == mac) {
             asked.on_wire = true;
         }
@@ -221,13 +260,18 @@ impl Lans {
 
     /// Passes over an address of a local range for a while: a station uses it.
     pub fn passes_over(&mut self, lan: &Lan, (address, by): Last, now: Instant) {
-        self.seen(lan, now).used.push(Used { address, by, until: now + PASSED_OVER });
+        self.seen(lan, now).used.push(Used {
+            address,
+            by,
+            until: now + PASSED_OVER,
+        });
     }
 
     /// Returns the station that was recently found to use an address of a local range.
     pub fn user(&self, lan: &Lan, address: Ipv4Addr, now: Instant) -> Option<Mac> {
         let mut used = self.0.get(lan)?.used.iter();
-        used.find(|used| used.address == address && now < used.until).map(|used| used.by)
+        used.find(|used| used.address == address && now < used.until)
+            .map(|used| used.by)
     }
 
     /// Records that a server said something to a container that has a fallback.
@@ -237,7 +281,10 @@ impl Lans {
 
     /// Returns whether a server has said something to such a container since a time.
     pub fn was_heard(&self, lan: &Lan, since: Instant) -> bool {
-        self.0.get(lan).and_then(|seen| seen.heard).is_some_and(|heard| heard >= since)
+        self.0
+            .get(lan)
+            .and_then(|seen| seen.heard)
+            .is_some_and(|heard| heard >= since)
     }
 
     /// Records how long a client has waited for an offer, or for an acknowledgement.
@@ -253,11 +300,18 @@ impl Lans {
     /// Returns how long an offer takes on a LAN, and an acknowledgement; zero if it does not take long.
     pub fn takes(&self, lan: &Lan, now: Instant) -> [Duration; 2] {
         let slow = self.0.get(lan).map(|seen| seen.slow).unwrap_or_default();
-        slow.map(|slow| slow.filter(|(_, at)| now < *at + KNOWN).map_or(Duration::ZERO, |(took, _)| took))
+        slow.map(|slow| {
+            slow.filter(|(_, at)| now < *at + KNOWN)
+                .map_or(Duration::ZERO, |(took, _)| took)
+        })
     }
 
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
-        self.0.get(lan).map_or(&[][..], |seen| &seen.servers).iter().filter(move |known| known.is_known(now))
+        self.0
+            .get(lan)
+            .map_or(&[][..], |seen| &seen.servers)
+            .iter()
+            .filter(move |known| known.is_known(now))
     }
 
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
@@ -272,7 +326,9 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.slow.iter_mut().for_each(|slow| _ = slow.take_if(|(_, at)| now >= *at + KNOWN));
+            seen.slow
+                .iter_mut()
+                .for_each(|slow| _ = slow.take_if(|(_, at)| now >= *at + KNOWN));
             seen.used.retain(|used| now < used.until);
             !seen.used.is_empty()
                 || seen.heard.is_some()
@@ -308,8 +364,14 @@ mod tests {
     }
 
     /// Meets conflicts over these addresses; returns how often new tries were held back after that.
-    fn conflicts(addresses: impl IntoIterator<Item = usize>, lans: &mut Lans, now: Instant) -> usize {
-        let said = addresses.into_iter().filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
+    fn conflicts(
+        addresses: impl IntoIterator<Item = usize>,
+        lans: &mut Lans,
+        now: Instant,
+    ) -> usize {
+        let said = addresses
+            .into_iter()
+            .filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
         said.count()
     }
 
@@ -318,19 +380,34 @@ mod tests {
     }
 
     fn too_soon(seconds: f64, last: usize) -> Result<(), TooSoon> {
-        Err(TooSoon { at: at(seconds), conflicts: 10, last: address(last) })
+        Err(TooSoon {
+            at: at(seconds),
+            conflicts: 10,
+            last: address(last),
+        })
     }
 
     #[test]
     fn after_ten_addresses_in_use_one_new_address_a_minute_is_tried() {
         let mut lans = Lans::default();
         assert_eq!(conflicts(0..9, &mut lans, at(0.0)), 0);
-        assert!((0..100).all(|_| begin(&mut lans, "a", at(0.0)).is_ok()), "nine are no reason");
+        assert!(
+            (0..100).all(|_| begin(&mut lans, "a", at(0.0)).is_ok()),
+            "nine are no reason"
+        );
         assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
         assert_eq!(begin(&mut lans, "a", at(59.999)), too_soon(60.0, 9));
-        assert_eq!(begin(&mut lans, "b", at(0.0)), Ok(()), "each LAN has its own");
+        assert_eq!(
+            begin(&mut lans, "b", at(0.0)),
+            Ok(()),
+            "each LAN has its own"
+        );
         assert_eq!(begin(&mut lans, "a", at(60.0)), Ok(()));
-        assert_eq!(begin(&mut lans, "a", at(60.0)), too_soon(120.0, 9), "one for all of the LAN");
+        assert_eq!(
+            begin(&mut lans, "a", at(60.0)),
+            too_soon(120.0, 9),
+            "one for all of the LAN"
+        );
         assert_eq!(conflicts([10], &mut lans, at(61.0)), 0, "said once");
         assert_eq!(begin(&mut lans, "a", at(120.999)), too_soon(121.0, 10));
     }
@@ -339,7 +416,11 @@ mod tests {
     fn one_address_in_use_holds_nobody_back_however_often_it_is_declined() {
         let mut lans = Lans::default();
         assert_eq!(conflicts([0; 100], &mut lans, at(0.0)), 0);
-        assert_eq!(conflicts((1..9).chain(0..9), &mut lans, at(0.0)), 0, "nine of them");
+        assert_eq!(
+            conflicts((1..9).chain(0..9), &mut lans, at(0.0)),
+            0,
+            "nine of them"
+        );
         assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
         assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
     }
@@ -348,8 +429,15 @@ mod tests {
     fn who_conflicted_last_leaves_the_next_turn_to_others() {
         let mut lans = Lans::default();
         conflicts(0..10, &mut lans, at(0.0));
-        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(60.0)), too_soon(120.0, 9));
-        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(120.0)), Ok(()), "nobody else wanted it");
+        assert_eq!(
+            lans.begin(&lan("a"), &client("c0"), at(60.0)),
+            too_soon(120.0, 9)
+        );
+        assert_eq!(
+            lans.begin(&lan("a"), &client("c0"), at(120.0)),
+            Ok(()),
+            "nobody else wanted it"
+        );
     }
 
     #[test]
@@ -371,7 +459,11 @@ mod tests {
         conflicts(0..10, &mut lans, at(0.0));
         lans.unclaimed(&lan("a"));
         assert!((0..100).all(|_| begin(&mut lans, "a", at(1.0)).is_ok()));
-        assert_eq!(conflicts([10], &mut lans, at(2.0)), 1, "it was claimed after all");
+        assert_eq!(
+            conflicts([10], &mut lans, at(2.0)),
+            1,
+            "it was claimed after all"
+        );
         assert_eq!(begin(&mut lans, "a", at(3.0)), too_soon(62.0, 10));
     }
 
@@ -380,20 +472,37 @@ mod tests {
         let mut lans = Lans::default();
         let mac = |n| Mac([2, 0, 0, 0, 0, n]);
         lans.answers_for_all(&lan("a"), mac(0), CONTROL, at(0.0));
-        let known = |lans: &Lans, name, n, now| lans.proxy(&lan(name), mac(n), at(now)).map(|proxy| proxy.control);
+        let known = |lans: &Lans, name, n, now| {
+            lans.proxy(&lan(name), mac(n), at(now))
+                .map(|proxy| proxy.control)
+        };
         assert_eq!(known(&lans, "a", 0, 299.999), Some(CONTROL));
-        assert_eq!([known(&lans, "a", 0, 300.0), known(&lans, "b", 0, 0.0), known(&lans, "a", 1, 0.0)], [None; 3]);
+        assert_eq!(
+            [
+                known(&lans, "a", 0, 300.0),
+                known(&lans, "b", 0, 0.0),
+                known(&lans, "a", 1, 0.0)
+            ],
+            [None; 3]
+        );
         (1..=8).for_each(|n| lans.answers_for_all(&lan("a"), mac(n), CONTROL, at(1.0)));
-        assert_eq!((known(&lans, "a", 0, 1.0), known(&lans, "a", 1, 1.0)), (None, Some(CONTROL)));
+        assert_eq!(
+            (known(&lans, "a", 0, 1.0), known(&lans, "a", 1, 1.0)),
+            (None, Some(CONTROL))
+        );
         lans.answers_for_all(&lan("a"), mac(1), CONTROL, at(2.0));
         lans.answers_for_all(&lan("a"), mac(9), CONTROL, at(2.0));
-        assert_eq!((known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)), (Some(CONTROL), None));
+        assert_eq!(
+            (known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)),
+            (Some(CONTROL), None)
+        );
         assert_eq!(begin(&mut lans, "b", at(400.0)), Ok(()));
         assert!(lans.0.is_empty());
     }
 
     #[test]
-    fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute() {
+    fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute()
+     {
         let (mut lans, lan) = (Lans::default(), lan("a"));
         let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
         let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
@@ -403,12 +512,21 @@ mod tests {
         assert!(lans.asks_wire(&lan, (server, mac), at(60.0)));
         lans.answered(&lan, server, other);
         lans.answered(&lan, CONTROL, mac);
-        assert!(!is_known(&lans, mac, 60.0) && !all(&lans, 60.0), "another station has its address");
+        assert!(
+            !is_known(&lans, mac, 60.0) && !all(&lans, 60.0),
+            "another station has its address"
+        );
         lans.answered(&lan, server, mac);
         assert!(is_known(&lans, mac, 359.999) && !is_known(&lans, mac, 360.0));
-        assert!(!is_known(&lans, other, 61.0) && !lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
+        assert!(
+            !is_known(&lans, other, 61.0) && !lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)),
+            "it was not asked"
+        );
         assert!(all(&lans, 61.0) && !lans.are_on_wire(&lan, |address| address != server, at(61.0)));
-        assert!(lans.asks_wire(&lan, (CONTROL, mac), at(62.0)) && !all(&lans, 359.999), "another may be in a sibling");
+        assert!(
+            lans.asks_wire(&lan, (CONTROL, mac), at(62.0)) && !all(&lans, 359.999),
+            "another may be in a sibling"
+        );
         lans.tidy(at(700.0));
         assert!(lans.0.is_empty(), "nothing is kept");
     }
@@ -417,16 +535,25 @@ mod tests {
     fn an_answer_that_took_long_is_known_until_one_comes_soon_or_for_five_minutes() {
         let mut lans = Lans::default();
         let ms = Duration::from_millis;
-        let takes = |lans: &Lans, seconds| lans.takes(&lan("a"), at(seconds)).map(|takes| takes.as_millis());
+        let takes = |lans: &Lans, seconds| {
+            lans.takes(&lan("a"), at(seconds))
+                .map(|takes| takes.as_millis())
+        };
         lans.took(&lan("a"), true, ms(500), at(1.0));
-        assert!(takes(&lans, 1.0) == [0, 0] && lans.0.is_empty(), "nothing is kept");
+        assert!(
+            takes(&lans, 1.0) == [0, 0] && lans.0.is_empty(),
+            "nothing is kept"
+        );
         lans.took(&lan("a"), true, ms(501), at(2.0));
         lans.took(&lan("a"), false, ms(700), at(3.0));
         lans.took(&lan("b"), false, ms(1), at(3.0));
         assert_eq!(takes(&lans, 4.0), [501, 700]);
         assert_eq!(lans.takes(&lan("b"), at(4.0)), [Duration::ZERO; 2]);
         lans.took(&lan("a"), true, ms(1), at(5.0));
-        assert_eq!((takes(&lans, 302.9), takes(&lans, 303.0)), ([0, 700], [0, 0]));
+        assert_eq!(
+            (takes(&lans, 302.9), takes(&lans, 303.0)),
+            ([0, 700], [0, 0])
+        );
         lans.free(&lan("a"));
         lans.tidy(at(303.0));
         assert!(lans.0.is_empty());

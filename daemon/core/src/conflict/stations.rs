@@ -44,23 +44,38 @@ impl Question {
     /// host, a station with the client's own would take the question for its own. An answer from `but` does not count.
     pub fn new(address: Ipv4Net, from: Mac, but: Option<Mac>, now: Instant) -> Self {
         let asking = Asking::new((from, Ipv4Addr::UNSPECIFIED), address.addr(), now);
-        Self { asking, control: control(address), but, has_it: Vec::new(), has_all: Vec::new() }
+        Self {
+            asking,
+            control: control(address),
+            but,
+            has_it: Vec::new(),
+            has_all: Vec::new(),
+        }
     }
 
     /// Does what is due by the clock.
     pub fn on_clock(&mut self, now: Instant) -> Action {
         match self.asking.on_clock(now) {
-            asking::Action::Ask(frame) => Action::Ask(vec![frame, self.asking.question(self.control)]),
-            asking::Action::Wait => Action::Wait,
-            asking::Action::Over => {
-                Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() }
+            asking::Action::Ask(frame) => {
+                Action::Ask(vec![frame, self.asking.question(self.control)])
             }
+            asking::Action::Wait => Action::Wait,
+            asking::Action::Over => Action::Over {
+                by: self
+                    .has_it
+                    .iter()
+                    .find(|mac| !self.has_all.contains(mac))
+                    .copied(),
+            },
         }
     }
 
     /// Handles an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) {
-        let (has_it, has_all) = (self.asking.on_arp(arp), self.asking.answer(arp, self.control));
+        let (has_it, has_all) = (
+            self.asking.on_arp(arp),
+            self.asking.answer(arp, self.control),
+        );
         for (by, heard) in [(has_it, &mut self.has_it), (has_all, &mut self.has_all)] {
             let by = by.filter(|by| Some(*by) != self.but);
             if let Some(by) = by.filter(|by| heard.len() < MOST && !heard.contains(by)) {
@@ -78,7 +93,9 @@ impl Question {
 /// Returns an address that nobody can have (RFC 5737), outside the subnet of another.
 pub fn control(beside: Ipv4Net) -> Ipv4Addr {
     let nets = [[203, 0, 113, 253], [198, 51, 100, 253], [192, 0, 2, 253]].map(Ipv4Addr::from);
-    nets.into_iter().find(|address| !beside.contains(address)).unwrap_or(nets[0])
+    nets.into_iter()
+        .find(|address| !beside.contains(address))
+        .unwrap_or(nets[0])
 }
 
 #[cfg(test)]
@@ -96,12 +113,19 @@ mod tests {
     fn over(has_it: &[Mac], has_all: &[Mac], but: Option<Mac>) -> Option<Mac> {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let mut question = Question::new("192.0.2.50/24".parse().unwrap(), FROM, but, at(0));
-        let claim = |mac: &Mac, address: [u8; 4]| Arp::request(*mac, address.into(), Ipv4Addr::UNSPECIFIED);
+        let claim =
+            |mac: &Mac, address: [u8; 4]| Arp::request(*mac, address.into(), Ipv4Addr::UNSPECIFIED);
         for millis in [0, 200, 400] {
-            assert!(matches!(question.on_clock(at(millis)), Action::Ask(frames) if frames.len() == 2));
+            assert!(
+                matches!(question.on_clock(at(millis)), Action::Ask(frames) if frames.len() == 2)
+            );
             assert_eq!(question.on_clock(at(millis + 199)), Action::Wait);
-            has_it.iter().for_each(|mac| question.on_arp(&claim(mac, [192, 0, 2, 50])));
-            has_all.iter().for_each(|mac| question.on_arp(&claim(mac, [203, 0, 113, 253])));
+            has_it
+                .iter()
+                .for_each(|mac| question.on_arp(&claim(mac, [192, 0, 2, 50])));
+            has_all
+                .iter()
+                .for_each(|mac| question.on_arp(&claim(mac, [203, 0, 113, 253])));
             question.on_arp(&claim(&STATION, [192, 0, 2, 51]));
         }
         match question.on_clock(question.deadline()) {
@@ -122,7 +146,11 @@ mod tests {
             (&[FROM], &[], None, None),
             (&[Mac::BROADCAST], &[], None, None),
         ] {
-            assert_eq!(over(has_it, has_all, but), by, "{has_it:?} {has_all:?} {but:?}");
+            assert_eq!(
+                over(has_it, has_all, but),
+                by,
+                "{has_it:?} {has_all:?} {but:?}"
+            );
         }
     }
 
@@ -133,7 +161,11 @@ mod tests {
             ("203.0.113.50/24", [198, 51, 100, 253]),
             ("128.0.0.1/1", [203, 0, 113, 253]),
         ] {
-            assert_eq!(control(subnet.parse().unwrap()).octets(), address, "{subnet}");
+            assert_eq!(
+                control(subnet.parse().unwrap()).octets(),
+                address,
+                "{subnet}"
+            );
         }
     }
 }

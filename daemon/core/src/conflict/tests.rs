@@ -20,7 +20,12 @@ fn arp(bytes: &[u8]) -> Arp {
 }
 
 fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
-    Arp { op: ArpOp::Reply, target_mac: to, destination_mac: to, ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED) }
+    Arp {
+        op: ArpOp::Reply,
+        target_mac: to,
+        destination_mac: to,
+        ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED)
+    }
 }
 
 /// A window and its random source; the test reads frames as they would be on the wire.
@@ -31,7 +36,10 @@ struct Bench {
 
 impl Bench {
     fn optimistic(now: f64) -> Self {
-        Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
+        Self {
+            window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)),
+            rng: Rng::with_seed(3),
+        }
     }
 
     /// Returns an optimistic window whose address appeared a moment before it is known to be free, and when that is.
@@ -47,7 +55,10 @@ impl Bench {
 
     fn strict(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        Self { window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng), rng }
+        Self {
+            window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng),
+            rng,
+        }
     }
 
     fn turn(&mut self, now: Instant) -> Action {
@@ -70,10 +81,20 @@ impl Bench {
             Action::Over => "over",
             Action::Send(frame) | Action::Repeat(frame) => {
                 let arp = arp(frame);
-                assert_eq!((arp.op, arp.sender_mac, arp.target), (ArpOp::Request, LINK, ADDRESS));
-                assert_eq!((arp.source_mac, arp.destination_mac), (LINK, Mac::BROADCAST));
+                assert_eq!(
+                    (arp.op, arp.sender_mac, arp.target),
+                    (ArpOp::Request, LINK, ADDRESS)
+                );
+                assert_eq!(
+                    (arp.source_mac, arp.destination_mac),
+                    (LINK, Mac::BROADCAST)
+                );
                 assert!([Ipv4Addr::UNSPECIFIED, ADDRESS].contains(&arp.sender));
-                if arp.sender.is_unspecified() { "probe" } else { "announcement" }
+                if arp.sender.is_unspecified() {
+                    "probe"
+                } else {
+                    "announcement"
+                }
             }
         };
         assert_eq!(name, what, "at {when:?}");
@@ -87,7 +108,10 @@ fn an_optimistic_window_probes_at_once_and_is_over_with_its_probes() {
     let second = bench.next("probe");
     assert!((at(11.0)..=at(12.0)).contains(&second), "{second:?}");
     let third = bench.next("probe");
-    assert!((second + PROBE_MIN..=second + PROBE_MAX).contains(&third), "{third:?}");
+    assert!(
+        (second + PROBE_MIN..=second + PROBE_MAX).contains(&third),
+        "{third:?}"
+    );
     assert_eq!(bench.next("free"), third + ANNOUNCE_WAIT);
     bench.now(third + ANNOUNCE_WAIT, "over");
 }
@@ -148,23 +172,88 @@ fn what_is_a_conflict_before_the_address_is_used() {
     let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
     let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
     for (what, arp, optimistic, strict) in [
-        ("a reply to our probe", reply(NEIGHBOUR, ADDRESS, LINK), true, true),
-        ("a reply to somebody else", reply(NEIGHBOUR, ADDRESS, Mac([2, 1, 1, 1, 1, 1])), true, true),
+        (
+            "a reply to our probe",
+            reply(NEIGHBOUR, ADDRESS, LINK),
+            true,
+            true,
+        ),
+        (
+            "a reply to somebody else",
+            reply(NEIGHBOUR, ADDRESS, Mac([2, 1, 1, 1, 1, 1])),
+            true,
+            true,
+        ),
         ("a request from the address", claim, true, true),
-        ("an announcement", Arp::request(NEIGHBOUR, ADDRESS, ADDRESS), true, true),
+        (
+            "an announcement",
+            Arp::request(NEIGHBOUR, ADDRESS, ADDRESS),
+            true,
+            true,
+        ),
         ("a probe", probe, false, true),
-        ("a probe for another address", Arp { target: OTHER, ..probe }, false, false),
-        ("a request for the address", Arp::request(NEIGHBOUR, OTHER, ADDRESS), false, false),
-        ("a reply about another address", reply(NEIGHBOUR, OTHER, LINK), false, false),
-        ("our own announcement come back", Arp::request(LINK, ADDRESS, ADDRESS), false, false),
-        ("our own probe come back", Arp::request(LINK, Ipv4Addr::UNSPECIFIED, ADDRESS), false, false),
-        ("one by our hardware address", Arp::request(CHADDR, ADDRESS, ADDRESS), false, false),
-        ("one by a group address", Arp::request(Mac::BROADCAST, ADDRESS, ADDRESS), false, false),
-        ("one by nobody", Arp::request(Mac::default(), ADDRESS, ADDRESS), false, false),
+        (
+            "a probe for another address",
+            Arp {
+                target: OTHER,
+                ..probe
+            },
+            false,
+            false,
+        ),
+        (
+            "a request for the address",
+            Arp::request(NEIGHBOUR, OTHER, ADDRESS),
+            false,
+            false,
+        ),
+        (
+            "a reply about another address",
+            reply(NEIGHBOUR, OTHER, LINK),
+            false,
+            false,
+        ),
+        (
+            "our own announcement come back",
+            Arp::request(LINK, ADDRESS, ADDRESS),
+            false,
+            false,
+        ),
+        (
+            "our own probe come back",
+            Arp::request(LINK, Ipv4Addr::UNSPECIFIED, ADDRESS),
+            false,
+            false,
+        ),
+        (
+            "one by our hardware address",
+            Arp::request(CHADDR, ADDRESS, ADDRESS),
+            false,
+            false,
+        ),
+        (
+            "one by a group address",
+            Arp::request(Mac::BROADCAST, ADDRESS, ADDRESS),
+            false,
+            false,
+        ),
+        (
+            "one by nobody",
+            Arp::request(Mac::default(), ADDRESS, ADDRESS),
+            false,
+            false,
+        ),
     ] {
-        for (mut bench, wanted) in [(Bench::optimistic(0.0), optimistic), (Bench::strict(1), strict)] {
+        for (mut bench, wanted) in [
+            (Bench::optimistic(0.0), optimistic),
+            (Bench::strict(1), strict),
+        ] {
             let heard = bench.window.on_arp(at(0.5), &arp);
-            let expected = if wanted { Heard::Conflict { by: NEIGHBOUR } } else { Heard::Nothing };
+            let expected = if wanted {
+                Heard::Conflict { by: NEIGHBOUR }
+            } else {
+                Heard::Nothing
+            };
             assert_eq!(heard, expected, "{what}, strict: {}", bench.window.strict);
         }
     }
@@ -176,7 +265,9 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
     for (second, expected) in [(11.0 - 1e-6, "conflict"), (11.0, "defended")] {
         let mut bench = Bench::optimistic(0.0);
         bench.window.appeared(at(0.0));
-        let Heard::Defend(frame) = bench.window.on_arp(at(1.0), &claim) else { panic!("not defended") };
+        let Heard::Defend(frame) = bench.window.on_arp(at(1.0), &claim) else {
+            panic!("not defended")
+        };
         assert_eq!(arp(&frame), Arp::request(LINK, ADDRESS, ADDRESS));
         let heard = match bench.window.on_arp(at(second), &claim) {
             Heard::Conflict { by: NEIGHBOUR } => "conflict",
@@ -191,17 +282,21 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
 fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_it() {
     let mut bench = Bench::optimistic(0.0);
     bench.window.appeared(at(0.0));
-    let heard = bench.window.on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
+    let heard = bench
+        .window
+        .on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
     assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
 }
 
 /// Returns what follows a reply to us, then what follows another one.
 fn replies(bench: &mut Bench, now: Instant, again: Instant) -> [&'static str; 2] {
-    [now, again].map(|when| match bench.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
-        Heard::Nothing => "nothing",
-        Heard::Defend(_) => "defended",
-        Heard::Conflict { .. } => "conflict",
-    })
+    [now, again].map(
+        |when| match bench.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
+            Heard::Nothing => "nothing",
+            Heard::Defend(_) => "defended",
+            Heard::Conflict { .. } => "conflict",
+        },
+    )
 }
 
 #[test]
@@ -211,7 +306,10 @@ fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
         if over {
             bench.now(free, "free");
         }
-        assert_eq!(replies(&mut bench, free, free + STEP), [expected, "conflict"]);
+        assert_eq!(
+            replies(&mut bench, free, free + STEP),
+            [expected, "conflict"]
+        );
     }
 }
 
@@ -221,7 +319,10 @@ fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
     for (again, expected) in [(ten - STEP, "conflict"), (ten, "defended")] {
         for window in [Window::established, Window::announcing] {
             let window = window(ADDRESS, Box::new([LINK, CHADDR]), at(0.0));
-            let mut bench = Bench { window, rng: Rng::with_seed(3) };
+            let mut bench = Bench {
+                window,
+                rng: Rng::with_seed(3),
+            };
             assert_eq!(replies(&mut bench, at(0.0), again), ["defended", expected]);
         }
     }
@@ -230,7 +331,10 @@ fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
 #[test]
 fn a_lease_that_was_in_use_before_is_probed_for_and_announced() {
     let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
-    let mut bench = Bench { window, rng: Rng::with_seed(3) };
+    let mut bench = Bench {
+        window,
+        rng: Rng::with_seed(3),
+    };
     bench.now(at(0.0), "probe");
     bench.now(at(0.0), "announcement");
     bench.window.appeared(at(0.5));
@@ -254,7 +358,10 @@ fn only_the_first_defence_keeps_the_window_open() {
     let mut bench = Bench::optimistic(0.0);
     bench.window.appeared(at(0.0));
     for now in [3.0, 13.0, 23.0] {
-        assert!(matches!(bench.window.on_arp(at(now), &claim), Heard::Defend(_)));
+        assert!(matches!(
+            bench.window.on_arp(at(now), &claim),
+            Heard::Defend(_)
+        ));
     }
     while !matches!(bench.turn(bench.window.deadline()), Action::Over) {}
     assert_eq!(bench.window.deadline(), at(13.0));

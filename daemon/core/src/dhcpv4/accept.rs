@@ -158,7 +158,12 @@ pub(crate) fn addressee(message: &Message, expect: &Expect<'_>) -> Result<Ipv4Ad
     if message.xid != expect.xid {
         return Err(Refusal::OtherXid);
     }
-    if message.options.client_id.as_deref().is_some_and(|id| id != expect.client_id) {
+    if message
+        .options
+        .client_id
+        .as_deref()
+        .is_some_and(|id| id != expect.client_id)
+    {
         return Err(Refusal::OtherClientId);
     }
     message.options.server_id.ok_or(Refusal::NoServerId)
@@ -175,22 +180,41 @@ pub(crate) fn lease(
 ) -> Result<Lease, Refusal> {
     let options = &message.options;
     let before = before.filter(|before| before.ip() == message.yiaddr);
-    let address = address(message.yiaddr, options.subnet_mask.or(before.map(|before| before.address.prefix_len())))?;
+    let address = address(
+        message.yiaddr,
+        options
+            .subnet_mask
+            .or(before.map(|before| before.address.prefix_len())),
+    )?;
     match message.yiaddr {
         own if own == server => return Err(Refusal::OfServer(own)),
         own if own == message.giaddr => return Err(Refusal::OfRelay(own)),
         _ => {}
     }
     let seconds = match options.lease_time.ok_or(Refusal::NoLeaseTime)? {
-        short if Duration::from_secs(short.into()) < timing::SHORTEST_LEASE => return Err(Refusal::ShortLease(short)),
+        short if Duration::from_secs(short.into()) < timing::SHORTEST_LEASE => {
+            return Err(Refusal::ShortLease(short));
+        }
         seconds => seconds,
     };
     let times = timing::times(seconds, options.t1, options.t2);
     if let Some(before) = before.filter(|_| is_bare(options)) {
-        return Ok(Lease { server, server_mac, start, times, ..before.clone() });
+        return Ok(Lease {
+            server,
+            server_mac,
+            start,
+            times,
+            ..before.clone()
+        });
     }
     let said = said(options, address);
-    let lease = Lease { server, server_mac, start, times, ..said };
+    let lease = Lease {
+        server,
+        server_mac,
+        start,
+        times,
+        ..said
+    };
     Ok(match before {
         Some(before) => with_unread(lease, options, before),
         None => lease,
@@ -200,7 +224,12 @@ pub(crate) fn lease(
 /// Returns a lease with what an answer says about the interface's configuration.
 fn said(options: &Options, address: Ipv4Net) -> Lease {
     let (gateway, routes) = routes(options, address);
-    let others = |list: &[Ipv4Addr]| list.iter().copied().filter(|a| *a != address.addr()).collect();
+    let others = |list: &[Ipv4Addr]| {
+        list.iter()
+            .copied()
+            .filter(|a| *a != address.addr())
+            .collect()
+    };
     Lease {
         gateway,
         routes,
@@ -208,7 +237,10 @@ fn said(options: &Options, address: Ipv4Net) -> Lease {
         domain: options.domain.clone(),
         search: options.search.clone(),
         ntp: others(&options.ntp),
-        mtu: options.mtu.filter(|mtu| *mtu >= MIN_MTU).and_then(NonZeroU16::new),
+        mtu: options
+            .mtu
+            .filter(|mtu| *mtu >= MIN_MTU)
+            .and_then(NonZeroU16::new),
         hostname: options.hostname.clone(),
         ..Lease::unknown(address, Instant::BOOT)
     }
@@ -242,9 +274,10 @@ fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
 
 /// Returns whether the routes that count could not be read: the first present of 121, 249, and 33 with 3.
 fn has_unread_routes(options: &Options) -> bool {
-    for (code, list) in
-        [(code::CLASSLESS_ROUTES, &options.classless_routes), (code::MICROSOFT_ROUTES, &options.microsoft_routes)]
-    {
+    for (code, list) in [
+        (code::CLASSLESS_ROUTES, &options.classless_routes),
+        (code::MICROSOFT_ROUTES, &options.microsoft_routes),
+    ] {
         if list.is_some() {
             return false;
         }
@@ -253,25 +286,53 @@ fn has_unread_routes(options: &Options) -> bool {
         }
     }
     let (no_router, no_statics) = (options.routers.is_empty(), options.static_routes.is_empty());
-    no_router && options.is_unread(code::ROUTER) || no_statics && options.is_unread(code::STATIC_ROUTE)
+    no_router && options.is_unread(code::ROUTER)
+        || no_statics && options.is_unread(code::STATIC_ROUTE)
 }
 
 /// Returns what was dropped from the answer with this lease, besides malformed options.
 pub(crate) fn dropped(options: &Options, lease: &Lease) -> Vec<DroppedOption> {
-    let small = options.mtu.filter(|mtu| *mtu < MIN_MTU).map(|mtu| (code::INTERFACE_MTU, BadOption::MtuForIpv6(mtu)));
-    let of_all = options.routers.iter().filter(|router| is_of_all(**router, lease.address));
+    let small = options
+        .mtu
+        .filter(|mtu| *mtu < MIN_MTU)
+        .map(|mtu| (code::INTERFACE_MTU, BadOption::MtuForIpv6(mtu)));
+    let of_all = options
+        .routers
+        .iter()
+        .filter(|router| is_of_all(**router, lease.address));
     let routers = of_all.map(|router| (code::ROUTER, BadOption::NotAHost(*router)));
-    small.into_iter().chain(routers).map(|(code, cause)| DroppedOption { code, cause }).collect()
+    small
+        .into_iter()
+        .chain(routers)
+        .map(|(code, cause)| DroppedOption { code, cause })
+        .collect()
 }
 
 /// Returns whether an answer says nothing about the interface's configuration.
 fn is_bare(options: &Options) -> bool {
-    let Options { subnet_mask, routers, dns, ntp, hostname, domain, search, mtu, .. } = options;
-    let Options { broadcast_address, static_routes, classless_routes, microsoft_routes, .. } = options;
+    let Options {
+        subnet_mask,
+        routers,
+        dns,
+        ntp,
+        hostname,
+        domain,
+        search,
+        mtu,
+        ..
+    } = options;
+    let Options {
+        broadcast_address,
+        static_routes,
+        classless_routes,
+        microsoft_routes,
+        ..
+    } = options;
     let addresses = [routers, dns, ntp].into_iter().all(Vec::is_empty);
     let names = hostname.is_none() && domain.is_none() && search.is_empty();
     let subnet = subnet_mask.is_none() && broadcast_address.is_none() && mtu.is_none();
-    let routes = static_routes.is_empty() && classless_routes.is_none() && microsoft_routes.is_none();
+    let routes =
+        static_routes.is_empty() && classless_routes.is_none() && microsoft_routes.is_none();
     addresses && names && subnet && routes
 }
 
@@ -301,23 +362,61 @@ fn is_of_all(address: Ipv4Addr, subnet: Ipv4Net) -> bool {
 fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Route>) {
     let usable = |router: Ipv4Addr| router != own.addr() && !is_of_all(router, own);
     let read = |list: &[WireRoute]| -> Vec<Route> {
-        list.iter().filter(|route| route.via.is_none_or(usable)).map(route).collect()
+        list.iter()
+            .filter(|route| route.via.is_none_or(usable))
+            .map(route)
+            .collect()
     };
-    let classless = [&options.classless_routes, &options.microsoft_routes].into_iter().flatten();
-    if let Some(routes) = classless.map(|list| read(list)).find(|routes| !routes.is_empty()) {
-        let gateway = routes.iter().find(|route| route.destination.prefix_len() == 0).and_then(|route| route.via);
+    let classless = [&options.classless_routes, &options.microsoft_routes]
+        .into_iter()
+        .flatten();
+    if let Some(routes) = classless
+        .map(|list| read(list))
+        .find(|routes| !routes.is_empty())
+    {
+        let gateway = routes
+            .iter()
+            .find(|route| route.destination.prefix_len() == 0)
+            .and_then(|route| route.via);
         return (gateway, routes);
     }
-    let gateway = options.routers.iter().copied().find(|router| usable(*router));
-    let default = gateway.map(|via| Route { destination: Ipv4Net::default(), via: Some(via) });
-    (gateway, default.into_iter().chain(read(&options.static_routes)).collect())
+    let gateway = options
+        .routers
+        .iter()
+        .copied()
+        .find(|router| usable(*router));
+    let default = gateway.map(|via| Route {
+        destination: Ipv4Net::default(),
+        via: Some(via),
+    });
+    (
+        gateway,
+        default
+            .into_iter()
+            .chain(read(&options.static_routes))
+            .collect(),
+    )
 }
 
 fn route(wire: &WireRoute) -> Route {
-    Route { destination: wire.destination, via: wire.via }
+    Route {
+        destination: wire.destination,
+        via: wire.via,
+    }
 }
 
 /// Refuses a message of a kind that a state does not wait for.
-pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType], state: StateName) -> Result<(), Refusal> {
-    if kinds.contains(&message.kind) { Ok(()) } else { Err(Refusal::Unexpected { kind: message.kind, state }) }
+pub(crate) fn expect_kind(
+    message: &Message,
+    kinds: &[MessageType],
+    state: StateName,
+) -> Result<(), Refusal> {
+    if kinds.contains(&message.kind) {
+        Ok(())
+    } else {
+        Err(Refusal::Unexpected {
+            kind: message.kind,
+            state,
+        })
+    }
 }

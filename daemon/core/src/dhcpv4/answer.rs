@@ -50,8 +50,12 @@ impl<'a> From<&'a Frame<'a>> for Signal<'a> {
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { extension, .. } = &self.state else { return };
-        let Attempt::Resolving(resolver) = &extension.attempt else { return };
+        let State::Renewing { extension, .. } = &self.state else {
+            return;
+        };
+        let Attempt::Resolving(resolver) = &extension.attempt else {
+            return;
+        };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }
@@ -78,7 +82,9 @@ impl Client {
             State::Selecting { tx, .. } => {
                 let (xid, began) = (tx.xid, tx.began);
                 let server = self.addressee(&message, xid)?;
-                if self.sender.profile.rapid_commit && message.options.rapid_commit && message.kind == MessageType::Ack
+                if self.sender.profile.rapid_commit
+                    && message.options.rapid_commit
+                    && message.kind == MessageType::Ack
                 {
                     return self.settle_rapid(now, &message, udp, began, out);
                 }
@@ -88,7 +94,9 @@ impl Client {
                 self.on_offer(now, offer, out);
                 Ok(())
             }
-            State::Requesting { tx, offer, taken, .. } => {
+            State::Requesting {
+                tx, offer, taken, ..
+            } => {
                 let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
                 if message.kind == MessageType::Offer && server != offer.server {
@@ -98,7 +106,11 @@ impl Client {
                 }
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
                 if server != offer.server {
-                    return Err(Refusal::OtherServer { server, asked: offer.server }.into());
+                    return Err(Refusal::OtherServer {
+                        server,
+                        asked: offer.server,
+                    }
+                    .into());
                 }
                 if is_relayed_nak(&message) {
                     self.keep_nak(server, &message);
@@ -114,7 +126,9 @@ impl Client {
                 let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server || is_relayed_nak(&message) {
+                match message.kind == MessageType::Nak && server != lease.server
+                    || is_relayed_nak(&message)
+                {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, began, Some(lease), out)?,
                 }
@@ -127,7 +141,11 @@ impl Client {
                 // Either server of a pair may answer (RFC 2131 §4.4.5 goes by the xid). Only the lease's own server may refuse
                 // the lease so far.
                 if message.kind == MessageType::Nak && server != lease.server {
-                    return Err(Refusal::OtherServer { server, asked: lease.server }.into());
+                    return Err(Refusal::OtherServer {
+                        server,
+                        asked: lease.server,
+                    }
+                    .into());
                 }
                 if is_relayed_nak(&message) {
                     self.keep_nak(server, &message);
@@ -139,7 +157,9 @@ impl Client {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server || is_relayed_nak(&message) {
+                match message.kind == MessageType::Nak && server != lease.server
+                    || is_relayed_nak(&message)
+                {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, start, self.confirms(lease), out)?,
                 }
@@ -149,12 +169,22 @@ impl Client {
             | State::InitReboot { .. }
             | State::Bound { .. }
             | State::Renewing { .. }
-            | State::Rebinding { .. } => Err(Refusal::Unexpected { kind: message.kind, state }.into()),
+            | State::Rebinding { .. } => Err(Refusal::Unexpected {
+                kind: message.kind,
+                state,
+            }
+            .into()),
         }
     }
 
     /// Returns the lease that a server offers.
-    fn offer(&mut self, now: Instant, message: &Message, server: Ipv4Addr, udp: &Udp<'_>) -> Result<Lease, Refusal> {
+    fn offer(
+        &mut self,
+        now: Instant,
+        message: &Message,
+        server: Ipv4Addr,
+        udp: &Udp<'_>,
+    ) -> Result<Lease, Refusal> {
         let offer = accept::lease(message, server, udp.source_mac, now, None)?;
         self.count().answers += 1;
         Ok(offer)
@@ -180,7 +210,11 @@ impl Client {
         };
         let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
         let lease = accept::lease(message, server, udp.source_mac, start, None)?;
-        out.verdict = Some(Verdict::Unwanted { server, wanted, offered: lease.ip() });
+        out.verdict = Some(Verdict::Unwanted {
+            server,
+            wanted,
+            offered: lease.ip(),
+        });
         self.asked = Some(Arc::new(lease));
         Ok(())
     }
@@ -204,23 +238,46 @@ impl Client {
             return Ok(());
         }
         let before = asked.as_ref().or(self.state.lease());
-        let mut lease = accept::lease(message, server, udp.source_mac, start, before.map(|lease| &**lease))?;
-        if let Some(asked) = asked.as_ref().map(|asked| asked.ip()).filter(|asked| *asked != lease.ip()) {
-            return Err(Refusal::OtherAddress { acknowledged: lease.ip(), asked }.into());
+        let mut lease = accept::lease(
+            message,
+            server,
+            udp.source_mac,
+            start,
+            before.map(|lease| &**lease),
+        )?;
+        if let Some(asked) = asked
+            .as_ref()
+            .map(|asked| asked.ip())
+            .filter(|asked| *asked != lease.ip())
+        {
+            return Err(Refusal::OtherAddress {
+                acknowledged: lease.ip(),
+                asked,
+            }
+            .into());
         }
         if lease.expired(now) {
             self.state.forget_xid();
             return Err(Refusal::Ended.into());
         }
-        lease.times = lease.times.map(|times| timing::spread(times, &mut self.rng));
+        lease.times = lease
+            .times
+            .map(|times| timing::spread(times, &mut self.rng));
         (self.asked, self.insists) = (None, None);
         out.dropped.clone_from(&message.options.dropped);
-        out.dropped.extend(accept::dropped(&message.options, &lease));
+        out.dropped
+            .extend(accept::dropped(&message.options, &lease));
         let lease = Arc::new(lease);
         let extended = self.state.lease().is_some() && asked.is_none();
         self.begin_tally(0);
-        self.state = State::Bound { lease: lease.clone() };
-        out.verdict = Some(if extended { Verdict::Kept(lease) } else { Verdict::Won(lease) });
+        self.state = State::Bound {
+            lease: lease.clone(),
+        };
+        out.verdict = Some(if extended {
+            Verdict::Kept(lease)
+        } else {
+            Verdict::Won(lease)
+        });
         Ok(())
     }
 
@@ -230,8 +287,13 @@ impl Client {
     /// of its own server; otherwise it comes from a stray server, and often arrives first. A NAK through a relay may be
     /// followed by an ACK: if relays of two subnets serve one wire, the server refuses what one of them forwards.
     fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
-        let Some(kept) = self.state.kept_nak() else { return };
-        *kept = Some(Box::new(Nak { server, message: message.options.message.clone() }));
+        let Some(kept) = self.state.kept_nak() else {
+            return;
+        };
+        *kept = Some(Box::new(Nak {
+            server,
+            message: message.options.message.clone(),
+        }));
         self.sender.is_answered();
     }
 
@@ -266,8 +328,14 @@ impl Client {
         let held = self.state.lease().cloned();
         let address = held.as_ref().or(asked.as_ref()).map(|lease| lease.ip());
         let naks = self.tally().naks + 1;
-        let miss = Miss::Nak { message: message.clone() };
-        out.missed = address.map(|address| Missed { server, address, miss });
+        let miss = Miss::Nak {
+            message: message.clone(),
+        };
+        out.missed = address.map(|address| Missed {
+            server,
+            address,
+            miss,
+        });
         if self.asks_another(now, out) {
             self.count().naks = naks;
             return;
@@ -279,15 +347,26 @@ impl Client {
             1 => std::time::Duration::ZERO,
             n => timing::acquisition_wait(n - 1, self.waited_for, &mut self.rng),
         };
-        self.state = State::Init { at: now + pause, wanted: None };
+        self.state = State::Init {
+            at: now + pause,
+            wanted: None,
+        };
         self.asked = None;
         self.count().naks = naks;
     }
 
     fn addressee(&self, message: &Message, xid: u32) -> Result<Ipv4Addr, Refusal> {
-        let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: self.sender.client_id.as_bytes() };
+        let expect = Expect {
+            xid,
+            chaddr: self.sender.chaddr,
+            client_id: self.sender.client_id.as_bytes(),
+        };
         let server = accept::addressee(message, &expect)?;
-        if self.sender.profile.servers.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted(server)) }
+        if self.sender.profile.servers.trusts(server) {
+            Ok(server)
+        } else {
+            Err(Refusal::Untrusted(server))
+        }
     }
 }
 

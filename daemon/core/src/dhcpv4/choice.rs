@@ -51,18 +51,35 @@ const MOST_SHUNNED: usize = 8;
 impl Client {
     /// Requests an offer, or keeps it for a moment.
     pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
-        let State::Selecting { tx, wanted, second } = &self.state else { return };
+        let State::Selecting { tx, wanted, second } = &self.state else {
+            return;
+        };
         if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {
             // The right server may first check whether anybody uses the address, for three seconds as dnsmasq does.
-            out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss: Miss::Unwanted { wanted } });
+            out.missed = Some(Missed {
+                server: offer.server,
+                address: offer.ip(),
+                miss: Miss::Unwanted { wanted },
+            });
             return;
         }
         let (tx, wanted) = (*tx, *wanted);
-        let kept = second.as_ref().map(|(kept, until)| (self.fault(kept, wanted), *until));
+        let kept = second
+            .as_ref()
+            .map(|(kept, until)| (self.fault(kept, wanted), *until));
         let fault = self.fault(&offer, wanted);
         if fault == Fault::None {
             // The REQUEST begins its own count of messages, under the same xid.
-            return self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(offer), out);
+            return self.select(
+                now,
+                Transaction {
+                    began: now,
+                    sent: 0,
+                    ..tx
+                },
+                Arc::new(offer),
+                out,
+            );
         }
         if let State::Selecting { second, .. } = &mut self.state
             && kept.is_none_or(|(kept, _)| fault < kept)
@@ -75,7 +92,9 @@ impl Client {
     /// Keeps an offer that comes while another server's offer is being requested.
     pub(super) fn keep_spare(&mut self, offer: Lease) {
         let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
-        let State::Requesting { beside, .. } = &self.state else { return };
+        let State::Requesting { beside, .. } = &self.state else {
+            return;
+        };
         let kept = beside.as_ref().and_then(|beside| beside.spare.as_ref());
         let is_better = kept.is_none_or(|kept| self.shuns(kept.server));
         if let State::Requesting { beside, .. } = &mut self.state
@@ -88,22 +107,53 @@ impl Client {
 
     /// Takes the offer that has waited for a better one.
     pub(super) fn choose(&mut self, now: Instant, out: &mut Output) {
-        let State::Selecting { tx, second, .. } = &mut self.state else { return };
+        let State::Selecting { tx, second, .. } = &mut self.state else {
+            return;
+        };
         let tx = *tx;
-        let Some((offer, _)) = second.take() else { return };
+        let Some((offer, _)) = second.take() else {
+            return;
+        };
         // Its next offers wait only if it fails once more: among many clients, one that waits loses addresses that are offered
         // to others too.
-        self.count().shunned.retain(|shunned| *shunned != offer.server);
-        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
+        self.count()
+            .shunned
+            .retain(|shunned| *shunned != offer.server);
+        self.select(
+            now,
+            Transaction {
+                began: now,
+                sent: 0,
+                ..tx
+            },
+            Arc::new(*offer),
+            out,
+        );
     }
 
     /// Sends the first REQUEST for an offer. An offer of another server that waited for a better one is kept.
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = self.request(now, before, &offer, out);
-        let second = if let State::Selecting { second, .. } = &mut self.state { second.take() } else { None };
-        let spare = second.map(|(second, _)| second).filter(|second| second.server != offer.server);
-        let beside = spare.map(|spare| Box::new(Beside { spare: Some(spare), nak: None }));
-        self.state = State::Requesting { tx, offer, taken: None, beside };
+        let second = if let State::Selecting { second, .. } = &mut self.state {
+            second.take()
+        } else {
+            None
+        };
+        let spare = second
+            .map(|(second, _)| second)
+            .filter(|second| second.server != offer.server);
+        let beside = spare.map(|spare| {
+            Box::new(Beside {
+                spare: Some(spare),
+                nak: None,
+            })
+        });
+        self.state = State::Requesting {
+            tx,
+            offer,
+            taken: None,
+            beside,
+        };
     }
 
     /// Sends REQUEST for an offer, with the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
@@ -115,18 +165,30 @@ impl Client {
         out: &mut Output,
     ) -> Transaction {
         let before = Transaction { soon: 0, ..before };
-        let tx = Transaction { secs: before.secs, ..self.transact(now, self.tally().takes[1], Some(before)) };
+        let tx = Transaction {
+            secs: before.secs,
+            ..self.transact(now, self.tally().takes[1], Some(before))
+        };
         self.count().requested = Some((offer.server, offer.ip(), tx.sent));
-        out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
+        out.frames.push(
+            self.sender
+                .select(tx.xid, tx.secs, offer.ip(), offer.server),
+        );
         self.asked = Some(offer.clone());
         tx
     }
 
     /// Gives up an offer that its server has not acknowledged. While a caller waits, the next is requested at once.
     pub(super) fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
-        let State::Requesting { tx, offer, .. } = &self.state else { return };
+        let State::Requesting { tx, offer, .. } = &self.state else {
+            return;
+        };
         let miss = Miss::Unacknowledged { sent: tx.sent };
-        out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss });
+        out.missed = Some(Missed {
+            server: offer.server,
+            address: offer.ip(),
+            miss,
+        });
         if self.asks_another(now, out) {
             return;
         }
@@ -134,16 +196,37 @@ impl Client {
             return self.discover(now, None, None, out);
         }
         let pause = timing::acquisition_wait(self.count().tried_in_vain(), false, &mut self.rng);
-        self.state = State::Init { at: now + pause, wanted: None };
+        self.state = State::Init {
+            at: now + pause,
+            wanted: None,
+        };
     }
 
     /// Requests the offer that was kept, after the first came to nothing. Returns whether there is one.
     pub(super) fn asks_another(&mut self, now: Instant, out: &mut Output) -> bool {
-        let State::Requesting { tx, offer, beside, .. } = &mut self.state else { return false };
-        let (tx, server, spare) = (*tx, offer.server, beside.take().and_then(|beside| beside.spare));
+        let State::Requesting {
+            tx, offer, beside, ..
+        } = &mut self.state
+        else {
+            return false;
+        };
+        let (tx, server, spare) = (
+            *tx,
+            offer.server,
+            beside.take().and_then(|beside| beside.spare),
+        );
         self.shun(server);
         let Some(spare) = spare else { return false };
-        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*spare), out);
+        self.select(
+            now,
+            Transaction {
+                began: now,
+                sent: 0,
+                ..tx
+            },
+            Arc::new(*spare),
+            out,
+        );
         true
     }
 
@@ -169,7 +252,12 @@ impl Client {
     }
 
     fn fault(&self, offer: &Lease, wanted: Option<Ipv4Addr>) -> Fault {
-        match self.tally().shunned.iter().position(|shunned| *shunned == offer.server) {
+        match self
+            .tally()
+            .shunned
+            .iter()
+            .position(|shunned| *shunned == offer.server)
+        {
             Some(place) => Fault::Shunned(place),
             None if wanted.is_some_and(|wanted| wanted != offer.ip()) => Fault::OtherAddress,
             None => Fault::None,

@@ -18,18 +18,25 @@ impl Client {
     /// Returns whether servers were asked to extend or confirm the held lease, and none did.
     pub fn asks_in_vain(&self, now: Instant) -> bool {
         match &self.state {
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => extension.had_no_answer(now),
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
+                extension.had_no_answer(now)
+            }
             State::InitReboot { silence, .. } | State::Rebooting { silence, .. } => {
                 *silence == Silence::Keep && self.tally().in_vain > 0
             }
-            State::Init { .. } | State::Selecting { .. } | State::Requesting { .. } | State::Bound { .. } => false,
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::Bound { .. } => false,
         }
     }
 
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
     pub(super) fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
         loop {
-            let Some(lease) = self.state.lease() else { return };
+            let Some(lease) = self.state.lease() else {
+                return;
+            };
             let phase = timing::phase(lease, now);
             let lease = lease.clone();
             match (&mut self.state, phase) {
@@ -39,7 +46,10 @@ impl Client {
                     return;
                 }
                 (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
-                    self.state = State::Renewing { lease, extension: Extension::due(now) };
+                    self.state = State::Renewing {
+                        lease,
+                        extension: Extension::due(now),
+                    };
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own
                 // turn.
@@ -50,7 +60,9 @@ impl Client {
                     self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked early, without an answer: now T1 comes.
-                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
+                (State::Renewing { extension, .. }, Phase::Held { .. })
+                    if extension.was_in_vain(now) =>
+                {
                     let is_unconfirmed = extension.unconfirmed;
                     self.state = State::Bound { lease };
                     if is_unconfirmed {
@@ -66,14 +78,21 @@ impl Client {
     /// Returns until when a try to extend the lease waits for its turn: at most half of the rest of its phase, so that RENEW
     /// leaves well before T2, and REBIND before the end. `None` if it has its turn, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
-        let (_, end) = self.state.extending().filter(|(extension, _)| !extension.turn)?;
+        let (_, end) = self
+            .state
+            .extending()
+            .filter(|(extension, _)| !extension.turn)?;
         Some(end.map_or(now + UNHURRIED, |end| now + end.saturating_since(now) / 2))
     }
 
     /// Gives a try to extend the lease its turn, at `at`. If no turn comes in time, the waiting tries are spread at random.
     pub fn extend_at(&mut self, now: Instant, at: Option<Instant>) {
-        let Some(by) = self.waits_for_turn(now) else { return };
-        let chance = self.rng.u64(0..=by.saturating_since(now).as_micros() as u64);
+        let Some(by) = self.waits_for_turn(now) else {
+            return;
+        };
+        let chance = self
+            .rng
+            .u64(0..=by.saturating_since(now).as_micros() as u64);
         if let Some(extension) = self.state.extension() {
             let at = at.unwrap_or(now + Duration::from_micros(chance));
             (extension.attempt, extension.turn) = (Attempt::Due(at), true);
@@ -84,7 +103,9 @@ impl Client {
     /// count. What is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let Some((_, limit)) = self.state.extending() else { return };
+        let Some((_, limit)) = self.state.extending() else {
+            return;
+        };
         let at = now + timing::overdue_delay(now, limit, &mut self.rng);
         if let Some(extension) = self.state.extension() {
             extension.put_off(at);
@@ -93,7 +114,9 @@ impl Client {
 
     /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
     pub(super) fn renew(&mut self, now: Instant, out: &mut Output) {
-        let State::Renewing { lease, extension } = &mut self.state else { return };
+        let State::Renewing { lease, extension } = &mut self.state else {
+            return;
+        };
         if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
             return;
         }
@@ -107,9 +130,12 @@ impl Client {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            extension.attempt = Attempt::Resolving(Asking::new((self.sender.station, lease.ip()), hop, now));
+            extension.attempt =
+                Attempt::Resolving(Asking::new((self.sender.station, lease.ip()), hop, now));
         }
-        let Attempt::Resolving(resolver) = &mut extension.attempt else { return };
+        let Attempt::Resolving(resolver) = &mut extension.attempt else {
+            return;
+        };
         match resolver.on_clock(now) {
             Action::Ask(frame) => out.frames.push(frame),
             Action::Wait => {}
@@ -121,19 +147,38 @@ impl Client {
     /// first half of the phase; then, since that may be out of date, to all: every server accepts an IP unicast in an Ethernet
     /// broadcast, though no router forwards one.
     pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
-        let State::Renewing { lease, extension } = &mut self.state else { return };
+        let State::Renewing { lease, extension } = &mut self.state else {
+            return;
+        };
         let phase = timing::renewing(lease, now);
-        let early = phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
-        let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
+        let early =
+            phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
+        let mac = found.unwrap_or(if early || !lease.on_link() {
+            lease.server_mac
+        } else {
+            Mac::BROADCAST
+        });
         let (xid, secs) = extension.request(now, phase, &mut self.rng);
         self.sender.extends();
-        out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
+        out.frames.push(self.sender.renew(
+            xid,
+            secs,
+            lease.ip(),
+            Hop {
+                server: lease.server,
+                mac,
+            },
+        ));
     }
 
     /// Asks all servers (RFC 2131 §4.4.5).
     pub(super) fn rebind(&mut self, now: Instant, out: &mut Output) {
-        let State::Rebinding { lease, extension } = &mut self.state else { return };
-        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+        let State::Rebinding { lease, extension } = &mut self.state else {
+            return;
+        };
+        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
+            return;
+        };
         if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
             return;
         }

@@ -67,12 +67,24 @@ pub(crate) struct Nak {
 impl Extension {
     /// Returns an extension whose first try begins at `at`.
     pub(super) fn due(at: Instant) -> Box<Self> {
-        Box::new(Self { attempt: Attempt::Due(at), asked: None, began: None, sent: 0, turn: false, unconfirmed: false })
+        Box::new(Self {
+            attempt: Attempt::Due(at),
+            asked: None,
+            began: None,
+            sent: 0,
+            turn: false,
+            unconfirmed: false,
+        })
     }
 
     /// Returns the extension in REBINDING, under another xid, because another server may answer.
     pub(super) fn rebinding(&self, now: Instant) -> Box<Self> {
-        Box::new(Self { attempt: Attempt::Due(now), asked: None, turn: false, ..*self })
+        Box::new(Self {
+            attempt: Attempt::Due(now),
+            asked: None,
+            turn: false,
+            ..*self
+        })
     }
 
     /// Puts the next try off until `at`; it needs another turn.
@@ -87,26 +99,42 @@ impl Extension {
 
     /// Returns whether a try ran out of time without an answer.
     pub(super) fn had_no_answer(&self, now: Instant) -> bool {
-        self.sent > 1 || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
+        self.sent > 1
+            || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
     }
 
     /// Returns the REQUESTs that wait for an answer.
     pub(super) fn outstanding(&self) -> Option<Outstanding> {
-        self.asked.map(|(_, began)| Outstanding { began, sent: self.sent })
+        self.asked.map(|(_, began)| Outstanding {
+            began,
+            sent: self.sent,
+        })
     }
 
     /// Returns whether all tries that may be made before T1 have had their time to be answered.
     pub(super) fn was_in_vain(&self, now: Instant) -> bool {
-        self.sent >= timing::MAX_EARLY && matches!(self.attempt, Attempt::Sent { until, .. } if now >= until)
+        self.sent >= timing::MAX_EARLY
+            && matches!(self.attempt, Attempt::Sent { until, .. } if now >= until)
     }
 
     /// Sends REQUEST, in the phase of a lease from one instant until another; `None`: before T1. Returns its xid and secs.
-    pub(super) fn request(&mut self, now: Instant, phase: Option<(Instant, Instant)>, rng: &mut Rng) -> (u32, u16) {
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        phase: Option<(Instant, Instant)>,
+        rng: &mut Rng,
+    ) -> (u32, u16) {
         let (xid, _) = *self.asked.get_or_insert_with(|| (rng.u32(..), now));
         (self.sent, self.turn) = (self.sent + 1, false);
         let heard_out = now + timing::extension_window(self.sent);
-        let next = phase.map_or(heard_out, |(from, until)| timing::next_extension(now, from, until));
-        self.attempt = Attempt::Sent { until: next.min(heard_out), next, nak: None };
+        let next = phase.map_or(heard_out, |(from, until)| {
+            timing::next_extension(now, from, until)
+        });
+        self.attempt = Attempt::Sent {
+            until: next.min(heard_out),
+            next,
+            nak: None,
+        };
         (xid, timing::secs(*self.began.get_or_insert(now), now))
     }
 }

@@ -23,7 +23,14 @@ pub enum Form {
 
 impl Form {
     /// All forms.
-    pub const ALL: [Self; 6] = [Self::Discover, Self::Request, Self::Confirm, Self::Renew, Self::Rebind, Self::Release];
+    pub const ALL: [Self; 6] = [
+        Self::Discover,
+        Self::Request,
+        Self::Confirm,
+        Self::Renew,
+        Self::Rebind,
+        Self::Release,
+    ];
 
     /// Returns its possible outcomes.
     pub const fn fates(self) -> &'static [Fate] {
@@ -106,15 +113,29 @@ pub(super) fn out(state: &State) -> Option<Form> {
 
 /// Returns the message whose fate a signal settled, with that fate. `before`: the state's name before the signal, and the
 /// message that was out.
-pub(super) fn settled(before: (StateName, Option<Form>), after: &State, output: &Output) -> Option<(Form, Fate)> {
+pub(super) fn settled(
+    before: (StateName, Option<Form>),
+    after: &State,
+    output: &Output,
+) -> Option<(Form, Fate)> {
     let (state, asked) = before;
-    let is_nak = matches!(output.missed, Some(Missed { miss: Miss::Nak { .. }, .. }));
+    let is_nak = matches!(
+        output.missed,
+        Some(Missed {
+            miss: Miss::Nak { .. },
+            ..
+        })
+    );
     let fate = match &output.verdict {
         _ if is_nak => Fate::Refused,
         Some(Verdict::Won(_) | Verdict::Kept(_) | Verdict::Unwanted { .. }) => Fate::Answered,
         // Its ACK was declined at once.
-        Some(Verdict::Lost(_, Loss::Conflict { .. })) if state == StateName::Requesting => Fate::Answered,
-        _ if (state, after.name()) == (StateName::Selecting, StateName::Requesting) => Fate::Answered,
+        Some(Verdict::Lost(_, Loss::Conflict { .. })) if state == StateName::Requesting => {
+            Fate::Answered
+        }
+        _ if (state, after.name()) == (StateName::Selecting, StateName::Requesting) => {
+            Fate::Answered
+        }
         _ if asked == out(after) && output.frames.is_empty() => return None,
         _ => Fate::Unanswered,
     };

@@ -49,7 +49,14 @@ pub struct Offer {
 impl Inquiry {
     /// Begins an inquiry. The first DISCOVER is due at once.
     pub fn new(sender: Sender, now: Instant, mut rng: Rng) -> Self {
-        Self { sender, xid: rng.u32(..), began: now, next: now, tally: Tally::default(), rng }
+        Self {
+            sender,
+            xid: rng.u32(..),
+            began: now,
+            next: now,
+            tally: Tally::default(),
+            rng,
+        }
     }
 
     /// Returns the DISCOVER that is due, if one is.
@@ -60,7 +67,10 @@ impl Inquiry {
         self.tally.discovers += 1;
         self.sender.asks();
         self.next = now + timing::acquisition_wait(self.tally.discovers, true, &mut self.rng);
-        Some(self.sender.discover(self.xid, timing::secs(self.began, now), None))
+        Some(
+            self.sender
+                .discover(self.xid, timing::secs(self.began, now), None),
+        )
     }
 
     /// Returns whether a DISCOVER other than the first is due.
@@ -78,12 +88,17 @@ impl Inquiry {
         let Offer { message, lease } = self.offer(now, udp)?;
         // The mask of an address's class would only be a guess.
         let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
-        Ok(Sight { server: lease.server, subnet, router: lease.gateway })
+        Ok(Sight {
+            server: lease.server,
+            subnet,
+            router: lease.gateway,
+        })
     }
 
     /// Returns a datagram's complete offer, if it is an OFFER to this inquiry and is believed.
     pub fn offer(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
-        self.believed(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
+        self.believed(now, udp)
+            .inspect_err(|refused| self.tally.count(refused.clone()))
     }
 
     /// Counts a frame that could not be read.
@@ -106,8 +121,17 @@ impl Inquiry {
         if udp.destination_port != CLIENT_PORT {
             return Err(Refusal::OtherPort(udp.destination_port).into());
         }
-        let Sender { chaddr, client_id, profile, .. } = &self.sender;
-        let expect = Expect { xid: self.xid, chaddr: *chaddr, client_id: client_id.as_bytes() };
+        let Sender {
+            chaddr,
+            client_id,
+            profile,
+            ..
+        } = &self.sender;
+        let expect = Expect {
+            xid: self.xid,
+            chaddr: *chaddr,
+            client_id: client_id.as_bytes(),
+        };
         let server = accept::addressee(&message, &expect)?;
         if !profile.servers.trusts(server) {
             return Err(Refusal::Untrusted(server).into());

@@ -102,8 +102,16 @@ impl Lease {
 
     /// Returns a lease of an address that a local range gave. It never ends.
     pub fn of_range(address: Ipv4Net, gateway: Ipv4Addr, start: Instant) -> Self {
-        let routes = vec![Route { destination: Ipv4Net::default(), via: Some(gateway) }];
-        Self { source: Source::Range, gateway: Some(gateway), routes, ..Self::unknown(address, start) }
+        let routes = vec![Route {
+            destination: Ipv4Net::default(),
+            via: Some(gateway),
+        }];
+        Self {
+            source: Source::Range,
+            gateway: Some(gateway),
+            routes,
+            ..Self::unknown(address, start)
+        }
     }
 
     /// Returns the leased address.
@@ -113,7 +121,8 @@ impl Lease {
 
     /// Returns what the lease gives an interface under a policy.
     pub fn grant(&self, policy: &Policy) -> Grant {
-        let route = |route: &Route| grant::Route::new(route.destination.into(), route.via.map(IpAddr::V4));
+        let route =
+            |route: &Route| grant::Route::new(route.destination.into(), route.via.map(IpAddr::V4));
         policy.shape(Grant {
             addresses: vec![policy.address(self.address).into()],
             gateway: self.gateway.map(IpAddr::V4),
@@ -126,9 +135,18 @@ impl Lease {
 
     /// Returns what is granted under a policy, in callers' terms.
     pub fn tenure(&self, policy: &Policy) -> Tenure {
-        let times = || Some(tenure::Times { extended: self.t1()?, rebound: self.t2()?, ends: self.expires()? });
+        let times = || {
+            Some(tenure::Times {
+                extended: self.t1()?,
+                rebound: self.t2()?,
+                ends: self.expires()?,
+            })
+        };
         Tenure {
-            addresses: vec![tenure::Address { net: self.address.into(), gateway: self.gateway.map(IpAddr::V4) }],
+            addresses: vec![tenure::Address {
+                net: self.address.into(),
+                gateway: self.gateway.map(IpAddr::V4),
+            }],
             by: match self.source {
                 Source::Server => self.server.into(),
                 Source::Range => Grantor::Range,
@@ -142,14 +160,22 @@ impl Lease {
     /// Returns the lease's name servers and domains; `None` if it has none.
     pub fn resolver(&self) -> Option<Dns> {
         let servers = self.dns.iter().copied().map(IpAddr::V4).collect();
-        let dns = Dns { servers, domain: self.domain.clone(), search: self.search.clone() };
+        let dns = Dns {
+            servers,
+            domain: self.domain.clone(),
+            search: self.search.clone(),
+        };
         Some(dns).filter(|dns| !dns.is_empty())
     }
 
     /// Returns whether another lease grants the same, apart from its start and times.
     pub fn grants_the_same(&self, other: &Self) -> bool {
-        let timeless =
-            |lease: &Self| Self { start: self.start, times: None, server_mac: Mac::default(), ..lease.clone() };
+        let timeless = |lease: &Self| Self {
+            start: self.start,
+            times: None,
+            server_mac: Mac::default(),
+            ..lease.clone()
+        };
         timeless(self) == timeless(other)
     }
 
@@ -176,8 +202,13 @@ impl Lease {
     /// Returns where a packet for the server goes first, as the kernel would send it: by the longest prefix among the lease's
     /// subnet and its routes, the first of equals. `None` if none of them leads there.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
-        let subnet = Route { destination: self.address, via: None };
-        let leading = std::iter::once(&subnet).chain(&self.routes).filter(|r| r.destination.contains(&self.server));
+        let subnet = Route {
+            destination: self.address,
+            via: None,
+        };
+        let leading = std::iter::once(&subnet)
+            .chain(&self.routes)
+            .filter(|r| r.destination.contains(&self.server));
         let route = leading.min_by_key(|route| Reverse(route.destination.prefix_len()))?;
         Some(route.via.unwrap_or(self.server))
     }

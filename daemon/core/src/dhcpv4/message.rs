@@ -28,7 +28,9 @@ use crate::wire::message::{ClientMessage, MessageType};
 use crate::wire::option::{self, code};
 
 /// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
-pub const REQUEST_LIST: [u8; 16] = [1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12];
+pub const REQUEST_LIST: [u8; 16] = [
+    1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12,
+];
 
 /// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host accepts that much, in fragments.
 const LEAST_SIZE: u16 = 576;
@@ -79,7 +81,15 @@ impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<ClientProfile>) -> Self {
         let (client_id, by_station, unanswered) = (client_id.clone(), false, 0);
-        Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
+        Self {
+            chaddr,
+            station: chaddr,
+            by_station,
+            unanswered,
+            max_size: MOST_SIZE,
+            client_id,
+            profile,
+        }
     }
 
     /// Returns the sender of a client whose interface has got another Ethernet address.
@@ -134,14 +144,24 @@ impl Sender {
             said.push((code::RAPID_COMMIT, Vec::new()));
         }
         let asking = self.asking(MessageType::Discover, xid, secs, &said);
-        self.broadcast(Ipv4Addr::UNSPECIFIED, &ClientMessage { requested: wanted, ..asking })
+        self.broadcast(
+            Ipv4Addr::UNSPECIFIED,
+            &ClientMessage {
+                requested: wanted,
+                ..asking
+            },
+        )
     }
 
     /// Takes an offer (RFC 2131 §4.3.2, SELECTING; §4.4.1 wants the DISCOVER's xid and secs).
     pub fn select(&self, xid: u32, secs: u16, offered: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
         let said = self.said();
         let asking = self.asking(MessageType::Request, xid, secs, &said);
-        let message = ClientMessage { requested: Some(offered), server_id: Some(server), ..asking };
+        let message = ClientMessage {
+            requested: Some(offered),
+            server_id: Some(server),
+            ..asking
+        };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
@@ -149,7 +169,10 @@ impl Sender {
     pub fn reboot(&self, xid: u32, secs: u16, address: Ipv4Addr) -> Vec<u8> {
         let said = self.said();
         let asking = self.asking(MessageType::Request, xid, secs, &said);
-        let message = ClientMessage { requested: Some(address), ..asking };
+        let message = ClientMessage {
+            requested: Some(address),
+            ..asking
+        };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
@@ -190,34 +213,74 @@ impl Sender {
     }
 
     /// Returns a DISCOVER or REQUEST, which lists the options that the client wants.
-    fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
+    fn asking<'a>(
+        &'a self,
+        kind: MessageType,
+        xid: u32,
+        secs: u16,
+        said: &'a [(u8, Vec<u8>)],
+    ) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
-        let (broadcast, max_size) = (self.is_flagged() || self.wants_broadcast(), Some(self.max_size));
-        ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
+        let (broadcast, max_size) = (
+            self.is_flagged() || self.wants_broadcast(),
+            Some(self.max_size),
+        );
+        ClientMessage {
+            secs,
+            broadcast,
+            request_list,
+            max_size,
+            extra: said,
+            ..self.plain(kind, xid)
+        }
     }
 
     /// Returns a REQUEST from the leased address; its answer comes there by unicast whatever the flag says (RFC 2131 §4.1).
-    fn extending<'a>(&'a self, leased: Ipv4Addr, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
+    fn extending<'a>(
+        &'a self,
+        leased: Ipv4Addr,
+        xid: u32,
+        secs: u16,
+        said: &'a [(u8, Vec<u8>)],
+    ) -> ClientMessage<'a> {
         let broadcast = self.wants_broadcast();
-        ClientMessage { ciaddr: leased, broadcast, ..self.asking(MessageType::Request, xid, secs, said) }
+        ClientMessage {
+            ciaddr: leased,
+            broadcast,
+            ..self.asking(MessageType::Request, xid, secs, said)
+        }
     }
 
     /// Returns the options that say more about the client.
     fn said(&self) -> Vec<(u8, Vec<u8>)> {
         let profile = &self.profile;
-        let text = |code: u8, text: &Option<String>| text.as_ref().map(|text| (code, text.clone().into_bytes()));
+        let text = |code: u8, text: &Option<String>| {
+            text.as_ref().map(|text| (code, text.clone().into_bytes()))
+        };
         // RFC 3004 §4: each user class is preceded by its length.
         let user_class = profile.user_class.as_ref().map(|class| {
             let class = &class.as_bytes()[..class.len().min(254)];
-            (code::USER_CLASS, std::iter::once(class.len() as u8).chain(class.iter().copied()).collect())
+            (
+                code::USER_CLASS,
+                std::iter::once(class.len() as u8)
+                    .chain(class.iter().copied())
+                    .collect(),
+            )
         });
         let named = [
             text(code::HOST_NAME, &profile.hostname),
             text(code::VENDOR_CLASS, &profile.vendor_class),
             user_class,
-            profile.fqdn.as_ref().and_then(|name| Some((code::FQDN, option::fqdn(name)?))),
+            profile
+                .fqdn
+                .as_ref()
+                .and_then(|name| Some((code::FQDN, option::fqdn(name)?))),
         ];
-        named.into_iter().flatten().chain(profile.provide.iter().cloned()).collect()
+        named
+            .into_iter()
+            .flatten()
+            .chain(profile.provide.iter().cloned())
+            .collect()
     }
 
     fn plain(&self, kind: MessageType, xid: u32) -> ClientMessage<'_> {
@@ -246,10 +309,20 @@ impl Sender {
         self.frame(from, hop.server, hop.mac, message)
     }
 
-    fn frame(&self, source: Ipv4Addr, destination: Ipv4Addr, mac: Mac, message: &ClientMessage<'_>) -> Vec<u8> {
+    fn frame(
+        &self,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        mac: Mac,
+        message: &ClientMessage<'_>,
+    ) -> Vec<u8> {
         let asks = matches!(message.kind, MessageType::Discover | MessageType::Request);
         Udp {
-            source_mac: if asks && self.by_station { self.station } else { self.chaddr },
+            source_mac: if asks && self.by_station {
+                self.station
+            } else {
+                self.chaddr
+            },
             destination_mac: mac,
             source,
             destination,

@@ -195,21 +195,36 @@ pub struct Client {
 impl Client {
     /// Returns a client in INIT that looks for a lease at once, because a caller waits for it.
     pub fn acquire(sender: Sender, wanted: Option<Wanted>, now: Instant, rng: Rng) -> Self {
-        let insists = wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address);
-        let state = State::Init { at: now, wanted: wanted.map(|wanted| wanted.address) };
-        Self { insists, ..Self::new(sender, state, true, rng) }
+        let insists = wanted
+            .filter(|wanted| !wanted.preferred)
+            .map(|wanted| wanted.address);
+        let state = State::Init {
+            at: now,
+            wanted: wanted.map(|wanted| wanted.address),
+        };
+        Self {
+            insists,
+            ..Self::new(sender, state, true, rng)
+        }
     }
 
     /// Returns a client in INIT-REBOOT that takes over an address about which it knows nothing else. No other address is
     /// acceptable.
     pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
         let lease = Arc::new(Lease::unknown(address, now));
-        Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
+        Self {
+            insists: Some(address.addr()),
+            ..Self::reacquire(sender, lease, now, rng)
+        }
     }
 
     /// Returns a client in INIT-REBOOT that takes over an earlier lease, because a caller waits for it.
     pub fn reacquire(sender: Sender, lease: Arc<Lease>, now: Instant, rng: Rng) -> Self {
-        let state = State::InitReboot { at: now, lease, silence: Silence::Discover };
+        let state = State::InitReboot {
+            at: now,
+            lease,
+            silence: Silence::Discover,
+        };
         Self::new(sender, state, true, rng)
     }
 
@@ -218,13 +233,18 @@ impl Client {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
             Phase::Held { .. } => State::Bound { lease },
-            Phase::Renewing { until } => {
-                State::Renewing { extension: Extension::due(due(Some(until), &mut rng)), lease }
-            }
-            Phase::Rebinding { until } => {
-                State::Rebinding { extension: Extension::due(due(Some(until), &mut rng)), lease }
-            }
-            Phase::Over => State::Init { at: due(None, &mut rng), wanted: Some(lease.ip()) },
+            Phase::Renewing { until } => State::Renewing {
+                extension: Extension::due(due(Some(until), &mut rng)),
+                lease,
+            },
+            Phase::Rebinding { until } => State::Rebinding {
+                extension: Extension::due(due(Some(until), &mut rng)),
+                lease,
+            },
+            Phase::Over => State::Init {
+                at: due(None, &mut rng),
+                wanted: Some(lease.ip()),
+            },
         };
         Self::new(sender, state, false, rng)
     }
@@ -239,7 +259,10 @@ impl Client {
     /// precedence, and so does the wait after a DECLINE. Returns whether it begins; if so, the sockets should be closed.
     pub fn seek_anew(&mut self, now: Instant) -> bool {
         let declined = self.tally().declined.is_some();
-        let begins = self.state.seek_anew(now + timing::overdue_delay(now, None, &mut self.rng), declined);
+        let begins = self.state.seek_anew(
+            now + timing::overdue_delay(now, None, &mut self.rng),
+            declined,
+        );
         if begins {
             (self.line, self.count().in_vain) = (Line::Closed, 0);
         }
@@ -252,10 +275,16 @@ impl Client {
     /// closed.
     pub fn confirm(&mut self, now: Instant) -> bool {
         let may = |lease: &&Arc<Lease>| lease.source.is_asked() && !lease.expired(now);
-        let Some(lease) = self.state.lease().filter(may).cloned() else { return false };
+        let Some(lease) = self.state.lease().filter(may).cloned() else {
+            return false;
+        };
         let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
         (self.line, self.tally) = (Line::Closed, None);
-        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+        self.state = State::InitReboot {
+            at,
+            lease,
+            silence: Silence::Keep,
+        };
         true
     }
 
@@ -263,7 +292,11 @@ impl Client {
     pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
         let at = now + timing::acquisition_wait(3, false, &mut self.rng);
         (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
-        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+        self.state = State::InitReboot {
+            at,
+            lease,
+            silence: Silence::Keep,
+        };
     }
 
     /// Holds a lease that no server granted. The sockets should be closed.
@@ -283,7 +316,19 @@ impl Client {
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
         let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
         let (repeats_first, insists, asked) = (None, None, None);
-        Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
+        Self {
+            sender,
+            state,
+            line,
+            waited_for,
+            repeats_first,
+            insists,
+            asked,
+            tally,
+            rng,
+            addressed,
+            declines,
+        }
     }
 
     /// Has the first message repeated soon, if it leaves shortly after this instant, when the link got carrier: the way to the
@@ -331,7 +376,8 @@ impl Client {
 
     /// Returns the next deadline, and what it is for.
     pub fn deadline(&self) -> Option<(Instant, Timer)> {
-        self.state.deadline(self.line == Line::Open, self.line == Line::Opening)
+        self.state
+            .deadline(self.line == Line::Open, self.line == Line::Opening)
     }
 
     /// Returns the state's name.
@@ -363,7 +409,13 @@ impl Client {
 
     /// Returns whether it has an offer, and waits a moment for a better one.
     pub fn compares(&self) -> bool {
-        matches!(self.state, State::Selecting { second: Some(_), .. })
+        matches!(
+            self.state,
+            State::Selecting {
+                second: Some(_),
+                ..
+            }
+        )
     }
 
     /// Returns whether only the first DISCOVER of a client that would take any address has been sent.
@@ -454,13 +506,17 @@ impl Client {
 
     /// Returns the lease whose address no other station may use: the one owed, or one of a local range, which no server knows.
     pub fn claimed(&self, now: Instant) -> Option<&Lease> {
-        self.owed(now).or_else(|| self.lease().filter(|lease| !lease.source.is_asked()))
+        self.owed(now)
+            .or_else(|| self.lease().filter(|lease| !lease.source.is_asked()))
     }
 
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.
-        if matches!(out.verdict, Some(Verdict::Won(_) | Verdict::Unwanted { .. })) {
+        if matches!(
+            out.verdict,
+            Some(Verdict::Won(_) | Verdict::Unwanted { .. })
+        ) {
             return;
         }
         self.on_lease_clock(now, out);
@@ -473,10 +529,22 @@ impl Client {
                 let wanted = *wanted;
                 self.discover(now, wanted, None, out);
             }
-            State::Selecting { second: Some((_, until)), .. } if now >= *until => self.choose(now, out),
-            State::Selecting { tx, wanted, second: None } if now >= tx.next => {
+            State::Selecting {
+                second: Some((_, until)),
+                ..
+            } if now >= *until => self.choose(now, out),
+            State::Selecting {
+                tx,
+                wanted,
+                second: None,
+            } if now >= tx.next => {
                 let (tx, wanted) = (*tx, *wanted);
-                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0 || tx.soon > 0), out);
+                self.discover(
+                    now,
+                    wanted,
+                    Some(tx).filter(|tx| tx.sent > 0 || tx.soon > 0),
+                    out,
+                );
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
@@ -492,31 +560,50 @@ impl Client {
                 let (lease, silence) = (lease.clone(), *silence);
                 self.reboot(now, lease, silence, None, out);
             }
-            State::Rebooting { tx, lease, silence, .. } if now >= tx.next => {
+            State::Rebooting {
+                tx, lease, silence, ..
+            } if now >= tx.next => {
                 let (tx, lease, silence) = (*tx, lease.clone(), *silence);
                 self.reboot(now, lease, silence, Some(tx), out);
             }
             State::Renewing { .. } => self.renew(now, out),
             State::Rebinding { .. } => self.rebind(now, out),
-            State::Selecting { .. } | State::Requesting { .. } | State::Rebooting { .. } | State::Bound { .. } => {}
+            State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. } => {}
         }
     }
 
     /// Goes on without the lease. The sockets are closed: the next exchange uses others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
-        self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()) };
+        self.state = State::Init {
+            at: now,
+            wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()),
+        };
         self.begin_tally(self.tally().naks);
         out.verdict = Some(Verdict::Lost(lease, loss));
     }
 
     /// Sends DISCOVER, the first one or the one that follows `before`.
-    fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
+    fn discover(
+        &mut self,
+        now: Instant,
+        wanted: Option<Ipv4Addr>,
+        before: Option<Transaction>,
+        out: &mut Output,
+    ) {
         let before = before.map(|tx| tx.going_on(now, &mut self.rng));
         let tx = self.transact(now, self.tally().takes[0], before);
         self.count().discovers += 1;
-        out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
-        self.state = State::Selecting { tx, wanted, second: None };
+        out.frames
+            .push(self.sender.discover(tx.xid, tx.secs, wanted));
+        self.state = State::Selecting {
+            tx,
+            wanted,
+            second: None,
+        };
     }
 
     /// Sends REQUEST in INIT-REBOOT form, the first one or the one that follows `before`, or stops waiting for an answer.
@@ -532,7 +619,11 @@ impl Client {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
                 Silence::Keep => {
-                    let pause = timing::acquisition_wait(3 + self.count().tried_in_vain(), false, &mut self.rng);
+                    let pause = timing::acquisition_wait(
+                        3 + self.count().tried_in_vain(),
+                        false,
+                        &mut self.rng,
+                    );
                     // A short lease must not end during a pause.
                     let left = lease.expires().map(|end| end.saturating_since(now) / 2);
                     let at = now + left.map_or(pause, |left| pause.min(left));
@@ -542,38 +633,77 @@ impl Client {
             return;
         }
         let tx = self.transact(now, self.tally().takes[1], before);
-        out.frames.push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
-        let nak = if let State::Rebooting { nak, .. } = &mut self.state { nak.take() } else { None };
-        self.state = State::Rebooting { tx, lease, silence, nak };
+        out.frames
+            .push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
+        let nak = if let State::Rebooting { nak, .. } = &mut self.state {
+            nak.take()
+        } else {
+            None
+        };
+        self.state = State::Rebooting {
+            tx,
+            lease,
+            silence,
+            nak,
+        };
     }
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before`, advanced by one message.
-    fn transact(&mut self, now: Instant, takes: Duration, before: Option<Transaction>) -> Transaction {
+    fn transact(
+        &mut self,
+        now: Instant,
+        takes: Duration,
+        before: Option<Transaction>,
+    ) -> Transaction {
         let soon = match before {
             None => u8::from(self.repeats_first.take().is_some_and(|until| now < until)),
             Some(tx) if tx.soon == 0 || usize::from(tx.soon) == timing::SOON.len() => 0,
             Some(tx) => tx.soon + 1,
         };
-        let (xid, began, late, sent) =
-            before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));
+        let (xid, began, late, sent) = before.map_or_else(
+            || (self.rng.u32(..), now, 0, 0),
+            |tx| (tx.xid, tx.began, tx.late, tx.sent),
+        );
         let sent = if soon > 0 { sent } else { sent + 1 };
         let secs = timing::secs(began, now).saturating_add(late);
         let next = match soon.checked_sub(1) {
             Some(nth) => now + timing::SOON[usize::from(nth)],
             None => {
                 self.sender.asks();
-                let patience = if takes.is_zero() { takes } else { timing::patience(takes, &mut self.rng) };
+                let patience = if takes.is_zero() {
+                    takes
+                } else {
+                    timing::patience(takes, &mut self.rng)
+                };
                 now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng).max(patience)
             }
         };
-        let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
-        Transaction { xid, began, late, over: false, secs, sent, soon, next, until }
+        let until = if self.waited_for {
+            next
+        } else {
+            next.min(now + timing::RECEIVE_WINDOW)
+        };
+        Transaction {
+            xid,
+            began,
+            late,
+            over: false,
+            secs,
+            sent,
+            soon,
+            next,
+            until,
+        }
     }
 
     /// Puts off what waits for sockets that cannot be had.
     fn on_unopened(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let in_vain = if self.acquires() { self.count().tried_in_vain() } else { 0 };
+        let in_vain = if self.acquires() {
+            self.count().tried_in_vain()
+        } else {
+            0
+        };
         let retry = now + timing::acquisition_wait(3 + in_vain, self.waited_for, &mut self.rng);
         self.state.put_off(now, retry);
     }

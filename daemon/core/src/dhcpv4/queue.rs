@@ -7,7 +7,10 @@ use crate::time::Instant;
 impl Client {
     /// Returns how many requests for a lease went unanswered, if the next is due; else 0.
     pub fn asked_in_vain(&self, now: Instant) -> u32 {
-        self.state.asked_in_vain().filter(|tx| now >= tx.next).map_or(0, |tx| tx.sent)
+        self.state
+            .asked_in_vain()
+            .filter(|tx| now >= tx.next)
+            .map_or(0, |tx| tx.sent)
     }
 
     /// Has the client listen but send nothing until [`Signal::Opened`](super::Signal::Opened): it must wait for its turn.
@@ -22,7 +25,10 @@ impl Client {
 
     /// Makes a DISCOVER that is due later leave at once.
     pub fn hurry(&mut self, now: Instant) {
-        if let State::Selecting { tx, second: None, .. } = &mut self.state {
+        if let State::Selecting {
+            tx, second: None, ..
+        } = &mut self.state
+        {
             tx.next = tx.next.min(now);
         }
     }

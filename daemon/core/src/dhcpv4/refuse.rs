@@ -27,7 +27,13 @@ impl Client {
     /// on the same sockets at once.
     pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
-        let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
+        let (leased, hop) = (
+            lease.ip(),
+            Hop {
+                server: lease.server,
+                mac: lease.server_mac,
+            },
+        );
         Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
@@ -47,10 +53,20 @@ impl Client {
         self.state = match &mut self.state {
             State::Requesting { tx, beside, .. } => {
                 // After the pause another transaction begins; until then offers to this one count.
-                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: 0, ..*tx };
+                let tx = Transaction {
+                    next,
+                    until: next.min(now + RECEIVE_WINDOW),
+                    sent: 0,
+                    soon: 0,
+                    ..*tx
+                };
                 let spare = beside.take().and_then(|beside| beside.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
-                State::Selecting { tx, wanted: self.insists, second }
+                State::Selecting {
+                    tx,
+                    wanted: self.insists,
+                    second,
+                }
             }
             State::Init { .. }
             | State::Selecting { .. }
@@ -58,7 +74,10 @@ impl Client {
             | State::Rebooting { .. }
             | State::Bound { .. }
             | State::Renewing { .. }
-            | State::Rebinding { .. } => State::Init { at: next, wanted: self.insists },
+            | State::Rebinding { .. } => State::Init {
+                at: next,
+                wanted: self.insists,
+            },
         };
         self.asked = None;
         self.count().requested = None;
@@ -73,7 +92,13 @@ impl Client {
 
     /// Keeps that address after all: the other client no longer has it.
     pub fn is_taken_here_no_more(&mut self) {
-        if matches!(self.state, State::Requesting { taken: Some(UsedBy::Here(_)), .. }) {
+        if matches!(
+            self.state,
+            State::Requesting {
+                taken: Some(UsedBy::Here(_)),
+                ..
+            }
+        ) {
             self.set_taken(None);
         }
     }
@@ -90,20 +115,25 @@ impl Client {
     /// time.
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
-            State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }
-                if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT =>
-            {
+            State::Bound { lease }
+            | State::InitReboot {
+                lease,
+                silence: Silence::Keep,
+                ..
+            } if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT => {
                 let lease = lease.clone();
                 let mut extension = Extension::due(now);
                 extension.unconfirmed = self.is_unconfirmed();
                 self.state = State::Renewing { lease, extension };
             }
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.attempt {
-                Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
-                // There were no sockets for the last try.
-                Attempt::Due(at) if at > now && !extension.turn => extension.put_off(now),
-                Attempt::Due(_) | Attempt::Resolving(_) | Attempt::Sent { .. } => {}
-            },
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
+                match extension.attempt {
+                    Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
+                    // There were no sockets for the last try.
+                    Attempt::Due(at) if at > now && !extension.turn => extension.put_off(now),
+                    Attempt::Due(_) | Attempt::Resolving(_) | Attempt::Sent { .. } => {}
+                }
+            }
             State::Init { .. }
             | State::Selecting { .. }
             | State::Requesting { .. }
@@ -132,7 +162,8 @@ impl Client {
     pub(super) fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         if lease.source.is_asked() {
-            out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+            out.frames
+                .push(self.sender.decline(self.rng.u32(..), address, server));
             // An address in use does not make the server a bad one.
             if self.declines > 0 {
                 self.shun(server);
@@ -141,7 +172,10 @@ impl Client {
         self.lose(now, lease, Loss::Conflict { by }, out);
         self.declines = self.declines.saturating_add(1);
         let pause = timing::decline_wait(self.declines.into(), self.waited_for);
-        self.state = State::Init { at: now + pause, wanted: None };
+        self.state = State::Init {
+            at: now + pause,
+            wanted: None,
+        };
         self.asked = None;
         self.count().declined = Some((address, by));
     }

@@ -39,29 +39,51 @@ pub enum ReleaseAction {
 impl ReleaseExchange {
     /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
-        let resolver = lease.next_hop().map(|hop| Asking::new((asker, lease.ip()), hop, now));
-        Self { sender, lease, resolver, asks: true, xid: rng.u32(..) }
+        let resolver = lease
+            .next_hop()
+            .map(|hop| Asking::new((asker, lease.ip()), hop, now));
+        Self {
+            sender,
+            lease,
+            resolver,
+            asks: true,
+            xid: rng.u32(..),
+        }
     }
 
     /// Returns the same without ARP: another station has the address, and ARP that names it from here would mislead others.
     pub fn without_arp(self) -> Self {
-        Self { resolver: None, asks: false, ..self }
+        Self {
+            resolver: None,
+            asks: false,
+            ..self
+        }
     }
 
     /// Does what is due by the clock. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
     /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseAction {
-        match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
+        match self
+            .resolver
+            .as_mut()
+            .map(|resolver| resolver.on_clock(now))
+        {
             Some(Action::Ask(frame)) => ReleaseAction::Ask(frame),
             Some(Action::Wait) => ReleaseAction::Wait,
-            Some(Action::Over) | None if self.lease.on_link() => self.send(Mac::BROADCAST, !self.asks),
+            Some(Action::Over) | None if self.lease.on_link() => {
+                self.send(Mac::BROADCAST, !self.asks)
+            }
             Some(Action::Over) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 
     /// Goes on with an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) -> ReleaseAction {
-        match self.resolver.as_ref().and_then(|resolver| resolver.on_arp(arp)) {
+        match self
+            .resolver
+            .as_ref()
+            .and_then(|resolver| resolver.on_arp(arp))
+        {
             Some(mac) => self.send(mac, true),
             None => ReleaseAction::Wait,
         }
@@ -73,7 +95,13 @@ impl ReleaseExchange {
     }
 
     fn send(&self, mac: Mac, answered: bool) -> ReleaseAction {
-        let hop = Hop { server: self.lease.server, mac };
-        ReleaseAction::Send { frame: self.sender.release(self.xid, self.lease.ip(), hop), answered }
+        let hop = Hop {
+            server: self.lease.server,
+            mac,
+        };
+        ReleaseAction::Send {
+            frame: self.sender.release(self.xid, self.lease.ip(), hop),
+            answered,
+        }
     }
 }

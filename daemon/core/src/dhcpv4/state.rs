@@ -16,22 +16,49 @@ use crate::wire::Mac;
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
-    Init { at: Instant, wanted: Option<Ipv4Addr> },
+    Init {
+        at: Instant,
+        wanted: Option<Ipv4Addr>,
+    },
     /// DISCOVER is out. `second`: an offer that is not the best, and until when it waits for a better one.
-    Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
+    Selecting {
+        tx: Transaction,
+        wanted: Option<Ipv4Addr>,
+        second: Option<(Box<Lease>, Instant)>,
+    },
     /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `beside`: what else
     /// came.
-    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy>, beside: Option<Box<Beside>> },
+    Requesting {
+        tx: Transaction,
+        offer: Arc<Lease>,
+        taken: Option<UsedBy>,
+        beside: Option<Box<Beside>>,
+    },
     /// An earlier lease will be confirmed, from `at` on.
-    InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
+    InitReboot {
+        at: Instant,
+        lease: Arc<Lease>,
+        silence: Silence,
+    },
     /// REQUEST in INIT-REBOOT form is out. `nak`: a NAK from a server other than the lease's.
-    Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence, nak: Option<Box<Nak>> },
+    Rebooting {
+        tx: Transaction,
+        lease: Arc<Lease>,
+        silence: Silence,
+        nak: Option<Box<Nak>>,
+    },
     /// A lease is held.
     Bound { lease: Arc<Lease> },
     /// T1 has passed.
-    Renewing { lease: Arc<Lease>, extension: Box<Extension> },
+    Renewing {
+        lease: Arc<Lease>,
+        extension: Box<Extension>,
+    },
     /// T2 has passed.
-    Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
+    Rebinding {
+        lease: Arc<Lease>,
+        extension: Box<Extension>,
+    },
 }
 
 /// What else has arrived while a REQUEST is out.
@@ -140,7 +167,13 @@ impl Transaction {
     pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
         let late = self.late.saturating_add(timing::secs(self.began, now));
         match self.over || now >= self.began + timing::LONGEST_TRANSACTION {
-            true => Self { xid: rng.u32(..), began: now, late, over: false, ..self },
+            true => Self {
+                xid: rng.u32(..),
+                began: now,
+                late,
+                over: false,
+                ..self
+            },
             false => self,
         }
     }
@@ -168,7 +201,9 @@ impl State {
             Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
                 (*silence == Silence::Keep).then_some(lease)
             }
-            Self::Bound { lease } | Self::Renewing { lease, .. } | Self::Rebinding { lease, .. } => Some(lease),
+            Self::Bound { lease }
+            | Self::Renewing { lease, .. }
+            | Self::Rebinding { lease, .. } => Some(lease),
         }
     }
 
@@ -176,24 +211,34 @@ impl State {
     pub(crate) fn listens(&self, now: Instant) -> bool {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => now >= *at,
-            Self::Selecting { second: Some(_), .. } => true,
-            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
-                now < tx.until || now >= tx.next
-            }
+            Self::Selecting {
+                second: Some(_), ..
+            } => true,
+            Self::Selecting { tx, .. }
+            | Self::Requesting { tx, .. }
+            | Self::Rebooting { tx, .. } => now < tx.until || now >= tx.next,
             Self::Bound { .. } => false,
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &extension.attempt {
-                Attempt::Due(at) => now >= *at,
-                Attempt::Resolving(_) => true,
-                Attempt::Sent { until, next, .. } => now < *until || now >= *next,
-            },
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
+                match &extension.attempt {
+                    Attempt::Due(at) => now >= *at,
+                    Attempt::Resolving(_) => true,
+                    Attempt::Sent { until, next, .. } => now < *until || now >= *next,
+                }
+            }
         }
     }
 
     /// Returns the transaction of a message for a lease that no server has answered.
     pub(crate) fn asked_in_vain(&self) -> Option<&Transaction> {
         match self {
-            Self::Selecting { tx, second: None, .. } | Self::Rebooting { tx, nak: None, .. } => Some(tx),
-            Self::Selecting { second: Some(_), .. } | Self::Rebooting { nak: Some(_), .. } => None,
+            Self::Selecting {
+                tx, second: None, ..
+            }
+            | Self::Rebooting { tx, nak: None, .. } => Some(tx),
+            Self::Selecting {
+                second: Some(_), ..
+            }
+            | Self::Rebooting { nak: Some(_), .. } => None,
             Self::Init { .. }
             | Self::Requesting { .. }
             | Self::InitReboot { .. }
@@ -206,11 +251,18 @@ impl State {
     /// Returns the messages that wait for an answer.
     pub(crate) fn outstanding(&self) -> Option<Outstanding> {
         match self {
-            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
+            Self::Selecting { tx, .. }
+            | Self::Requesting { tx, .. }
+            | Self::Rebooting { tx, .. } => {
                 // A first message that is repeated soon counts once.
-                Some(Outstanding { began: tx.began, sent: tx.sent.max(1) })
+                Some(Outstanding {
+                    began: tx.began,
+                    sent: tx.sent.max(1),
+                })
             }
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => extension.outstanding(),
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
+                extension.outstanding()
+            }
             Self::Init { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
         }
     }
@@ -258,11 +310,16 @@ impl State {
         match self {
             Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
             Self::Rebooting { nak, .. } => Some(nak),
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &mut extension.attempt {
-                Attempt::Sent { nak, .. } => Some(nak),
-                Attempt::Due(_) | Attempt::Resolving(_) => None,
-            },
-            Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
+                match &mut extension.attempt {
+                    Attempt::Sent { nak, .. } => Some(nak),
+                    Attempt::Due(_) | Attempt::Resolving(_) => None,
+                }
+            }
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::InitReboot { .. }
+            | Self::Bound { .. } => None,
         }
     }
 
@@ -272,13 +329,20 @@ impl State {
         match self {
             Self::Requesting { tx, .. } => now >= tx.next,
             Self::Rebooting { tx, silence, .. } => {
-                let tries = if *silence == Silence::Discover { 1 } else { timing::MAX_REBOOTS };
+                let tries = if *silence == Silence::Discover {
+                    1
+                } else {
+                    timing::MAX_REBOOTS
+                };
                 now >= tx.next && tx.sent >= tries
             }
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
                 matches!(extension.attempt, Attempt::Sent { until, .. } if now >= until)
             }
-            Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => false,
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::InitReboot { .. }
+            | Self::Bound { .. } => false,
         }
     }
 
@@ -308,14 +372,22 @@ impl State {
                 (tx.next, tx.until) = (retry, now);
                 *second = None;
             }
-            Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
+            Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
+                (tx.next, tx.until) = (retry, now)
+            }
             Self::Bound { .. } => {}
             Self::Renewing { lease, extension } => match timing::renewing(lease, now) {
                 Some((t1, t2)) => extension.put_off(timing::next_extension(now, t1, t2)),
-                None => *self = Self::Bound { lease: lease.clone() },
+                None => {
+                    *self = Self::Bound {
+                        lease: lease.clone(),
+                    }
+                }
             },
             Self::Rebinding { lease, extension } => {
-                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
+                    return;
+                };
                 extension.put_off(timing::next_extension(now, t2, end));
             }
         }
@@ -332,27 +404,44 @@ impl State {
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
-            Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(|lease| lease.expires())),
+            Self::InitReboot { at, .. } => (
+                due(*at, Timer::Discover),
+                self.lease().and_then(|lease| lease.expires()),
+            ),
             // While an offer waits, nothing is sent again; and it keeps waiting until the sockets are open.
-            Self::Selecting { second: Some((_, at)), .. } => {
+            Self::Selecting {
+                second: Some((_, at)),
+                ..
+            } => {
                 return (!opening).then_some((*at, Timer::Choose));
             }
-            Self::Selecting { tx, second: None, .. } | Self::Requesting { tx, .. } => {
-                (window(tx.until, tx.next, Timer::Retransmit), None)
+            Self::Selecting {
+                tx, second: None, ..
             }
-            Self::Rebooting { tx, .. } => {
-                (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(|lease| lease.expires()))
-            }
+            | Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
+            Self::Rebooting { tx, .. } => (
+                window(tx.until, tx.next, Timer::Retransmit),
+                self.lease().and_then(|lease| lease.expires()),
+            ),
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { extension, lease } | Self::Rebinding { extension, lease } => {
                 let own = match &extension.attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
-                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.deadline(), Timer::Resolve)),
+                    Attempt::Resolving(resolver) => {
+                        (!opening).then_some((resolver.deadline(), Timer::Resolve))
+                    }
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });
-                let limit = if renewing { lease.t2().map(|t2| (t2, Timer::Rebind)) } else { None };
-                return earlier(own, limit.or(lease.expires().map(|end| (end, Timer::Expire))));
+                let limit = if renewing {
+                    lease.t2().map(|t2| (t2, Timer::Rebind))
+                } else {
+                    None
+                };
+                return earlier(
+                    own,
+                    limit.or(lease.expires().map(|end| (end, Timer::Expire))),
+                );
             }
         };
         earlier(own, limit.map(|end| (end, Timer::Expire)))

@@ -53,7 +53,10 @@ impl Tally {
             }
             // A client's message that a bridge or an access point sends back, and a second server's offer.
             Refused::Malformed(BadMessage::NotAReply(_))
-            | Refused::Unbelieved(Refusal::Unexpected { kind: MessageType::Offer, .. }) => {}
+            | Refused::Unbelieved(Refusal::Unexpected {
+                kind: MessageType::Offer,
+                ..
+            }) => {}
             Refused::Unbelieved(_) | Refused::Malformed(_) | Refused::Unreadable(_) => {
                 self.answers += 1;
                 self.refused += 1;
@@ -75,7 +78,11 @@ impl Tally {
 
     /// Returns what is known about why the messages sent came to nothing, for a person; `None` if nothing is.
     pub fn reason(&self) -> Option<String> {
-        let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));
+        let last = |cause: &Option<String>| {
+            cause
+                .as_ref()
+                .map(|cause| format!(", the last because: {cause}"))
+        };
         match self {
             Self { unsent: 1.., .. } => Some(format!(
                 "{} could not be sent{}: does an nftables rule (netdev, egress) or a full queue (tc) stop them?",
@@ -146,9 +153,19 @@ impl Client {
     /// Starts counting again. The servers that failed the client are remembered as long as that matters.
     pub(super) fn begin_tally(&mut self, naks: u32) {
         let minds = self.minds_failures();
-        let shunned = self.tally.take().filter(|_| minds).map_or_else(Vec::new, |tally| tally.shunned);
+        let shunned = self
+            .tally
+            .take()
+            .filter(|_| minds)
+            .map_or_else(Vec::new, |tally| tally.shunned);
         let is_new = naks == 0 && shunned.is_empty();
-        self.tally = (!is_new).then(|| Box::new(Tally { naks, shunned, ..Tally::default() }));
+        self.tally = (!is_new).then(|| {
+            Box::new(Tally {
+                naks,
+                shunned,
+                ..Tally::default()
+            })
+        });
     }
 
     pub(super) fn count(&mut self) -> &mut Tally {
@@ -157,7 +174,9 @@ impl Client {
 
     pub(super) fn forget_failures(&mut self) {
         if !self.minds_failures() {
-            self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
+            self.tally
+                .iter_mut()
+                .for_each(|tally| tally.shunned.clear());
             self.tally.take_if(|tally| **tally == UNTRIED);
         }
     }

@@ -37,7 +37,8 @@ const DECLINE_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
 /// The same while a caller waits: after the first DECLINE, and the longest.
-const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1600));
+const DECLINE_WAIT_OF_CALLER: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_millis(1600));
 
 /// How long an offer of an unwanted address waits for a better one, if it is acceptable at all. If not, the client waits as
 /// long as its caller does.
@@ -97,7 +98,11 @@ pub enum Timer {
 /// RFC 2131 §4.1 wants 4 s first and suggests ±1 s; that protects a server when a building's power returns. A container start
 /// cannot wait 4 s for one lost frame. Permits for acquisitions protect the server instead.
 pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Duration {
-    let cap = if waited_for { CAP_WAITED_FOR } else { CAP_BACKGROUND };
+    let cap = if waited_for {
+        CAP_WAITED_FOR
+    } else {
+        CAP_BACKGROUND
+    };
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
@@ -111,7 +116,11 @@ pub(crate) fn patience(takes: Duration, rng: &mut Rng) -> Duration {
 /// ten of them fit into an ADD, including the times that their server's offers wait for another's; else 10, 20, 40 s … ten
 /// minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
-    let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
+    let (first, most) = if waited_for {
+        DECLINE_WAIT_OF_CALLER
+    } else {
+        (DECLINE_WAIT, LONGEST_DECLINE_WAIT)
+    };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
 }
 
@@ -131,7 +140,11 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
     let half = end.saturating_since(now) / 2;
     let next = now + half.max(floor);
-    if next + Duration::from_secs(1) > end { end } else { next }
+    if next + Duration::from_secs(1) > end {
+        end
+    } else {
+        next
+    }
 }
 
 /// Returns how long the client listens for an answer to the `sent`-th try to extend a lease (1 is the first): twice as long
@@ -149,7 +162,11 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
         return None;
     }
     let end = Duration::from_secs(lease_time.into());
-    let default = Times { t1: end / 2, t2: end * 7 / 8, end };
+    let default = Times {
+        t1: end / 2,
+        t2: end * 7 / 8,
+        end,
+    };
     let sane = match (t1, t2) {
         (Some(t1), Some(t2)) => (t1, t2),
         // A single one is kept if it fits the other's default.
@@ -159,7 +176,11 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     };
     let (t1, t2) = sane;
     if EARLIEST_T1.as_secs() <= t1.into() && t1 < t2 && t2 < lease_time {
-        Some(Times { t1: Duration::from_secs(t1.into()), t2: Duration::from_secs(t2.into()), end })
+        Some(Times {
+            t1: Duration::from_secs(t1.into()),
+            t2: Duration::from_secs(t2.into()),
+            end,
+        })
     } else {
         Some(default)
     }
@@ -176,7 +197,11 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
         at.saturating_sub(Duration::from_micros(rng.u64(0..=most)))
     };
     let t1 = earlier(times.t1, Duration::ZERO).max(times.t1.min(EARLIEST_T1));
-    Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
+    Times {
+        t1,
+        t2: earlier(times.t2, times.t1),
+        end: times.end,
+    }
 }
 
 /// How long work that no caller waits for is put off, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
@@ -187,7 +212,11 @@ const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Durati
 pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng) -> Duration {
     let (least, most) = DESYNCHRONIZED.into_inner();
     let half = limit.map_or(most, |limit| limit.saturating_since(now) / 2);
-    let (least, most) = if half < most { (Duration::ZERO, half) } else { (least, most) };
+    let (least, most) = if half < most {
+        (Duration::ZERO, half)
+    } else {
+        (least, most)
+    };
     Duration::from_micros(rng.u64(least.as_micros() as u64..=most.as_micros() as u64))
 }
 
@@ -244,7 +273,10 @@ mod tests {
         ] {
             for _ in 0..100 {
                 let wait = acquisition_wait(sent, waited_for, &mut rng).as_secs_f64();
-                assert!((base * 0.875..=base * 1.125).contains(&wait), "{sent}: {wait}");
+                assert!(
+                    (base * 0.875..=base * 1.125).contains(&wait),
+                    "{sent}: {wait}"
+                );
             }
         }
     }
@@ -255,21 +287,40 @@ mod tests {
         let (t1, t2) = (at(14_400.0), at(25_200.0));
         assert_eq!(next_extension(t1, t1, t2), at(19_800.0));
         assert_eq!(next_extension(at(25_000.0), t1, t2), at(25_100.0));
-        assert_eq!(next_extension(at(25_120.0), t1, t2), at(25_180.0), "the floor of 60 s");
+        assert_eq!(
+            next_extension(at(25_120.0), t1, t2),
+            at(25_180.0),
+            "the floor of 60 s"
+        );
         assert_eq!(next_extension(at(25_139.0), t1, t2), at(25_199.0));
         for late in [25_139.1, 25_139.9, 25_180.0] {
-            assert_eq!(next_extension(at(late), t1, t2), t2, "none in the last second of the phase");
+            assert_eq!(
+                next_extension(at(late), t1, t2),
+                t2,
+                "none in the last second of the phase"
+            );
         }
     }
 
     #[test]
     fn what_no_caller_waits_for_begins_between_one_and_ten_seconds_unless_its_time_is_short() {
         let mut rng = Rng::with_seed(1);
-        for (limit, least, most) in [(None, 1.0, 10.0), (Some(3600.0), 1.0, 10.0), (Some(1004.0), 0.0, 2.0)] {
-            let delays: Vec<_> =
-                (0..200).map(|_| overdue_delay(at(1000.0), limit.map(at), &mut rng).as_secs_f64()).collect();
-            assert!(delays.iter().all(|delay| (least..=most).contains(delay)), "{limit:?}: {delays:?}");
-            assert!(delays.iter().any(|delay| *delay > most * 0.9) && delays.iter().any(|delay| *delay < least + 1.0));
+        for (limit, least, most) in [
+            (None, 1.0, 10.0),
+            (Some(3600.0), 1.0, 10.0),
+            (Some(1004.0), 0.0, 2.0),
+        ] {
+            let delays: Vec<_> = (0..200)
+                .map(|_| overdue_delay(at(1000.0), limit.map(at), &mut rng).as_secs_f64())
+                .collect();
+            assert!(
+                delays.iter().all(|delay| (least..=most).contains(delay)),
+                "{limit:?}: {delays:?}"
+            );
+            assert!(
+                delays.iter().any(|delay| *delay > most * 0.9)
+                    && delays.iter().any(|delay| *delay < least + 1.0)
+            );
         }
     }
 
@@ -277,8 +328,16 @@ mod tests {
     fn a_lease_of_ten_seconds_still_gets_tries() {
         let (t1, t2) = (at(5.0), at(8.75));
         assert_eq!(next_extension(t1, t1, t2), at(6.875));
-        assert_eq!(next_extension(at(6.75), t1, t2), at(7.75), "the floor of one second");
-        assert_eq!(next_extension(at(6.875), t1, t2), t2, "REBIND follows in less than a second");
+        assert_eq!(
+            next_extension(at(6.75), t1, t2),
+            at(7.75),
+            "the floor of one second"
+        );
+        assert_eq!(
+            next_extension(at(6.875), t1, t2),
+            t2,
+            "REBIND follows in less than a second"
+        );
     }
 
     #[test]
@@ -288,11 +347,20 @@ mod tests {
             let given = times(seconds, None, None).expect("finite");
             let spread: Vec<_> = (0..100).map(|_| spread(given, &mut rng)).collect();
             for times in &spread {
-                assert!(given.t1 - given.t1 / 16 <= times.t1 && times.t1 <= given.t1, "{times:?}");
-                assert!(given.t2 - (given.t2 - given.t1) / 16 <= times.t2 && times.t2 <= given.t2, "{times:?}");
+                assert!(
+                    given.t1 - given.t1 / 16 <= times.t1 && times.t1 <= given.t1,
+                    "{times:?}"
+                );
+                assert!(
+                    given.t2 - (given.t2 - given.t1) / 16 <= times.t2 && times.t2 <= given.t2,
+                    "{times:?}"
+                );
                 assert_eq!(times.end, given.end);
             }
-            let late = spread.iter().filter(|times| times.t1 > given.t1 - given.t1 / 32).count();
+            let late = spread
+                .iter()
+                .filter(|times| times.t1 > given.t1 - given.t1 / 32)
+                .count();
             assert!((30..70).contains(&late), "{late} of 100 in the second half");
         }
         let shortest = times(6, None, None).expect("finite");
@@ -315,9 +383,18 @@ mod tests {
             (1000, None, Some(600), (500.0, 600.0, 1000.0)),
             (1000, None, Some(400), (500.0, 875.0, 1000.0)),
             (6, None, None, (3.0, 5.25, 6.0)),
-            (u32::MAX - 1, None, None, (2147483647.0, 3758096382.25, 4294967294.0)),
+            (
+                u32::MAX - 1,
+                None,
+                None,
+                (2147483647.0, 3758096382.25, 4294967294.0),
+            ),
         ] {
-            assert_eq!(seconds(times(lease, t1, t2).expect("finite")), want, "{lease} {t1:?} {t2:?}");
+            assert_eq!(
+                seconds(times(lease, t1, t2).expect("finite")),
+                want,
+                "{lease} {t1:?} {t2:?}"
+            );
         }
         assert_eq!(times(u32::MAX, Some(1), Some(2)), None);
     }

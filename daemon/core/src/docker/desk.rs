@@ -43,7 +43,10 @@ impl Desk<'_> {
 
     /// Returns the pools, and the links in the host's namespace that daemons with another store made.
     pub(crate) fn list(&mut self, now: Instant) -> (Vec<PoolRecord>, Vec<String>) {
-        (self.docker.pools.iter().cloned().collect(), self.strangers(now))
+        (
+            self.docker.pools.iter().cloned().collect(),
+            self.strangers(now),
+        )
     }
 
     pub(super) fn write(&mut self, waiter: DoorWaiter, changes: Vec<Change>) -> OpId {
@@ -56,6 +59,7 @@ impl Desk<'_> {
 
     /// Sets the time-out of a call.
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
-        self.registry.set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
+        self.registry
+            .set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
     }
 }

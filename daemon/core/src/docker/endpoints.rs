@@ -15,7 +15,9 @@ use std::time::Duration;
 use super::Desk;
 use super::jobs::{EndpointCall, Next};
 use super::record::{DockerKey, DockerRecord};
-use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
+use crate::effect::{
+    Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId,
+};
 use crate::grant::Grant;
 use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
@@ -91,36 +93,64 @@ impl Endpoints {
     /// Adds an endpoint that the store holds.
     pub(super) fn recover(&mut self, record: EndpointRecord) {
         let id = record.id.clone();
-        let endpoint = self.by_id.entry(id).or_insert_with(|| Endpoint::new(Stage::There));
+        let endpoint = self
+            .by_id
+            .entry(id)
+            .or_insert_with(|| Endpoint::new(Stage::There));
         (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
     }
 
     /// Records where an endpoint goes, unless an endpoint in the same subnet is there: Docker would then fail half-way.
     fn enter(&mut self, id: &DoorId, sandbox: &str) -> Result<(), NetworkFault> {
-        let Some(endpoint) = self.by_id.get_mut(id) else { return Ok(()) };
+        let Some(endpoint) = self.by_id.get_mut(id) else {
+            return Ok(());
+        };
         endpoint.sandbox = sandbox.to_owned();
-        let Some(own) = endpoint.record.as_deref().map(|record| record.address) else { return Ok(()) };
-        let in_there = |other: &&Endpoint| !sandbox.is_empty() && other.sandbox == sandbox && !other.is_ending();
-        let others = self.by_id.values().filter(in_there).filter_map(|other| other.record.as_deref());
+        let Some(own) = endpoint.record.as_deref().map(|record| record.address) else {
+            return Ok(());
+        };
+        let in_there = |other: &&Endpoint| {
+            !sandbox.is_empty() && other.sandbox == sandbox && !other.is_ending()
+        };
+        let others = self
+            .by_id
+            .values()
+            .filter(in_there)
+            .filter_map(|other| other.record.as_deref());
         let has_subnet = |other: &&EndpointRecord| {
-            other.id != *id && (own.contains(&other.address.addr()) || other.address.contains(&own.addr()))
+            other.id != *id
+                && (own.contains(&other.address.addr()) || other.address.contains(&own.addr()))
         };
         match others.into_iter().find(has_subnet) {
-            Some(other) => Err(NetworkFault::Twice { other: other.network.clone(), subnet: own.trunc() }),
+            Some(other) => Err(NetworkFault::Twice {
+                other: other.network.clone(),
+                subnet: own.trunc(),
+            }),
             None => Ok(()),
         }
     }
 
     /// Returns the networks that have any.
     pub(super) fn networks(&self) -> BTreeSet<&DoorId> {
-        let records = self.by_id.values().filter_map(|endpoint| endpoint.record.as_deref());
-        records.map(|record| &record.network).chain(self.leasing.values().map(|leasing| &leasing.network)).collect()
+        let records = self
+            .by_id
+            .values()
+            .filter_map(|endpoint| endpoint.record.as_deref());
+        records
+            .map(|record| &record.network)
+            .chain(self.leasing.values().map(|leasing| &leasing.network))
+            .collect()
     }
 
     /// Returns the endpoints whose address was leased for this attachment.
-    pub(super) fn leased_by(&self, attachment: &Attachment) -> impl Iterator<Item = (&DoorId, &Endpoint)> {
+    pub(super) fn leased_by(
+        &self,
+        attachment: &Attachment,
+    ) -> impl Iterator<Item = (&DoorId, &Endpoint)> {
         let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
-        self.by_id.iter().filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
+        self.by_id
+            .iter()
+            .filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
     }
 }
 
@@ -129,7 +159,18 @@ impl Endpoint {
         let (creating, deleting) = (Vec::new(), Vec::new());
         let (ends, abandoned, left) = (false, false, false);
         let (record, sandbox) = (None, String::new());
-        Self { record, written: false, sandbox, stage, creating, deleting, ends, stray: None, abandoned, left }
+        Self {
+            record,
+            written: false,
+            sandbox,
+            stage,
+            creating,
+            deleting,
+            ends,
+            stray: None,
+            abandoned,
+            left,
+        }
     }
 
     /// Returns whether it is being deleted.
@@ -152,18 +193,27 @@ impl Endpoint {
 
     /// Returns what is known about it, if its link is in the host's namespace and nothing is under way.
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
-        self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_some() && !self.left)
+        self.record
+            .as_deref()
+            .filter(|_| self.stage == Stage::There && self.stray.is_some() && !self.left)
     }
 
     /// Returns what is known about it, if its link is not in the host's namespace and nothing is under way.
     pub(super) fn rests(&self) -> Option<&EndpointRecord> {
-        self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_none())
+        self.record
+            .as_deref()
+            .filter(|_| self.stage == Stage::There && self.stray.is_none())
     }
 }
 
 impl Desk<'_> {
     /// Handles CreateEndpoint: an existing endpoint is answered again.
-    pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
+    pub(super) fn create_endpoint(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        request: EndpointRequest,
+    ) -> Next {
         if let Err(fault) = self.docker.networks.get(&request.network) {
             return Err(fault).into();
         }
@@ -174,7 +224,11 @@ impl Desk<'_> {
         };
         match self.docker.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
-            Some(Endpoint { stage: Stage::There, record: Some(record), .. }) => {
+            Some(Endpoint {
+                stage: Stage::There,
+                record: Some(record),
+                ..
+            }) => {
                 return Ok(NetworkAnswer::Endpoint(record.clone())).into();
             }
             Some(_) => self.await_endpoint(now, id, name, limit),
@@ -185,7 +239,10 @@ impl Desk<'_> {
                         None => return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into(),
                     }
                 }
-                self.docker.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Making));
+                self.docker
+                    .endpoints
+                    .by_id
+                    .insert(name.clone(), Endpoint::new(Stage::Making));
                 self.await_endpoint(now, id, name, limit);
                 self.begin_endpoint(now, request);
             }
@@ -196,9 +253,17 @@ impl Desk<'_> {
     /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease:
     /// Docker has forgotten it, or its address is from another driver.
     fn longest_without_lease(&self, now: Instant) -> Option<DoorId> {
-        let mut idle: Vec<_> = self.docker.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
+        let mut idle: Vec<_> = self
+            .docker
+            .endpoints
+            .by_id
+            .values()
+            .filter_map(Endpoint::rests)
+            .collect();
         idle.sort_unstable_by_key(|record| record.since);
-        idle.into_iter().find(|record| self.lease_of(record, now).is_none()).map(|record| record.id.clone())
+        idle.into_iter()
+            .find(|record| self.lease_of(record, now).is_none())
+            .map(|record| record.id.clone())
     }
 
     /// Has a call wait for an endpoint to be there.
@@ -210,22 +275,42 @@ impl Desk<'_> {
     }
 
     fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
-        let EndpointRequest { id, network, mac, address } = request;
+        let EndpointRequest {
+            id,
+            network,
+            mac,
+            address,
+        } = request;
         match address {
             EndpointAddress::Ipam(address) => {
-                let record = EndpointRecord { id, network, mac, address, source: Source::Ipam, since: now.wall };
+                let record = EndpointRecord {
+                    id,
+                    network,
+                    mac,
+                    address,
+                    source: Source::Ipam,
+                    since: now.wall,
+                };
                 match self.leased_amiss(&record) {
                     Some(fault) => self.endpoint_over(&record.id, Err(Failure::Network(fault))),
                     None => self.make_link(now, record),
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                add.profile.policy.mtu = self.docker.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
+                add.profile.policy.mtu = self
+                    .docker
+                    .networks
+                    .get(&network)
+                    .ok()
+                    .and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(now, add);
                 if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
                 }
-                self.docker.endpoints.leasing.insert(errand, Leasing { id, network, mac });
+                self.docker
+                    .endpoints
+                    .leasing
+                    .insert(errand, Leasing { id, network, mac });
             }
         }
     }
@@ -233,17 +318,28 @@ impl Desk<'_> {
     /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker passes neither driver
     /// the other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
-        let network = self.docker.networks.get(&record.network).ok().filter(|network| network.leases)?;
-        let leased =
-            self.registry.every_holding().filter(|holding| holding.told() == Some(record.address) && holding.is_live());
+        let network = self
+            .docker
+            .networks
+            .get(&record.network)
+            .ok()
+            .filter(|network| network.leases)?;
+        let leased = self
+            .registry
+            .every_holding()
+            .filter(|holding| holding.told() == Some(record.address) && holding.is_live());
         // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
-        let leased = leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
+        let leased =
+            leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
         let leased: Vec<_> = leased.collect();
         let elsewhere = |holding: &Holding<'_>| NetworkFault::Elsewhere {
             leased: holding.lan().clone(),
             own: network.wiring.lan(),
         };
-        match leased.iter().find(|holding| network.wiring.is_on(holding.lan())) {
+        match leased
+            .iter()
+            .find(|holding| network.wiring.is_on(holding.lan()))
+        {
             Some(holding) if holding.is_on_parent() && network.wiring.mode != Mode::Ipvlan => {
                 Some(NetworkFault::ForIpvlan)
             }
@@ -253,13 +349,31 @@ impl Desk<'_> {
     }
 
     /// Goes on when an endpoint has its lease, or cannot get one.
-    pub(crate) fn leased(&mut self, now: Now, errand: RequestId, attachment: Attachment, answer: Answer) {
-        let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand) else { return };
+    pub(crate) fn leased(
+        &mut self,
+        now: Now,
+        errand: RequestId,
+        attachment: Attachment,
+        answer: Answer,
+    ) {
+        let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand)
+        else {
+            return;
+        };
         let failure = match answer {
-            Answer::Leased { tenures } if let Some(address) = tenures.iter().find_map(Tenure::v4) => {
+            Answer::Leased { tenures }
+                if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
+            {
                 self.supersede(&attachment, &id);
                 let source = Source::Leased(attachment);
-                let record = EndpointRecord { id, network, mac, address, source, since: now.wall };
+                let record = EndpointRecord {
+                    id,
+                    network,
+                    mac,
+                    address,
+                    source,
+                    since: now.wall,
+                };
                 return self.make_link(now, record);
             }
             Answer::Failed(failure) => failure,
@@ -280,13 +394,17 @@ impl Desk<'_> {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
-            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
+            self.registry
+                .out
+                .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 
     /// Goes on with an endpoint whose effect is over.
     pub(super) fn endpoint_done(&mut self, now: Now, id: &DoorId, outcome: Outcome) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+            return;
+        };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
             (Outcome::Made(Ok(())), Stage::Making) => {
@@ -295,7 +413,9 @@ impl Desk<'_> {
             }
             (Outcome::Made(Err(cause)), Stage::Making) => {
                 // A link that took too long may be there by now, or appear later.
-                self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.registry
+                    .out
+                    .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
@@ -312,14 +432,18 @@ impl Desk<'_> {
                 self.time_strays();
             }
             (Outcome::Persisted(Err(cause)), Stage::Writing) => {
-                self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.registry
+                    .out
+                    .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
             (Outcome::Persisted(Ok(())), Stage::Forgetting) => {
                 endpoint.written = false;
                 self.unmake_link(id);
             }
-            (Outcome::Persisted(Err(cause)), Stage::Forgetting) => self.stays(now, id, &Failure::Store(cause)),
+            (Outcome::Persisted(Err(cause)), Stage::Forgetting) => {
+                self.stays(now, id, &Failure::Store(cause))
+            }
             (Outcome::Unmade(Ok(())), Stage::Unmaking) => self.forget_and_answer(now, id, None),
             (Outcome::Unmade(Err(cause)), Stage::Unmaking) => {
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
@@ -335,40 +459,68 @@ impl Desk<'_> {
         }
         let network = match self.docker.networks.get(&record.network) {
             Ok(network) => network.clone(),
-            Err(fault) => return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault))),
+            Err(fault) => {
+                return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault)));
+            }
         };
         self.end_strays_beside(now, &record, &network.wiring);
-        let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id())).unzip();
+        let (mtu, holder) = self
+            .lease_of(&record, now.boot)
+            .map(|(grant, of)| (grant.mtu, of.id()))
+            .unzip();
         if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
             self.registry.set_mtu(now, holder, network.wiring.mtu);
         }
-        let link = network.wiring.endpoint(&record.id, record.mac, mtu.flatten());
+        let link = network
+            .wiring
+            .endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd describes its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
             self.registry.out.make(DoorWaiter::Nobody, vlan);
         }
-        self.registry.out.make(DoorWaiter::Endpoint(record.id), link);
+        self.registry
+            .out
+            .make(DoorWaiter::Endpoint(record.id), link);
     }
 
     fn write_endpoint(&mut self, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
-        let Some(record) = endpoint.record.as_deref().cloned() else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+            return;
+        };
+        let Some(record) = endpoint.record.as_deref().cloned() else {
+            return;
+        };
         endpoint.stage = Stage::Writing;
-        self.write(DoorWaiter::Endpoint(id.clone()), vec![DockerRecord::Endpoint(record).put()]);
+        self.write(
+            DoorWaiter::Endpoint(id.clone()),
+            vec![DockerRecord::Endpoint(record).put()],
+        );
     }
 
     fn answer_created(&mut self, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
-        let (creating, record) = (std::mem::take(&mut endpoint.creating), endpoint.record.clone());
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+            return;
+        };
+        let (creating, record) = (
+            std::mem::take(&mut endpoint.creating),
+            endpoint.record.clone(),
+        );
         for call in creating {
             let answer = record.clone().map(NetworkAnswer::Endpoint);
-            self.answer(call, answer.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone())).into());
+            self.answer(
+                call,
+                answer
+                    .ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))
+                    .into(),
+            );
         }
     }
 
     /// Tells the callers that wait for an endpoint's deletion that it failed. It is tried again after a while.
     fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+            return;
+        };
         endpoint.stays(now.boot);
         for call in std::mem::take(&mut endpoint.deleting) {
             self.answer(call, Answer::Failed(failure.clone()));
@@ -377,7 +529,10 @@ impl Desk<'_> {
     }
 
     fn unmake_link(&mut self, id: &DoorId) {
-        self.registry.out.unmake(DoorWaiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
+        self.registry.out.unmake(
+            DoorWaiter::Endpoint(id.clone()),
+            LinkOwner::Endpoint(id.clone()),
+        );
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Unmaking;
         }
@@ -397,7 +552,9 @@ impl Desk<'_> {
 
     /// Deletes an endpoint, as soon as what is under way is over.
     pub(super) fn end_endpoint(&mut self, now: Now, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+            return;
+        };
         endpoint.ends = true;
         match endpoint.stage {
             Stage::Leasing(errand) => {
@@ -418,7 +575,12 @@ impl Desk<'_> {
     /// Forgets an endpoint whose link is not there, gives back its lease, and answers the callers that wait.
     pub(super) fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
         if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
-            && self.docker.endpoints.leased_by(&attachment).next().is_none()
+            && self
+                .docker
+                .endpoints
+                .leased_by(&attachment)
+                .next()
+                .is_none()
             && let Some(holder) = self.registry.holding(&attachment).map(Holding::id)
         {
             self.registry.release(now, holder);
@@ -431,26 +593,35 @@ impl Desk<'_> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
-            self.registry.out.write_alone(DockerKey::Endpoint(id.clone()).remove());
+            self.registry
+                .out
+                .write_alone(DockerKey::Endpoint(id.clone()).remove());
         }
         Some(record.source)
     }
 
     /// Answers the callers that wait for an endpoint that no longer exists.
     fn endpoint_over(&mut self, id: &DoorId, result: Result<(), Failure>) {
-        let Some(endpoint) = self.docker.endpoints.by_id.remove(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.remove(id) else {
+            return;
+        };
         self.time_strays();
         for call in endpoint.creating {
             let gone = || Failure::Network(NetworkFault::Ends(id.clone()));
             let failure = result.clone().err().unwrap_or_else(gone);
             self.answer(call, Answer::Failed(failure));
         }
-        endpoint.deleting.into_iter().for_each(|call| self.answer(call, Answer::Network(NetworkAnswer::Done)));
+        endpoint
+            .deleting
+            .into_iter()
+            .for_each(|call| self.answer(call, Answer::Network(NetworkAnswer::Done)));
     }
 
     /// Removes a call that waits for an endpoint, and deletes an endpoint that no call waits for any more.
     pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
+            return;
+        };
         let was_creating = endpoint.creating.contains(&id);
         endpoint.creating.retain(|call| *call != id);
         endpoint.deleting.retain(|call| *call != id);
@@ -470,22 +641,40 @@ impl Desk<'_> {
     ) -> Result<NetworkAnswer, NetworkFault> {
         self.docker.endpoints.enter(id, sandbox)?;
         let network = self.docker.networks.get(network)?;
-        let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
-        let record = self.docker.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());
+        let is_good =
+            |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
+        let record = self
+            .docker
+            .endpoints
+            .by_id
+            .get(id)
+            .filter(is_good)
+            .and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
         let grant = self.lease_of(record, now.boot).map(|(grant, _)| {
             let gateway = network.gateway.map(IpAddr::V4).or(grant.gateway);
             Box::new(Grant {
-                routes: gateway.and_then(|by| grant.route_to(by)).into_iter().collect(),
+                routes: gateway
+                    .and_then(|by| grant.route_to(by))
+                    .into_iter()
+                    .collect(),
                 gateway,
                 ..grant
             })
         });
-        Ok(NetworkAnswer::Joined { ifname: LinkOwner::Endpoint(id.clone()).ifname(), grant, gateway: network.gateway })
+        Ok(NetworkAnswer::Joined {
+            ifname: LinkOwner::Endpoint(id.clone()).ifname(),
+            grant,
+            gateway: network.gateway,
+        })
     }
 
     /// Returns what the lease of an endpoint gives it, with the default router, and whose it is.
-    pub(super) fn lease_of(&self, record: &EndpointRecord, now: Instant) -> Option<(Grant, Holding<'_>)> {
+    pub(super) fn lease_of(
+        &self,
+        record: &EndpointRecord,
+        now: Instant,
+    ) -> Option<(Grant, Holding<'_>)> {
         let holder = match &record.source {
             Source::Leased(attachment) => self.registry.holding(attachment)?,
             Source::Ipam => {
@@ -510,13 +699,19 @@ impl Desk<'_> {
         if self.registry.is_held(attachment) {
             return;
         }
-        let found = self.docker.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
+        let found = self
+            .docker
+            .endpoints
+            .leased_by(attachment)
+            .find(|(_, endpoint)| endpoint.rests().is_some());
         if let Some(id) = found.map(|(id, _)| id.clone()) {
             // Whatever the attachment holds by now is its successor's.
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             // A daemon that was killed while it made the link left one without an owner's name.
-            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
+            self.registry
+                .out
+                .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 }

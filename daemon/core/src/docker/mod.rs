@@ -35,10 +35,17 @@ pub(crate) struct Docker {
 impl Docker {
     /// Returns how much is kept of each kind whose size depends on what was asked.
     pub(crate) fn kept(&self) -> [Kept; 2] {
-        let under_way = |what, count| Kept { what, count, of_bindings: false };
+        let under_way = |what, count| Kept {
+            what,
+            count,
+            of_bindings: false,
+        };
         [
             under_way("calls of Docker", self.jobs.len()),
-            under_way("addresses that are leased for endpoints", self.endpoints.leasing.len()),
+            under_way(
+                "addresses that are leased for endpoints",
+                self.endpoints.leasing.len(),
+            ),
         ]
     }
 }

@@ -35,7 +35,9 @@ impl Networks {
 
     /// Returns a network, or that it is not known.
     pub(super) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
-        self.by_id.get(id).ok_or_else(|| NetworkFault::Unknown(id.clone()))
+        self.by_id
+            .get(id)
+            .ok_or_else(|| NetworkFault::Unknown(id.clone()))
     }
 
     /// Adds a network. Returns false if there are too many.
@@ -49,7 +51,9 @@ impl Networks {
 
     /// Returns whether there are endpoints of which only the name could be read.
     pub(super) fn has_unread_endpoints(&self) -> bool {
-        self.unread.iter().any(|key| matches!(key, DockerKey::Endpoint(_)))
+        self.unread
+            .iter()
+            .any(|key| matches!(key, DockerKey::Endpoint(_)))
     }
 
     /// Records that the store has a network.
@@ -77,19 +81,31 @@ impl Desk<'_> {
             NetworkCall::Delete(network) => self.delete_network(now, id, &network),
             NetworkCall::Find(network) => {
                 let found = self.docker.networks.get(&network).cloned();
-                found.map(|record| NetworkAnswer::Found(Box::new(record))).into()
+                found
+                    .map(|record| NetworkAnswer::Found(Box::new(record)))
+                    .into()
             }
             NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, *request),
             NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, &endpoint),
-            NetworkCall::Join { network, endpoint, sandbox } => self.join(now, (&network, &endpoint), &sandbox).into(),
+            NetworkCall::Join {
+                network,
+                endpoint,
+                sandbox,
+            } => self.join(now, (&network, &endpoint), &sandbox).into(),
         }
     }
 
     fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
         if let Ok(known) = self.docker.networks.get(&record.id) {
-            let same = *known == NetworkRecord { since: known.since, ..(*record).clone() };
+            let same = *known
+                == NetworkRecord {
+                    since: known.since,
+                    ..(*record).clone()
+                };
             match same {
-                true if self.docker.networks.kept.contains(&record.id) => return Ok(NetworkAnswer::Done).into(),
+                true if self.docker.networks.kept.contains(&record.id) => {
+                    return Ok(NetworkAnswer::Done).into();
+                }
                 // It is being written, and may not get into the store.
                 true => {}
                 false => return Err(NetworkFault::Differs(record.id.clone())).into(),
@@ -107,17 +123,29 @@ impl Desk<'_> {
             return Ok(());
         }
         let used = self.docker.endpoints.networks();
-        let mut idle: Vec<_> = self.docker.networks.by_id.values().filter(|own| !used.contains(&own.id)).collect();
+        let mut idle: Vec<_> = self
+            .docker
+            .networks
+            .by_id
+            .values()
+            .filter(|own| !used.contains(&own.id))
+            .collect();
         idle.sort_by_key(|network| network.since);
         let idle = idle.into_iter().map(|network| network.id.clone()).collect();
-        Err(NetworkFault::Full { most: MOST_NETWORKS, idle })
+        Err(NetworkFault::Full {
+            most: MOST_NETWORKS,
+            idle,
+        })
     }
 
     /// Returns why no address could be leased for a network's endpoints; otherwise Docker would only learn that when it makes
     /// one.
     fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
         let leased = self.docker.pools.is_elsewhere(network)?.clone();
-        Some(NetworkFault::Elsewhere { leased, own: network.wiring.lan() })
+        Some(NetworkFault::Elsewhere {
+            leased,
+            own: network.wiring.lan(),
+        })
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
@@ -131,18 +159,23 @@ impl Desk<'_> {
 
     /// Deletes a VLAN's link if no network is in it any more.
     pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
-        let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
+        let vlan = wiring
+            .vlan()
+            .filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
         Some(self.registry.out.unmake(waiter, vlan.owner))
     }
 
     /// Forgets a network that was not kept, unless another call has kept it or may still do so.
     pub(super) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
-        if self.docker.networks.kept.contains(&record.id) || self.docker.jobs.networks().any(writes) {
+        if self.docker.networks.kept.contains(&record.id) || self.docker.jobs.networks().any(writes)
+        {
             return;
         }
         self.docker.networks.forget(&record.id);
-        self.registry.out.write_alone(DockerKey::Network(record.id.clone()).remove());
+        self.registry
+            .out
+            .write_alone(DockerKey::Network(record.id.clone()).remove());
         self.unmake_vlan(&record.wiring, DoorWaiter::Nobody);
     }
 
@@ -153,13 +186,21 @@ impl Desk<'_> {
         let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
         let mut known = self.docker.networks.by_id.values();
         let unread = self.docker.networks.unread.iter().any(may_be);
-        known.any(|network| is_in(&network.wiring)) || self.docker.jobs.networks().any(comes) || unread
+        known.any(|network| is_in(&network.wiring))
+            || self.docker.jobs.networks().any(comes)
+            || unread
     }
 
     /// Deletes a VLAN's link that has no network, now that it is there.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
-            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
+            self.registry.out.unmake(
+                DoorWaiter::Nobody,
+                LinkOwner::Vlan {
+                    on: on.to_owned(),
+                    vlan,
+                },
+            );
         }
     }
 }

@@ -52,14 +52,18 @@ impl Pools {
 
     /// Returns the pool with a definition whose subnet a server offered.
     fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
-        self.iter().find(|record| record.automatic && record.id.definition == definition)
+        self.iter()
+            .find(|record| record.automatic && record.id.definition == definition)
     }
 
     /// Adds a pool. Returns the one that is forgotten instead, if there are too many.
     pub(super) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
         let added = record.id.clone();
         self.by_id.insert(added.clone(), record);
-        let others = self.iter().filter(|_| self.by_id.len() > MOST_POOLS).filter(|record| record.id != added);
+        let others = self
+            .iter()
+            .filter(|_| self.by_id.len() > MOST_POOLS)
+            .filter(|record| record.id != added);
         let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
         let oldest = oldest.map(|record| record.id.clone())?;
         self.by_id.remove(&oldest);
@@ -73,21 +77,33 @@ impl Pools {
 
     /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
     fn limits(&self, id: &PoolId) -> Limits {
-        let reserved = self.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
-        Limits { reserved, ..id.limits() }
+        let reserved = self
+            .get(id)
+            .map(|record| record.reserved.clone())
+            .unwrap_or_default();
+        Limits {
+            reserved,
+            ..id.limits()
+        }
     }
 
     /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
     pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
-        let of_subnet = || self.iter().filter(|pool| network.leases && pool.id.subnet == network.pool);
+        let of_subnet = || {
+            self.iter()
+                .filter(|pool| network.leases && pool.id.subnet == network.pool)
+        };
         let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
         let elsewhere = !of_subnet().any(|pool| may_be(pool.lan.as_ref()));
-        of_subnet().find_map(|pool| pool.lan.as_ref()).filter(|_| elsewhere)
+        of_subnet()
+            .find_map(|pool| pool.lan.as_ref())
+            .filter(|_| elsewhere)
     }
 
     /// Counts a request for an automatic pool. Returns whether there are too many.
     fn is_asked_too_often(&mut self, id: &PoolId, now: Instant) -> bool {
-        self.answered.retain(|_, (since, _)| now.saturating_since(*since) < AGAIN);
+        self.answered
+            .retain(|_, (since, _)| now.saturating_since(*since) < AGAIN);
         let (_, times) = self.answered.entry(id.clone()).or_insert((now, 0));
         *times += 1;
         *times > OFTEN
@@ -96,13 +112,26 @@ impl Pools {
 
 impl Desk<'_> {
     /// Handles RequestPool: a known pool is answered as before.
-    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
-        let PoolRequest { definition, subnet, range, .. } = &*request;
+    pub(super) fn request_pool(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        request: Box<PoolRequest>,
+    ) -> Next {
+        let PoolRequest {
+            definition,
+            subnet,
+            range,
+            ..
+        } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
         if let (Some(subnet), Some(range)) = (subnet, range)
             && !subnet.contains(range)
         {
-            return Next::Answers(fail(PoolFault::RangeBeyond { range: *range, subnet: *subnet }));
+            return Next::Answers(fail(PoolFault::RangeBeyond {
+                range: *range,
+                subnet: *subnet,
+            }));
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
@@ -112,10 +141,15 @@ impl Desk<'_> {
         if let Some(record) = known {
             let (pool, gateway) = (record.id.clone(), record.gateway);
             let subnet = pool.subnet;
-            let answer = match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
-                true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
-                false => Answer::Pool { id: pool, gateway },
-            };
+            let answer =
+                match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
+                    true => fail(PoolFault::Overlaps {
+                        subnet,
+                        times: OFTEN,
+                        within: AGAIN,
+                    }),
+                    false => Answer::Pool { id: pool, gateway },
+                };
             return Next::Answers(answer);
         }
         LanInquiry::begin(self, now, id, request)
@@ -136,24 +170,55 @@ impl Desk<'_> {
         }
         // It may have become known meanwhile, through the same request or a reservation.
         let known = self.docker.pools.get(&pool).cloned();
-        let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
+        let undo = if known.is_some() {
+            Undo::Nothing
+        } else {
+            Undo::Pool(pool.clone())
+        };
         let reserved = BTreeSet::new();
         let lan = Some(lan);
-        let new = PoolRecord { id: pool.clone(), lan: lan.clone(), gateway, reserved, automatic, since: now.wall };
-        let record = known.map_or(new, |known| PoolRecord { lan, gateway: known.gateway.or(gateway), ..known });
+        let new = PoolRecord {
+            id: pool.clone(),
+            lan: lan.clone(),
+            gateway,
+            reserved,
+            automatic,
+            since: now.wall,
+        };
+        let record = known.map_or(new, |known| PoolRecord {
+            lan,
+            gateway: known.gateway.or(gateway),
+            ..known
+        });
         let gateway = record.gateway;
         let forgotten = self.docker.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
-        PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
+        PoolChange::begin(
+            self,
+            now,
+            id,
+            changes,
+            (Answer::Pool { id: pool, gateway }, undo),
+        )
     }
 
     /// Handles ReleasePool: forgets the pool, unless it belongs to another network too. In that case an endpoint may have a lease
     /// in it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
     pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.pools.answered.remove(pool);
-        let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
-        if !is_reserved && self.registry.holdings_in(&pool.to_string()).next().is_none() {
+        let is_reserved = self
+            .docker
+            .pools
+            .get(pool)
+            .is_some_and(|record| !record.reserved.is_empty());
+        if !is_reserved
+            && self
+                .registry
+                .holdings_in(&pool.to_string())
+                .next()
+                .is_none()
+        {
             self.forget_pool(pool);
         }
         Next::Answers(Answer::PoolReleased)
@@ -166,15 +231,27 @@ impl Desk<'_> {
     }
 
     /// Reserves an address, or the gateway. An address that is reserved already is answered again.
-    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
+    pub(super) fn reserve(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Option<Ipv4Addr>,
+    ) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || self.docker.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
-            return fail(PoolFault::NoGateway { subnet: pool.subnet });
+            return fail(PoolFault::NoGateway {
+                subnet: pool.subnet,
+            });
         };
         // Docker will give back the address it was told, whatever the lease is by then.
         let has = |holding: &Holding<'_>| {
-            [holding.leased(now.boot), holding.told().map(|told| told.addr())].contains(&Some(address))
+            [
+                holding.leased(now.boot),
+                holding.told().map(|told| told.addr()),
+            ]
+            .contains(&Some(address))
         };
         let gets = |holding: &Holding<'_>| holding.claimed(now.boot) == Some(address);
         let text = pool.to_string();
@@ -187,15 +264,26 @@ impl Desk<'_> {
         let mut changes = Vec::new();
         if self.docker.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
-            let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
+            let record = PoolRecord {
+                id: pool.clone(),
+                lan: None,
+                gateway: None,
+                reserved,
+                automatic: false,
+                since,
+            };
             changes.extend(self.docker.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Nothing };
+        let Some(record) = self.docker.pools.get_mut(pool) else {
+            return Next::Nothing;
+        };
         if record.reserved.contains(&address) {
             return Next::Answers(Answer::Reserved(address));
         }
         if record.reserved.len() >= MOST_RESERVED {
-            return fail(PoolFault::Full { subnet: pool.subnet });
+            return fail(PoolFault::Full {
+                subnet: pool.subnet,
+            });
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
@@ -205,9 +293,17 @@ impl Desk<'_> {
     }
 
     /// Ends the reservation of an address. Returns what to write, if it was reserved.
-    pub(super) fn unreserve(&mut self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+    pub(super) fn unreserve(
+        &mut self,
+        now: Now,
+        pool: &PoolId,
+        address: Ipv4Addr,
+    ) -> Option<Change> {
         let record = self.docker.pools.get_mut(pool)?;
-        let change = record.reserved.remove(&address).then(|| put(record.clone()));
+        let change = record
+            .reserved
+            .remove(&address)
+            .then(|| put(record.clone()));
         self.limit_asking(now, pool);
         change
     }
@@ -220,12 +316,18 @@ impl Desk<'_> {
 
     /// Adds what is known about an ADD's pool: its reservations to the limits, its gateway to the fallback.
     pub(crate) fn limit(&self, add: &mut Add) {
-        let Attachment::Docker { pool, .. } = &add.attachment else { return };
+        let Attachment::Docker { pool, .. } = &add.attachment else {
+            return;
+        };
         let Ok(pool) = pool.parse() else { return };
         if let Some(limits) = &mut add.limits {
             *limits = self.docker.pools.limits(&pool);
         }
-        let gateway = self.docker.pools.get(&pool).and_then(|record| record.gateway);
+        let gateway = self
+            .docker
+            .pools
+            .get(&pool)
+            .and_then(|record| record.gateway);
         if let (Some(fallback), Some(gateway)) = (&mut add.fallback, gateway) {
             fallback.go_by(gateway.into());
         }
@@ -233,9 +335,21 @@ impl Desk<'_> {
 
     /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
     /// is answered when that is durable: otherwise the next daemon would hold the lease again.
-    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
+    pub(super) fn release_address(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Ipv4Addr,
+    ) -> Next {
         if let Some(change) = self.unreserve(now, pool, address) {
-            return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
+            return PoolChange::begin(
+                self,
+                now,
+                id,
+                vec![change],
+                (Answer::Released, Undo::Nothing),
+            );
         }
         match self.released(now, pool, address) {
             Some(binding) => {
@@ -248,7 +362,8 @@ impl Desk<'_> {
 
     /// Returns whose lease an address that Docker gives back stands for.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
-        let told = |holding: &Holding<'_>| holding.told().is_some_and(|told| told.addr() == address);
+        let told =
+            |holding: &Holding<'_>| holding.told().is_some_and(|told| told.addr() == address);
         let text = pool.to_string();
         if let Some(again) = self.registry.leaving_in(&text).find(told) {
             return Some(again.id());
@@ -261,7 +376,10 @@ impl Desk<'_> {
             // lease is given up then.
             several => {
                 let has = |holding: &Holding<'_>| holding.leased(now.boot) == Some(address);
-                let without = several.iter().copied().filter(|holding| holding.is_on_host());
+                let without = several
+                    .iter()
+                    .copied()
+                    .filter(|holding| holding.is_on_host());
                 without.min_by_key(has).map(Holding::id)
             }
         }
@@ -285,7 +403,11 @@ mod tests {
     fn of_too_many_pools_the_oldest_is_forgotten() {
         let mut pools = Pools::default();
         let record = |n: usize, second: u64| PoolRecord {
-            id: PoolId::new(format!("parent=eth{n}"), "10.0.0.0/24".parse().unwrap(), None),
+            id: PoolId::new(
+                format!("parent=eth{n}"),
+                "10.0.0.0/24".parse().unwrap(),
+                None,
+            ),
             lan: None,
             gateway: None,
             reserved: BTreeSet::new(),
@@ -296,8 +418,18 @@ mod tests {
             assert_eq!(pools.add(record(n, 100 + n as u64)), None);
         }
         assert_eq!(pools.add(record(3, 500)), None, "it was there");
-        assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id), "the new one stays");
-        assert_eq!((pools.automatic("parent=eth0"), pools.automatic("parent=eth1")), (None, None));
+        assert_eq!(
+            pools.add(record(1000, 1)),
+            Some(record(0, 0).id),
+            "the new one stays"
+        );
+        assert_eq!(
+            (
+                pools.automatic("parent=eth0"),
+                pools.automatic("parent=eth1")
+            ),
+            (None, None)
+        );
         assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
     }
 
@@ -305,7 +437,11 @@ mod tests {
     fn of_too_many_pools_one_in_which_nothing_is_reserved_is_forgotten_first() {
         let mut pools = Pools::default();
         let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
-            id: PoolId::new(format!("parent=eth{n}"), "10.0.0.0/24".parse().unwrap(), None),
+            id: PoolId::new(
+                format!("parent=eth{n}"),
+                "10.0.0.0/24".parse().unwrap(),
+                None,
+            ),
             lan: None,
             gateway: None,
             reserved: reserved.iter().copied().collect(),
@@ -317,6 +453,10 @@ mod tests {
             pools.add(record(n, if n == 2 { &[] } else { &router }));
         }
         assert_eq!(pools.add(record(1000, &router)), Some(record(2, &[]).id));
-        assert_eq!(pools.add(record(1001, &router)), Some(record(0, &[]).id), "all have some");
+        assert_eq!(
+            pools.add(record(1001, &router)),
+            Some(record(0, &[]).id),
+            "all have some"
+        );
     }
 }

@@ -52,7 +52,10 @@ impl DockerRecord {
             Self::Network(record) => serde_json::to_string(record),
             Self::Endpoint(record) => serde_json::to_string(record),
         };
-        DoorRecord { key: self.key().kept(), json: json.expect("names, numbers and addresses can be said in JSON") }
+        DoorRecord {
+            key: self.key().kept(),
+            json: json.expect("names, numbers and addresses can be said in JSON"),
+        }
     }
 
     /// Returns the change that writes it, replacing what was there.
@@ -79,7 +82,10 @@ impl DockerKey {
             Self::Network(id) => (NETWORKS, id.as_str().to_owned()),
             Self::Endpoint(id) => (ENDPOINTS, id.as_str().to_owned()),
         };
-        DoorKey { table: table.to_owned(), name }
+        DoorKey {
+            table: table.to_owned(),
+            name,
+        }
     }
 
     /// Returns the change that forgets it.

@@ -77,7 +77,10 @@ impl Desk<'_> {
                 Err(error) => {
                     let DoorKey { table, name } = &kept.key;
                     tracing::error!(table, name, %error, "does not parse: left as it is, with everything that may belong to it");
-                    self.docker.networks.unread.extend(DockerKey::read(&kept.key));
+                    self.docker
+                        .networks
+                        .unread
+                        .extend(DockerKey::read(&kept.key));
                 }
             }
         }
@@ -100,12 +103,15 @@ impl Desk<'_> {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.rng);
-        self.registry.set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
+        self.registry
+            .set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on with the list of our links in the host's namespace.
     pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
-        let Outcome::OwnLinks(result) = outcome else { return };
+        let Outcome::OwnLinks(result) = outcome else {
+            return;
+        };
         self.docker.strays.listing.under_way = false;
         match result {
             Ok(OwnLinks { owners, strangers }) => {
@@ -115,13 +121,21 @@ impl Desk<'_> {
                 }
                 let heard = std::mem::take(&mut self.docker.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
-                let by_id = self.docker.endpoints.by_id.iter_mut().filter(|(_, endpoint)| !endpoint.left);
+                let by_id = self
+                    .docker
+                    .endpoints
+                    .by_id
+                    .iter_mut()
+                    .filter(|(_, endpoint)| !endpoint.left);
                 // A link that is still there has been there since it was first heard about.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
                 gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
                 self.docker.strays.strangers = strangers;
-                owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
+                owners
+                    .into_iter()
+                    .filter(is_news)
+                    .for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
                 let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
@@ -171,7 +185,13 @@ impl Desk<'_> {
                         false => self.await_inside(now, id),
                     }
                 }
-                None if there && !self.docker.networks.unread.contains(&DockerKey::Endpoint(id.clone())) => {
+                None if there
+                    && !self
+                        .docker
+                        .networks
+                        .unread
+                        .contains(&DockerKey::Endpoint(id.clone())) =>
+                {
                     self.registry.out.unmake(DoorWaiter::Nobody, owner);
                 }
                 None => {}
@@ -197,8 +217,15 @@ impl Desk<'_> {
     }
 
     pub(super) fn time_strays(&mut self) {
-        let first = self.docker.endpoints.by_id.values().filter_map(goes_at).min();
-        self.registry.set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
+        let first = self
+            .docker
+            .endpoints
+            .by_id
+            .values()
+            .filter_map(goes_at)
+            .min();
+        self.registry
+            .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
@@ -224,14 +251,25 @@ impl Desk<'_> {
 
     /// Prolongs the wait of every link: Docker slept for so long too.
     pub(crate) fn prolong_strays(&mut self, slept: Duration) {
-        let strays = self.docker.endpoints.by_id.values_mut().filter_map(|endpoint| endpoint.stray.as_mut());
+        let strays = self
+            .docker
+            .endpoints
+            .by_id
+            .values_mut()
+            .filter_map(|endpoint| endpoint.stray.as_mut());
         strays.for_each(|since| *since = *since + slept);
         self.time_strays();
     }
 
     /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
-        for endpoint in self.docker.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
+        for endpoint in self
+            .docker
+            .endpoints
+            .by_id
+            .values_mut()
+            .filter(|endpoint| !endpoint.abandoned)
+        {
             if let Some(since) = &mut endpoint.stray {
                 (endpoint.abandoned, *since) = (true, now.boot);
             }
@@ -243,12 +281,25 @@ impl Desk<'_> {
     /// to itself: dockerd has forgotten them.
     pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
-            let other = self.docker.networks.get(&record.network).ok().map(|network| &network.wiring);
-            let on_same = other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
+            let other = self
+                .docker
+                .networks
+                .get(&record.network)
+                .ok()
+                .map(|network| &network.wiring);
+            let on_same =
+                other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
             let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
-            record.id != new.id && on_same && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
+            record.id != new.id
+                && on_same
+                && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
         };
-        let by_id = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let by_id = self
+            .docker
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
         let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
         for id in found {
             tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
@@ -258,32 +309,62 @@ impl Desk<'_> {
 
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
-        let is_over =
-            |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of));
-        let over = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
+        let is_over = |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of));
+        let over = self
+            .docker
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
-        over.into_iter().for_each(|id| self.forget_and_answer(now, &id, None));
+        over.into_iter()
+            .for_each(|id| self.forget_and_answer(now, &id, None));
     }
 
     /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
     pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
-        let record = self.docker.endpoints.by_id.get(id).and_then(Endpoint::waits);
+        let record = self
+            .docker
+            .endpoints
+            .by_id
+            .get(id)
+            .and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
-        lease.into_iter().for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
+        lease
+            .into_iter()
+            .for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
     }
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
     /// now, or gone.
     fn await_inside(&mut self, now: Now, id: &DoorId) {
-        let Some(record) = self.docker.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
+        let Some(record) = self
+            .docker
+            .endpoints
+            .by_id
+            .get(id)
+            .and_then(Endpoint::rests)
+        else {
+            return;
+        };
         // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
         // endpoint.
-        let has_its_lease = |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
-        if self.docker.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
+        let has_its_lease =
+            |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
+        if self
+            .docker
+            .endpoints
+            .by_id
+            .values()
+            .filter_map(Endpoint::waits)
+            .any(has_its_lease)
+        {
             return;
         }
         let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id());
-        lease.into_iter().for_each(|lease| self.registry.await_interface_soon(now, lease));
+        lease
+            .into_iter()
+            .for_each(|lease| self.registry.await_interface_soon(now, lease));
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never
@@ -296,15 +377,31 @@ impl Desk<'_> {
         let is_one = |holding: &Holding<'_>| {
             is_in_network(holding.attachment())
                 && holding.holds_on_host()
-                && self.docker.endpoints.leased_by(holding.attachment()).next().is_none()
+                && self
+                    .docker
+                    .endpoints
+                    .leased_by(holding.attachment())
+                    .next()
+                    .is_none()
         };
-        let found: Vec<_> = self.registry.every_holding().filter(is_one).map(Holding::id).collect();
-        found.into_iter().for_each(|id| self.registry.release(now, id));
+        let found: Vec<_> = self
+            .registry
+            .every_holding()
+            .filter(is_one)
+            .map(Holding::id)
+            .collect();
+        found
+            .into_iter()
+            .for_each(|id| self.registry.release(now, id));
     }
 }
 
 /// Returns when an endpoint is deleted because its link stays in the host's namespace, or its deletion failed.
 fn goes_at(endpoint: &Endpoint) -> Option<Instant> {
-    let wait = if endpoint.left || endpoint.abandoned { STRAY } else { SLOW_START };
+    let wait = if endpoint.left || endpoint.abandoned {
+        STRAY
+    } else {
+        SLOW_START
+    };
     endpoint.stray.map(|since| since + wait)
 }

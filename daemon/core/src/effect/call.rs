@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use ipnet::IpNet;
 
 use super::{
-    Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeAnswer, RangeCall, Row, Shown, Verb, Which,
+    Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeAnswer, RangeCall, Row, Shown,
+    Verb, Which,
 };
 use crate::dhcpv4::lease::Lease;
 use crate::failure::Failure;
@@ -141,7 +142,9 @@ pub enum Answer {
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
     pub fn leased(lease: &Lease, policy: &Policy) -> Self {
-        Self::Leased { tenures: vec![lease.tenure(policy).without_late()] }
+        Self::Leased {
+            tenures: vec![lease.tenure(policy).without_late()],
+        }
     }
 }
 

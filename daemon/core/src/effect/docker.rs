@@ -137,7 +137,10 @@ pub struct PoolRequest {
 impl PoolRequest {
     /// Returns where the look at the LAN takes place.
     pub(crate) fn place(&self) -> Place {
-        Place::Parent { ifname: self.ifname.clone(), mac: self.mac }
+        Place::Parent {
+            ifname: self.ifname.clone(),
+            mac: self.mac,
+        }
     }
 }
 

@@ -96,7 +96,11 @@ pub enum Upshot {
 impl Obeyed {
     /// Returns the outcome of an order for a row's lease.
     pub(crate) fn of(row: &Row, upshot: Upshot) -> Self {
-        Self { attachment: row.attachment.clone(), address: row.addresses().next(), upshot }
+        Self {
+            attachment: row.attachment.clone(),
+            address: row.addresses().next(),
+            upshot,
+        }
     }
 }
 
@@ -104,7 +108,10 @@ impl Which {
     /// Returns those of `all` that are meant.
     pub fn of<T>(&self, all: impl IntoIterator<Item = (T, Row)>) -> Vec<(T, Row)> {
         let ranked = |(key, row): (T, Row)| {
-            let rank = self.name.as_deref().map_or(Some(Rank::Exact), |name| rank(&row, name))?;
+            let rank = self
+                .name
+                .as_deref()
+                .map_or(Some(Rank::Exact), |name| rank(&row, name))?;
             self.admits(&row).then_some((rank, key, row))
         };
         let mut found: Vec<_> = all.into_iter().filter_map(ranked).collect();
@@ -120,12 +127,25 @@ impl Which {
 
     /// Returns whether a lease is meant, apart from its name.
     fn admits(&self, row: &Row) -> bool {
-        let Self { name: _, network, container, address, state, door } = self;
+        let Self {
+            name: _,
+            network,
+            container,
+            address,
+            state,
+            door,
+        } = self;
         let of = &row.attachment;
-        network.as_ref().is_none_or(|network| of.network() == network)
-            && container.as_ref().is_none_or(|id| of.container().is_some_and(|of| of.starts_with(id.as_str())))
+        network
+            .as_ref()
+            .is_none_or(|network| of.network() == network)
+            && container
+                .as_ref()
+                .is_none_or(|id| of.container().is_some_and(|of| of.starts_with(id.as_str())))
             && address.is_none_or(|net| row.addresses().any(|own| net.contains(&own.addr())))
-            && state.as_ref().is_none_or(|state| row.state.as_str().eq_ignore_ascii_case(state))
+            && state
+                .as_ref()
+                .is_none_or(|state| row.state.as_str().eq_ignore_ascii_case(state))
             && door.as_ref().is_none_or(|door| of.door() == door)
     }
 }
@@ -165,12 +185,22 @@ mod tests {
 
     fn row(container: &str, client_id: &str, address: &str) -> Row {
         let mac = Mac([2, 0, 0, 0, 0, 9]);
-        let lan = Lan::Link { parent: "eth0".into(), vlan: 0 };
-        let lease = Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO));
+        let lan = Lan::Link {
+            parent: "eth0".into(),
+            vlan: 0,
+        };
+        let lease = Lease::unknown(
+            address.parse().expect("an address"),
+            Instant::from_boot(Duration::ZERO),
+        );
         let attachment = Attachment::cni("lan", container, "net1");
         let client_id = ClientId::new(client_id.into()).expect("two bytes");
         Row {
-            identity: Some(Identity { lan, client_id, chaddr: mac }),
+            identity: Some(Identity {
+                lan,
+                client_id,
+                chaddr: mac,
+            }),
             state: BindingState::Client(StateName::Bound),
             tenure: Some(lease.tenure(&Policy::default())),
             link: Some(Link::parent(2, mac)),
@@ -182,12 +212,19 @@ mod tests {
         vec![
             row("c0ffee", "\0shop/web-0/net1", "10.0.0.7/24"),
             row("c0ffee11", "\0c0ffee11/lan/net1", "10.0.0.8/24"),
-            Row { hostname: Some("web-0".to_owned()), ..row("d00d", "\0x", "10.0.1.7/24") },
+            Row {
+                hostname: Some("web-0".to_owned()),
+                ..row("d00d", "\0x", "10.0.1.7/24")
+            },
         ]
     }
 
     fn found(which: &Which) -> Vec<String> {
-        which.of(rows().into_iter().map(|row| ((), row))).into_iter().map(|(_, row)| row.name()).collect()
+        which
+            .of(rows().into_iter().map(|row| ((), row)))
+            .into_iter()
+            .map(|(_, row)| row.name())
+            .collect()
     }
 
     #[test]
@@ -205,19 +242,40 @@ mod tests {
             ("10.0.0.80", &[]),
         ];
         for (name, expected) in table {
-            assert_eq!(found(&Which { name: Some(name.to_owned()), ..Which::default() }), expected, "{name}");
+            assert_eq!(
+                found(&Which {
+                    name: Some(name.to_owned()),
+                    ..Which::default()
+                }),
+                expected,
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_name_means_the_lease_that_is_not_on_its_way_back() {
-        let leaving = Row { state: BindingState::Releasing, ..row("c0ffee", "\0x", "10.0.0.9/24") };
-        let both = || [leaving.clone(), row("c0ffee", "\0x", "10.0.0.7/24")].map(|row| (row.state, row));
-        let states = |name: Option<&str>| -> Vec<_> {
-            let which = Which { name: name.map(str::to_owned), ..Which::default() };
-            which.of(both()).into_iter().map(|(state, _)| state).collect()
+        let leaving = Row {
+            state: BindingState::Releasing,
+            ..row("c0ffee", "\0x", "10.0.0.9/24")
         };
-        assert_eq!(states(Some("c0ffee")), [BindingState::Client(StateName::Bound)]);
+        let both =
+            || [leaving.clone(), row("c0ffee", "\0x", "10.0.0.7/24")].map(|row| (row.state, row));
+        let states = |name: Option<&str>| -> Vec<_> {
+            let which = Which {
+                name: name.map(str::to_owned),
+                ..Which::default()
+            };
+            which
+                .of(both())
+                .into_iter()
+                .map(|(state, _)| state)
+                .collect()
+        };
+        assert_eq!(
+            states(Some("c0ffee")),
+            [BindingState::Client(StateName::Bound)]
+        );
         assert_eq!(states(Some("10.0.0.9")), [BindingState::Releasing]);
         assert_eq!(states(None).len(), 2);
     }
@@ -227,13 +285,65 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         let net = |text: &str| Some(text.parse().expect("a subnet"));
         assert_eq!(found(&Which::default()).len(), 3);
-        assert_eq!(found(&Which { network: some("lan"), door: some("cni"), ..Which::default() }).len(), 3);
-        assert!(found(&Which { network: some("la"), ..Which::default() }).is_empty());
-        assert!(found(&Which { door: some("docker"), ..Which::default() }).is_empty());
-        assert_eq!(found(&Which { container: some("c0"), ..Which::default() }).len(), 2);
-        assert_eq!(found(&Which { address: net("10.0.1.0/24"), ..Which::default() }), ["web-0"]);
-        assert_eq!(found(&Which { address: net("10.0.0.7/32"), ..Which::default() }), ["shop/web-0"]);
-        assert_eq!(found(&Which { state: some("bound"), container: some("d"), ..Which::default() }), ["web-0"]);
-        assert!(found(&Which { state: some("KEPT"), ..Which::default() }).is_empty());
+        assert_eq!(
+            found(&Which {
+                network: some("lan"),
+                door: some("cni"),
+                ..Which::default()
+            })
+            .len(),
+            3
+        );
+        assert!(
+            found(&Which {
+                network: some("la"),
+                ..Which::default()
+            })
+            .is_empty()
+        );
+        assert!(
+            found(&Which {
+                door: some("docker"),
+                ..Which::default()
+            })
+            .is_empty()
+        );
+        assert_eq!(
+            found(&Which {
+                container: some("c0"),
+                ..Which::default()
+            })
+            .len(),
+            2
+        );
+        assert_eq!(
+            found(&Which {
+                address: net("10.0.1.0/24"),
+                ..Which::default()
+            }),
+            ["web-0"]
+        );
+        assert_eq!(
+            found(&Which {
+                address: net("10.0.0.7/32"),
+                ..Which::default()
+            }),
+            ["shop/web-0"]
+        );
+        assert_eq!(
+            found(&Which {
+                state: some("bound"),
+                container: some("d"),
+                ..Which::default()
+            }),
+            ["web-0"]
+        );
+        assert!(
+            found(&Which {
+                state: some("KEPT"),
+                ..Which::default()
+            })
+            .is_empty()
+        );
     }
 }

@@ -57,7 +57,11 @@ pub struct RangeAdd {
 impl RangeAdd {
     /// Returns the name of its interface.
     pub(crate) fn ifname(&self) -> &str {
-        if let Attachment::Cni { ifname, .. } = &self.attachment { ifname } else { "" }
+        if let Attachment::Cni { ifname, .. } = &self.attachment {
+            ifname
+        } else {
+            ""
+        }
     }
 }
 

@@ -73,14 +73,32 @@ pub struct Row {
 
 impl Row {
     /// Returns the row of what an attachment has from local ranges since `start`.
-    pub(crate) fn of_ranges(attachment: Attachment, given: &[Given], start: Instant, is_leaving: bool) -> Self {
-        let address = |given: &Given| Address { net: given.address, gateway: Some(given.gateway) };
+    pub(crate) fn of_ranges(
+        attachment: Attachment,
+        given: &[Given],
+        start: Instant,
+        is_leaving: bool,
+    ) -> Self {
+        let address = |given: &Given| Address {
+            net: given.address,
+            gateway: Some(given.gateway),
+        };
         let addresses = given.iter().map(address).collect();
-        let tenure = Tenure { addresses, by: Grantor::Range, start, times: None, grant: Grant::default() };
+        let tenure = Tenure {
+            addresses,
+            by: Grantor::Range,
+            start,
+            times: None,
+            grant: Grant::default(),
+        };
         Self {
             attachment,
             identity: None,
-            state: if is_leaving { BindingState::Releasing } else { BindingState::Held },
+            state: if is_leaving {
+                BindingState::Releasing
+            } else {
+                BindingState::Held
+            },
             hostname: None,
             answered_in: None,
             told: None,
@@ -98,12 +116,17 @@ impl Row {
     /// Compares it with another in listing order: by attachment, with leases that are being given back last.
     pub(crate) fn by_attachment(&self, other: &Self) -> Ordering {
         let leaves = |row: &Self| row.state == BindingState::Releasing;
-        self.attachment.cmp(&other.attachment).then(leaves(self).cmp(&leaves(other)))
+        self.attachment
+            .cmp(&other.attachment)
+            .then(leaves(self).cmp(&leaves(other)))
     }
 
     /// Returns its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpNet> {
-        self.tenure.iter().flat_map(|tenure| &tenure.addresses).map(|address| address.net)
+        self.tenure
+            .iter()
+            .flat_map(|tenure| &tenure.addresses)
+            .map(|address| address.net)
     }
 
     /// Returns its pod's namespace and name, if a server recognises it by these.
@@ -113,7 +136,9 @@ impl Row {
 
     /// Returns whether a server recognises it by its container.
     pub fn is_named_by_container(&self) -> bool {
-        self.identity.as_ref().is_some_and(|identity| self.attachment.is_named_by(&identity.client_id))
+        self.identity
+            .as_ref()
+            .is_some_and(|identity| self.attachment.is_named_by(&identity.client_id))
     }
 
     /// Returns the shortest name by which a person knows it: its pod, the host name that is sent to servers, or the beginning
@@ -128,14 +153,22 @@ impl Row {
         }
         let id = self.attachment.id();
         // An Ethernet address is short enough.
-        if id.contains(':') { id.to_owned() } else { id.chars().take(HEAD).collect() }
+        if id.contains(':') {
+            id.to_owned()
+        } else {
+            id.chars().take(HEAD).collect()
+        }
     }
 }
 
 /// Returns the pod that a client identifier is made from: its namespace, its name and the interface.
 fn pod(attachment: &Attachment, id: &ClientId) -> Option<(String, String)> {
-    let Attachment::Cni { ifname, .. } = attachment else { return None };
+    let Attachment::Cni { ifname, .. } = attachment else {
+        return None;
+    };
     let text = str::from_utf8(id.as_bytes().strip_prefix(&[0])?).ok()?;
-    let [namespace, pod, of] = text.split('/').collect::<Vec<_>>()[..] else { return None };
+    let [namespace, pod, of] = text.split('/').collect::<Vec<_>>()[..] else {
+        return None;
+    };
     (of == ifname && !attachment.is_named_by(id)).then(|| (namespace.to_owned(), pod.to_owned()))
 }

@@ -24,7 +24,12 @@ pub struct Shown {
 impl Shown {
     /// Returns a row alone.
     pub(crate) fn of(row: Row) -> Self {
-        Self { row, lease: None, exchanged: None, interface: None }
+        Self {
+            row,
+            lease: None,
+            exchanged: None,
+            interface: None,
+        }
     }
 }
 

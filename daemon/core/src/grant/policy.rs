@@ -121,7 +121,9 @@ pub struct ExtraRoute {
 impl Policy {
     /// Returns a leased address as an interface has it.
     pub fn address(&self, leased: Ipv4Net) -> Ipv4Net {
-        let own = self.prefix.and_then(|prefix| Ipv4Net::new(leased.addr(), prefix).ok());
+        let own = self
+            .prefix
+            .and_then(|prefix| Ipv4Net::new(leased.addr(), prefix).ok());
         own.unwrap_or(leased)
     }
 
@@ -145,18 +147,37 @@ impl Policy {
     /// server's first. The subnet's own route is not among them: the kernel makes it with the address.
     fn routes(&self, given: &Grant) -> Vec<Route> {
         let mtu = given.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
-        let kept = given.routes.iter().filter(|r| !self.suppress_default_route || r.destination.prefix_len() > 0);
-        let kept = kept.map(|route| Route { mtu, ..route.clone() });
+        let kept = given
+            .routes
+            .iter()
+            .filter(|r| !self.suppress_default_route || r.destination.prefix_len() > 0);
+        let kept = kept.map(|route| Route {
+            mtu,
+            ..route.clone()
+        });
         let extra = self.routes.iter().map(|extra| extra.resolve(given.gateway));
-        let with_metric = |route: Route| Route { metric: route.metric.or(self.metric), ..route };
-        let subnets = given.addresses.iter().map(|address| Route::new(address.trunc(), None).key());
+        let with_metric = |route: Route| Route {
+            metric: route.metric.or(self.metric),
+            ..route
+        };
+        let subnets = given
+            .addresses
+            .iter()
+            .map(|address| Route::new(address.trunc(), None).key());
         let mut taken: BTreeSet<_> = subnets.collect();
         let (extra, kept) = (extra.map(with_metric), kept.map(with_metric));
         let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
         let kept: Vec<_> = kept.filter(|route| taken.insert(route.key())).collect();
-        let (mut routes, via): (Vec<_>, Vec<_>) = kept.into_iter().chain(extra).partition(|route| route.via.is_none());
+        let (mut routes, via): (Vec<_>, Vec<_>) = kept
+            .into_iter()
+            .chain(extra)
+            .partition(|route| route.via.is_none());
         // The kernel refuses a route whose next hop it cannot reach: a router outside the subnet wants its own on-link route.
-        for hop in via.iter().filter(|route| route.is_main()).filter_map(|route| route.via) {
+        for hop in via
+            .iter()
+            .filter(|route| route.is_main())
+            .filter_map(|route| route.via)
+        {
             let reachable = |r: &Route| r.is_main() && r.destination.contains(&hop);
             if hop.is_ipv4()
                 && !routes.iter().any(reachable)
@@ -167,10 +188,18 @@ impl Policy {
         }
         routes.extend(via);
         let is_left_out = |route: &Route| {
-            self.left_out.contains(&(route.destination.trunc(), route.other_table().unwrap_or(MAIN_TABLE)))
+            self.left_out.contains(&(
+                route.destination.trunc(),
+                route.other_table().unwrap_or(MAIN_TABLE),
+            ))
         };
         let routes = routes.into_iter().filter(|route| !is_left_out(route));
-        routes.map(|route| Route { late: self.is_late(&route, given), ..route }).collect()
+        routes
+            .map(|route| Route {
+                late: self.is_late(&route, given),
+                ..route
+            })
+            .collect()
     }
 
     /// Returns whether the daemon puts a route on itself.
@@ -179,23 +208,51 @@ impl Policy {
     /// route. Nor do they find it again at CHECK, where they look for the next hop 0.0.0.0 that they were given. A result below CNI
     /// 1.1.0 has only a route's destination and next hop. The link's own MTU need not be repeated.
     fn is_late(&self, route: &Route, given: &Grant) -> bool {
-        let is_v4 = matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
+        let is_v4 =
+            matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
         let is_beyond = || route.via.is_none_or(|via| given.route_to(via).is_some());
-        let has_own_mtu = || route.mtu.is_some_and(|mtu| given.mtu.map(u32::from) != Some(mtu));
+        let has_own_mtu = || {
+            route
+                .mtu
+                .is_some_and(|mtu| given.mtu.map(u32::from) != Some(mtu))
+        };
         let says_more = || {
             let has_metric = route.metric.is_some_and(|metric| metric != 0);
-            has_metric || !route.is_main() || has_own_mtu() || route.advmss.is_some() || route.scope.is_some()
+            has_metric
+                || !route.is_main()
+                || has_own_mtu()
+                || route.advmss.is_some()
+                || route.scope.is_some()
         };
-        is_v4 && (self.late_routes && route.is_main() && is_beyond() || self.plain_routes && says_more())
+        is_v4
+            && (self.late_routes && route.is_main() && is_beyond()
+                || self.plain_routes && says_more())
     }
 }
 
 impl ExtraRoute {
     /// Returns the route in a network with this gateway. Without a gateway it is on the link, as in the kernel.
     fn resolve(&self, gateway: Option<IpAddr>) -> Route {
-        let Self { destination, gateway: own, metric, mtu, advmss, table, scope } = *self;
+        let Self {
+            destination,
+            gateway: own,
+            metric,
+            mtu,
+            advmss,
+            table,
+            scope,
+        } = *self;
         let gateway = gateway.filter(|gateway| gateway.is_ipv4() == destination.addr().is_ipv4());
         let via = own.or(gateway).filter(|via| !via.is_unspecified());
-        Route { destination, via, metric, mtu, advmss, table, scope, late: false }
+        Route {
+            destination,
+            via,
+            metric,
+            mtu,
+            advmss,
+            table,
+            scope,
+            late: false,
+        }
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 /// Returns a lease of an address, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
 pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {
     let route = |text: &&str| {
-        let (destination, via) = text.split_once(' ').map_or((*text, None), |(d, via)| (d, Some(via)));
+        let (destination, via) = text
+            .split_once(' ')
+            .map_or((*text, None), |(d, via)| (d, Some(via)));
         lease::Route {
             destination: destination.parse().expect("a subnet"),
             via: via.map(|via| via.parse().expect("an address")),
@@ -16,14 +18,23 @@ pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {
     };
     let routes: Vec<_> = routes.iter().map(route).collect();
     Lease {
-        gateway: routes.iter().find(|route| route.destination.prefix_len() == 0).and_then(|route| route.via),
+        gateway: routes
+            .iter()
+            .find(|route| route.destination.prefix_len() == 0)
+            .and_then(|route| route.via),
         routes,
-        ..Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO))
+        ..Lease::unknown(
+            address.parse().expect("an address"),
+            Instant::from_boot(Duration::ZERO),
+        )
     }
 }
 
 pub(crate) fn with_mtu(lease: Lease, mtu: u16) -> Lease {
-    Lease { mtu: NonZeroU16::new(mtu), ..lease }
+    Lease {
+        mtu: NonZeroU16::new(mtu),
+        ..lease
+    }
 }
 
 /// Returns a route of a configuration.
@@ -48,17 +59,35 @@ fn a_profile_shapes_the_routes() {
             extra("10.0.0.0/8", None),
             extra("10.1.0.0/16", Some("192.0.2.9")),
             extra("10.2.0.0/16", Some("0.0.0.0")),
-            ExtraRoute { table: Some(7), ..extra("10.3.0.0/16", None) },
-            ExtraRoute { metric: Some(3), mtu: Some(1300), ..extra("fd00::/8", None) },
+            ExtraRoute {
+                table: Some(7),
+                ..extra("10.3.0.0/16", None)
+            },
+            ExtraRoute {
+                metric: Some(3),
+                mtu: Some(1300),
+                ..extra("fd00::/8", None)
+            },
         ],
         ..Policy::default()
     };
-    let given = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "172.16.0.0/12 192.0.2.8"]), 1400);
+    let given = with_mtu(
+        lease(
+            "192.0.2.50/24",
+            &["0.0.0.0/0 192.0.2.1", "172.16.0.0/12 192.0.2.8"],
+        ),
+        1400,
+    );
     let shown: Vec<_> = given
         .grant(&policy)
         .routes
         .iter()
-        .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.destination, r.via, r.metric, r.mtu, r.table))
+        .map(|r| {
+            format!(
+                "{} {:?} {:?} {:?} {:?}",
+                r.destination, r.via, r.metric, r.mtu, r.table
+            )
+        })
         .collect();
     assert_eq!(
         shown,
@@ -75,12 +104,34 @@ fn a_profile_shapes_the_routes() {
 
 #[test]
 fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
-    let twice = ["0.0.0.0/0 192.0.2.1", "0.0.0.0/0 192.0.2.2", "10.0.0.0/8 192.0.2.3", "10.0.0.0/8 192.0.2.3"];
-    let more = ["192.0.2.0/24", "203.0.113.1/32", "198.51.100.0/24 203.0.113.1", "172.16.0.0/12 192.0.2.4"];
+    let twice = [
+        "0.0.0.0/0 192.0.2.1",
+        "0.0.0.0/0 192.0.2.2",
+        "10.0.0.0/8 192.0.2.3",
+        "10.0.0.0/8 192.0.2.3",
+    ];
+    let more = [
+        "192.0.2.0/24",
+        "203.0.113.1/32",
+        "198.51.100.0/24 203.0.113.1",
+        "172.16.0.0/12 192.0.2.4",
+    ];
     let given = lease("192.0.2.50/24", &[&twice[..], &more].concat());
     let own = extra("172.16.9.9/12", Some("192.0.2.9"));
-    let elsewhere = [ExtraRoute { metric: Some(7), ..own.clone() }, ExtraRoute { table: Some(9), ..own.clone() }];
-    let policy = Policy { routes: [vec![own], elsewhere.into()].concat(), ..Policy::default() };
+    let elsewhere = [
+        ExtraRoute {
+            metric: Some(7),
+            ..own.clone()
+        },
+        ExtraRoute {
+            table: Some(9),
+            ..own.clone()
+        },
+    ];
+    let policy = Policy {
+        routes: [vec![own], elsewhere.into()].concat(),
+        ..Policy::default()
+    };
     let show = |r: &Route| {
         let via = r.via.map(|via| via.to_string()).unwrap_or_default();
         format!("{} {via} {:?} {:?}", r.destination, r.metric, r.table)
@@ -94,28 +145,73 @@ fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
         "172.16.9.9/12 192.0.2.9 Some(7) None",
         "172.16.9.9/12 192.0.2.9 None Some(9)",
     ];
-    assert_eq!(given.grant(&policy).routes.iter().map(show).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        given
+            .grant(&policy)
+            .routes
+            .iter()
+            .map(show)
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[test]
 fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
-    let late = Policy { late_routes: true, ..Policy::default() };
+    let late = Policy {
+        late_routes: true,
+        ..Policy::default()
+    };
     let told = |lease: &Lease, policy: &Policy| {
-        let show = |r: &Route| format!("{} {}", r.destination, r.via.map(|via| via.to_string()).unwrap_or_default());
+        let show = |r: &Route| {
+            format!(
+                "{} {}",
+                r.destination,
+                r.via.map(|via| via.to_string()).unwrap_or_default()
+            )
+        };
         let grant = lease.grant(policy);
         let has_late = grant.has_late();
-        (grant.without_late().routes.iter().map(show).collect::<Vec<_>>(), has_late)
+        (
+            grant
+                .without_late()
+                .routes
+                .iter()
+                .map(show)
+                .collect::<Vec<_>>(),
+            has_late,
+        )
     };
-    let off_link = ["203.0.113.1/32 ".to_owned(), "0.0.0.0/0 203.0.113.1".to_owned()];
+    let off_link = [
+        "203.0.113.1/32 ".to_owned(),
+        "0.0.0.0/0 203.0.113.1".to_owned(),
+    ];
     for address in ["192.0.2.50/32", "192.0.2.50/24"] {
         let lease = lease(address, &["0.0.0.0/0 203.0.113.1"]);
         assert_eq!(told(&lease, &late), (vec![], true), "{address}");
-        assert_eq!(told(&lease, &Policy::default()), (off_link.to_vec(), false), "{address}");
+        assert_eq!(
+            told(&lease, &Policy::default()),
+            (off_link.to_vec(), false),
+            "{address}"
+        );
     }
-    let mixed = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "10.0.0.0/8", "172.16.0.0/12 10.0.0.1"]);
-    assert_eq!(told(&mixed, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], true));
+    let mixed = lease(
+        "192.0.2.50/24",
+        &[
+            "0.0.0.0/0 192.0.2.1",
+            "10.0.0.0/8",
+            "172.16.0.0/12 10.0.0.1",
+        ],
+    );
+    assert_eq!(
+        told(&mixed, &late),
+        (vec!["0.0.0.0/0 192.0.2.1".to_owned()], true)
+    );
     let plain = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
-    assert_eq!(told(&plain, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], false));
+    assert_eq!(
+        told(&plain, &late),
+        (vec!["0.0.0.0/0 192.0.2.1".to_owned()], false)
+    );
 }
 
 #[test]

@@ -55,12 +55,20 @@ impl Given {
     /// (`t1` from now) unless it has seen the address by then.
     pub(super) fn answered(now: Instant, t1: Option<Duration>) -> Self {
         let first = t1.map_or(CONFIGURED, |t1| (t1 / 2).min(CONFIGURED));
-        Self { at: now, look_at: Some(now + first), setup: None }
+        Self {
+            at: now,
+            look_at: Some(now + first),
+            setup: None,
+        }
     }
 
     /// Returns what Docker puts on an interface that was found just now.
     pub(super) fn found(now: Instant) -> Self {
-        Self { at: now, look_at: None, setup: Some(Setup::Down) }
+        Self {
+            at: now,
+            look_at: None,
+            setup: Some(Setup::Down),
+        }
     }
 
     /// Returns whether a lease that began at `start` was given so long ago that waiting for its address will not help.
@@ -141,12 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn what_an_adds_caller_made_of_its_answer_is_looked_at_before_t1_and_then_once_a_minute_for_ten() {
+    fn what_an_adds_caller_made_of_its_answer_is_looked_at_before_t1_and_then_once_a_minute_for_ten()
+     {
         let mut given = Given::answered(at(0), Some(Duration::from_secs(50)));
-        let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000].map(|millis| given.on_clock(false, at(millis)));
+        let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000]
+            .map(|millis| given.on_clock(false, at(millis)));
         let (early, late) = (Due::Look { is_over: false }, Due::Look { is_over: true });
         assert_eq!(due, [Due::Later, early, Due::Later, late, Due::Later, late]);
-        assert_eq!((given.on_clock(true, at(599_999)), given.wakes_at()), (late, Some(at(659_999))));
+        assert_eq!(
+            (given.on_clock(true, at(599_999)), given.wakes_at()),
+            (late, Some(at(659_999)))
+        );
         assert_eq!(given.on_clock(false, at(659_999)), late, "it has not come");
         assert_eq!(given.on_clock(true, at(720_000)), Due::Never);
     }
@@ -157,10 +170,15 @@ mod tests {
         assert_eq!((given.wakes_at(), given.end_setup(at(9000))), (None, false));
         given.on_up(at(9000));
         given.on_up(at(9400));
-        assert_eq!((given.wakes_at(), given.end_setup(at(9499))), (Some(at(9500)), false));
+        assert_eq!(
+            (given.wakes_at(), given.end_setup(at(9499))),
+            (Some(at(9500)), false)
+        );
         given.on_down();
         given.on_up(at(10_000));
         assert!(!given.end_setup(at(10_499)) && given.is_being_set_up());
-        assert!(given.end_setup(at(10_500)) && !given.is_being_set_up() && !given.end_setup(at(10_501)));
+        assert!(
+            given.end_setup(at(10_500)) && !given.is_being_set_up() && !given.end_setup(at(10_501))
+        );
     }
 }

@@ -106,12 +106,18 @@ impl Interfaces {
 
     /// Returns whether it is still unknown what an ADD's caller did with its answer, for any binding of an interface.
     pub(crate) fn is_settling(&self, at: At) -> bool {
-        self.all.get(&at).is_some_and(|interface| interface.seats.iter().any(Seat::is_settling))
+        self.all
+            .get(&at)
+            .is_some_and(|interface| interface.seats.iter().any(Seat::is_settling))
     }
 
     /// Returns the least MTU that other bindings of an interface name: all packets fit into that.
     pub(crate) fn least_mtu(&self, link: &Link, id: BindingId) -> Option<u16> {
-        let others = self.of(link)?.seats.iter().filter(|seat| seat.binding != id);
+        let others = self
+            .of(link)?
+            .seats
+            .iter()
+            .filter(|seat| seat.binding != id);
         others.filter_map(|seat| seat.mtu).min()
     }
 
@@ -126,7 +132,9 @@ impl Interfaces {
     /// Records the host's link under an interface, if that is a macvlan.
     pub(crate) fn is_on(&mut self, at: At, lower: Option<u32>) {
         let interface = self.all.get_mut(&at);
-        interface.into_iter().for_each(|interface| interface.lower = lower.and_then(NonZeroU32::new));
+        interface
+            .into_iter()
+            .for_each(|interface| interface.lower = lower.and_then(NonZeroU32::new));
     }
 
     /// Returns the index of the host's link under an interface, if it is a macvlan and that was seen.
@@ -136,13 +144,20 @@ impl Interfaces {
 
     /// Records that an interface is up.
     pub(crate) fn on_up(&mut self, at: At, now: Instant) {
-        let seats = self.all.get_mut(&at).into_iter().flat_map(|interface| &mut interface.seats);
+        let seats = self
+            .all
+            .get_mut(&at)
+            .into_iter()
+            .flat_map(|interface| &mut interface.seats);
         seats.for_each(|seat| seat.on_up(now));
     }
 
     /// Records that something happened at an interface: a look that was asked for earlier may show an older state.
     pub(crate) fn has_news(&mut self, at: At) {
-        self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
+        self.all
+            .get_mut(&at)
+            .into_iter()
+            .for_each(|interface| interface.news += 1);
     }
 
     /// Returns the mark of a look at an interface that is asked for now.
@@ -152,9 +167,12 @@ impl Interfaces {
 
     /// Returns the bindings that live on an interface, or with `None` on any interface of the namespace, in order.
     pub(crate) fn bindings(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
-        let all = self.in_netns(cookie).filter(|((_, index), _)| ifindex.is_none_or(|wanted| wanted == *index));
-        let mut bindings: Vec<_> =
-            all.flat_map(|(_, interface)| interface.seats.iter().map(|seat| seat.binding)).collect();
+        let all = self
+            .in_netns(cookie)
+            .filter(|((_, index), _)| ifindex.is_none_or(|wanted| wanted == *index));
+        let mut bindings: Vec<_> = all
+            .flat_map(|(_, interface)| interface.seats.iter().map(|seat| seat.binding))
+            .collect();
         bindings.sort_unstable();
         bindings
     }
@@ -166,12 +184,16 @@ impl Interfaces {
             interface.carrier_lost.get_or_insert(now);
             return None;
         }
-        interface.carrier_lost.take().map(|since| now.saturating_since(since))
+        interface
+            .carrier_lost
+            .take()
+            .map(|since| now.saturating_since(since))
     }
 
     /// Returns whether a link has carrier, as far as is known.
     pub(crate) fn has_carrier(&self, link: &Link) -> bool {
-        self.of(link).is_none_or(|interface| interface.carrier_lost.is_none())
+        self.of(link)
+            .is_none_or(|interface| interface.carrier_lost.is_none())
     }
 
     /// Returns whether a binding's interface moved to another Ethernet address, and has carrier there.
@@ -182,7 +204,9 @@ impl Interfaces {
     /// Returns the same, once; false also if the binding's address is no longer there.
     pub(crate) fn take_moved(&mut self, link: &Link, id: BindingId) -> bool {
         let moved = self.has_moved(link, id);
-        let Some(seat) = self.seat_mut(link, id).filter(|_| moved) else { return false };
+        let Some(seat) = self.seat_mut(link, id).filter(|_| moved) else {
+            return false;
+        };
         seat.moved = false;
         seat.presence() == Presence::There
     }
@@ -198,12 +222,15 @@ impl Interfaces {
 
     /// Returns whether an interface with bindings in this namespace has this Ethernet address.
     pub(crate) fn has_inside(&self, cookie: Cookie, mac: Mac) -> bool {
-        self.in_netns(cookie).any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
+        self.in_netns(cookie)
+            .any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
     }
 
     /// Returns whether an interface is being changed, for any binding.
     pub(crate) fn is_changing(&self, at: At) -> bool {
-        self.all.get(&at).is_some_and(|interface| interface.change.is_some())
+        self.all
+            .get(&at)
+            .is_some_and(|interface| interface.change.is_some())
     }
 
     /// Records that a change of an interface is under way. No other begins before it is over.
@@ -252,8 +279,16 @@ impl Interfaces {
     /// Returns how many bindings have an interface, how many changes are under way, and how many ADDs and CHECKs wait for
     /// one.
     pub(crate) fn sizes(&self) -> (usize, [(&'static str, usize); 4]) {
-        let seats = self.all.values().map(|interface| interface.seats.len()).sum();
-        let idle = self.all.values().filter(|interface| interface.seats.is_empty()).count();
+        let seats = self
+            .all
+            .values()
+            .map(|interface| interface.seats.len())
+            .sum();
+        let idle = self
+            .all
+            .values()
+            .filter(|interface| interface.seats.is_empty())
+            .count();
         let under_way = [
             ("interfaces without a binding", idle),
             ("changes of interfaces", self.changes.len()),
@@ -273,7 +308,11 @@ impl Interfaces {
     }
 
     fn forget_idle(&mut self, at: At) {
-        if self.all.get(&at).is_some_and(|interface| interface.seats.is_empty() && interface.change.is_none()) {
+        if self
+            .all
+            .get(&at)
+            .is_some_and(|interface| interface.seats.is_empty() && interface.change.is_none())
+        {
             self.all.remove(&at);
         }
     }

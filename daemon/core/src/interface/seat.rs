@@ -41,7 +41,15 @@ pub(crate) struct Seat {
 impl Seat {
     pub(super) fn new(binding: BindingId) -> Self {
         let (presence, given, work) = (Presence::default(), None, None);
-        Self { binding, presence, moved: false, vacates: false, given, mtu: None, work }
+        Self {
+            binding,
+            presence,
+            moved: false,
+            vacates: false,
+            given,
+            mtu: None,
+            work,
+        }
     }
 
     /// Returns whether its address is there, as far as is known.
@@ -76,7 +84,8 @@ impl Seat {
 
     /// Returns whether, as far as is known, the leased address never appeared on the interface.
     pub(crate) fn never_came(&self) -> bool {
-        self.presence == Presence::Elsewhere || self.presence == Presence::Unknown && self.is_settling()
+        self.presence == Presence::Elsewhere
+            || self.presence == Presence::Unknown && self.is_settling()
     }
 
     /// Returns whether servers can answer to the leased address. Until it is seen on the interface it may be elsewhere, and
@@ -87,7 +96,8 @@ impl Seat {
 
     /// Returns whether it is certain that nothing is on the interface, or that what is there belongs to somebody else.
     pub(super) fn keeps_nothing(&self) -> bool {
-        self.work().is_some_and(|work| work.former().bare || work.former().taken)
+        self.work()
+            .is_some_and(|work| work.former().bare || work.former().taken)
     }
 
     /// Returns whether the interface keeps what the lease no longer has.
@@ -102,7 +112,8 @@ impl Seat {
 
     /// Returns whether something of a grant with this address is on the interface, as far as is known.
     pub(crate) fn may_carry(&self, address: IpAddr, last: &Grant) -> bool {
-        last.has(address) && self.presence.on_link() || self.work().is_some_and(|work| work.may_carry(address))
+        last.has(address) && self.presence.on_link()
+            || self.work().is_some_and(|work| work.may_carry(address))
     }
 
     /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None`: there is
@@ -123,34 +134,58 @@ impl Seat {
 
     /// Returns whether the interface is being changed to what the lease says.
     pub(crate) fn is_changing(&self) -> bool {
-        self.work().is_some_and(|work| work.differs() && work.busy())
+        self.work()
+            .is_some_and(|work| work.differs() && work.busy())
     }
 
     /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a removed
     /// route is not a fault, but a changed one is.
     pub(crate) fn lacks_route(&self, grant: &Grant, view: &LinkView) -> Option<LinkRoute> {
-        let seen = view.routes.as_ref().filter(|_| view.up && self.work.is_none())?;
+        let seen = view
+            .routes
+            .as_ref()
+            .filter(|_| view.up && self.work.is_none())?;
         let is_removed = |route: &LinkRoute| {
             let of = |route: &LinkRoute| (route.destination, route.table);
             self.is_settling() && !seen.iter().any(|seen| of(seen) == of(route))
         };
         let late = plan::late_routes(grant);
-        late.into_iter().find(|route| !seen.iter().any(|seen| route.is(seen)) && !is_removed(route))
+        late.into_iter()
+            .find(|route| !seen.iter().any(|seen| route.is(seen)) && !is_removed(route))
     }
 
     /// Returns the steps that take this binding's leases off an interface with these addresses, before another binding takes its
     /// place there. `is_held`: the lease has not ended.
-    pub(crate) fn leavings(&self, holding: &Holding<'_>, is_held: bool, addresses: &[IpNet]) -> Vec<Step> {
-        let stays =
-            holding.policy.on_expiry == OnExpiry::Keep || (is_held && holding.policy.on_change == OnChange::Keep);
+    pub(crate) fn leavings(
+        &self,
+        holding: &Holding<'_>,
+        is_held: bool,
+        addresses: &[IpNet],
+    ) -> Vec<Step> {
+        let stays = holding.policy.on_expiry == OnExpiry::Keep
+            || (is_held && holding.policy.on_change == OnChange::Keep);
         let former = self.work().map(Work::former);
-        let is_there = |grant: &&Grant| grant.addresses.iter().any(|address| addresses.contains(address));
-        let grants = former.into_iter().flat_map(|former| &former.grants).chain([&holding.last]);
+        let is_there = |grant: &&Grant| {
+            grant
+                .addresses
+                .iter()
+                .any(|address| addresses.contains(address))
+        };
+        let grants = former
+            .into_iter()
+            .flat_map(|former| &former.grants)
+            .chain([&holding.last]);
         let grants: Vec<_> = grants.filter(is_there).cloned().collect();
         if grants.is_empty() || stays && !former.is_some_and(|former| former.taken) {
             return Vec::new();
         }
-        let before = Before { grants: &grants, bare: false, unrouted: false, router: None, addresses };
+        let before = Before {
+            grants: &grants,
+            bare: false,
+            unrouted: false,
+            router: None,
+            addresses,
+        };
         plan::difference(&before, None)
     }
 }
@@ -159,12 +194,18 @@ impl Seat {
 impl Seat {
     /// Returns what the interface should carry.
     fn wish(&self, holding: &Holding<'_>) -> Wish {
-        let Some(former) = self.work().map(Work::former) else { return Wish::AsIs };
+        let Some(former) = self.work().map(Work::former) else {
+            return Wish::AsIs;
+        };
         let carry = |grant: &Grant| Wish::Carry(Box::new(grant.clone()));
         if self.vacates() {
             return Wish::Nothing;
         }
-        match holding.grant.as_ref().filter(|_| !self.presence().is_left()) {
+        match holding
+            .grant
+            .as_ref()
+            .filter(|_| !self.presence().is_left())
+        {
             None if holding.policy.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // Neither the MTU that came with the ADD nor missing routes are a change.
@@ -176,7 +217,11 @@ impl Seat {
             },
             Some(next) if holding.is_usable() => carry(next),
             // The remains of an earlier loss do not wait for the next lease.
-            Some(_) if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() => Wish::Nothing,
+            Some(_)
+                if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() =>
+            {
+                Wish::Nothing
+            }
             Some(_) => Wish::AsIs,
         }
     }
@@ -185,12 +230,18 @@ impl Seat {
     fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
         let wish = self.wish(holding);
         let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
-        if wish == Wish::Nothing && waits { Wish::AsIs } else { wish }
+        if wish == Wish::Nothing && waits {
+            Wish::AsIs
+        } else {
+            wish
+        }
     }
 
     /// Returns whether the interface keeps what it carries although there is another lease.
     fn keeps_changed(&self, holding: &Holding<'_>) -> bool {
-        holding.policy.on_change == OnChange::Keep && !self.keeps_nothing() && !holding.probes_after_loss
+        holding.policy.on_change == OnChange::Keep
+            && !self.keeps_nothing()
+            && !holding.probes_after_loss
     }
 
     /// Returns whether the interface keeps what the lost lease put there.
@@ -202,7 +253,11 @@ impl Seat {
     fn follows_loss(&self, holding: &Holding<'_>) -> bool {
         let bare = self.work().is_some_and(|work| work.former().bare);
         holding.policy.on_expiry == OnExpiry::Remove
-            && if holding.is_probing { holding.probes_after_loss } else { bare }
+            && if holding.is_probing {
+                holding.probes_after_loss
+            } else {
+                bare
+            }
     }
 }
 
@@ -215,7 +270,9 @@ impl Seat {
         (policy, last): (&Policy, &Grant),
         (former, presence): (Option<Box<Former>>, Presence),
     ) {
-        let kept = former.as_ref().filter(|former| policy.on_change == OnChange::Keep && !former.bare);
+        let kept = former
+            .as_ref()
+            .filter(|former| policy.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
         if presence.is_left() {
             self.presence = presence;
@@ -268,7 +325,9 @@ impl Seat {
     /// Records that the lease, which gave `was`, changed to what is held now. The store must have the change before the interface
     /// gets it.
     pub(crate) fn changed(&mut self, holding: &Holding<'_>, was: &Grant) {
-        let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else { return };
+        let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else {
+            return;
+        };
         let (missing, moves) = (!self.presence.on_link(), was.addresses != next.addresses);
         // What somebody took off by hand is not put back.
         if self.presence.is_left() || missing && !moves {
@@ -332,7 +391,8 @@ impl Seat {
     pub(crate) fn vacate(&mut self, left: impl IntoIterator<Item = Grant>) {
         self.vacates = true;
         let work = self.due();
-        left.into_iter().for_each(|grant| work.leave_behind(grant, false));
+        left.into_iter()
+            .for_each(|grant| work.leave_behind(grant, false));
         work.route_no_more();
         work.is_seen();
     }
@@ -381,9 +441,15 @@ impl Seat {
     /// before and after.
     ///
     /// A main plugin has time to put the address on. An address that never came was not taken off.
-    pub(crate) fn see(&mut self, there: bool, start: Option<Instant>, now: Instant) -> (Presence, Presence) {
+    pub(crate) fn see(
+        &mut self,
+        there: bool,
+        start: Option<Instant>,
+        now: Instant,
+    ) -> (Presence, Presence) {
         let (was, settles) = (self.presence, self.is_settling());
-        let configured = start.is_some_and(|start| Given::is_configured(self.given.as_deref(), start, now));
+        let configured =
+            start.is_some_and(|start| Given::is_configured(self.given.as_deref(), start, now));
         self.presence = match (was, was.seen(there, configured)) {
             (Presence::Unknown, Presence::Missing) if settles => Presence::Unknown,
             (Presence::Unknown, Presence::TakenOff) if settles => Presence::Elsewhere,
@@ -424,7 +490,11 @@ impl Seat {
     /// works there, something missing does not mean that somebody removed it.
     pub(crate) fn looks_now(&mut self, has_lease: bool, now: Instant) -> bool {
         let (is_known, is_idle) = (self.presence != Presence::Unknown, self.work.is_none());
-        match self.given.as_mut().map(|given| given.on_clock(is_known, now)) {
+        match self
+            .given
+            .as_mut()
+            .map(|given| given.on_clock(is_known, now))
+        {
             Some(Due::Look { is_over }) => has_lease && (!is_known || is_over && is_idle),
             Some(Due::Never) => {
                 self.given = None;
@@ -436,9 +506,19 @@ impl Seat {
 
     /// Goes on after such a look. `grant`: the one in use. Returns the routes that others, such as Multus, have removed: they are
     /// not put back.
-    pub(crate) fn settle(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) -> Vec<(IpNet, u32)> {
-        let settles_now = self.given.as_ref().is_some_and(|given| given.settles_now(now));
-        let (Some(grant), Some(routes), true) = (grant, &view.routes, settles_now) else { return Vec::new() };
+    pub(crate) fn settle(
+        &mut self,
+        grant: Option<&Grant>,
+        view: &LinkView,
+        now: Instant,
+    ) -> Vec<(IpNet, u32)> {
+        let settles_now = self
+            .given
+            .as_ref()
+            .is_some_and(|given| given.settles_now(now));
+        let (Some(grant), Some(routes), true) = (grant, &view.routes, settles_now) else {
+            return Vec::new();
+        };
         let removed = match self.presence {
             Presence::Unknown | Presence::Awaited => return Vec::new(),
             Presence::There if !view.up || self.work.is_some() => return Vec::new(),
@@ -451,13 +531,18 @@ impl Seat {
 
     /// Records that Docker has finished with the interface, if it has by now. Returns whether that is new.
     pub(crate) fn end_setup(&mut self, now: Instant) -> bool {
-        self.given.as_mut().is_some_and(|given| given.end_setup(now))
+        self.given
+            .as_mut()
+            .is_some_and(|given| given.end_setup(now))
     }
 
     /// Returns when something is due there by the clock.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         let given = self.given.as_ref().and_then(|given| given.wakes_at());
-        given.into_iter().chain(self.work().and_then(Work::retry_at)).min()
+        given
+            .into_iter()
+            .chain(self.work().and_then(Work::retry_at))
+            .min()
     }
 }
 
@@ -465,12 +550,20 @@ impl Seat {
 impl Seat {
     /// Goes on with the work there, if there is any and it may be done.
     pub(crate) fn go_on(&mut self, holding: &Holding<'_>, has_parent: bool, now: Instant) -> Act {
-        let is_set_up = self.given.as_ref().is_none_or(|given| !given.is_being_set_up());
+        let is_set_up = self
+            .given
+            .as_ref()
+            .is_none_or(|given| !given.is_being_set_up());
         let (wish, by_now) = (self.wish(holding), self.wish_by_now(holding));
-        let kept = holding.grant.as_ref().filter(|_| self.keeps_changed(holding) && !holding.is_probing);
+        let kept = holding
+            .grant
+            .as_ref()
+            .filter(|_| self.keeps_changed(holding) && !holding.is_probing);
         let has_lease = holding.grant.is_some() && !self.vacates;
         let is_there = self.presence == Presence::There;
-        let Some(work) = self.work.as_deref_mut().filter(|work| work.may_go_on(now)) else { return Act::Wait };
+        let Some(work) = self.work.as_deref_mut().filter(|work| work.may_go_on(now)) else {
+            return Act::Wait;
+        };
         if !is_set_up && !self.vacates {
             return Act::Wait;
         }
@@ -489,7 +582,9 @@ impl Seat {
         around: Around,
     ) -> Result<Act, LinkCause> {
         let wish = self.wish_by_now(holding);
-        self.work_mut().map_or(Ok(Act::Wait), |work| work.on_inspected(result, wish, around))
+        self.work_mut().map_or(Ok(Act::Wait), |work| {
+            work.on_inspected(result, wish, around)
+        })
     }
 
     /// Goes on after a change in which this many steps were taken.
@@ -500,11 +595,17 @@ impl Seat {
         holding: &Holding<'_>,
     ) -> Option<Changed> {
         let current = holding.grant.as_ref().filter(|_| !self.vacates);
-        self.work_mut().and_then(|work| work.on_applied(taken, result, current))
+        self.work_mut()
+            .and_then(|work| work.on_applied(taken, result, current))
     }
 
     /// Tries again after a pause. Returns the pause.
-    pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
+    pub(crate) fn try_later(
+        &mut self,
+        lack: Option<Lack>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> Duration {
         self.due().try_later(lack, now, rng)
     }
 }

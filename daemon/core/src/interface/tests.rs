@@ -9,7 +9,12 @@ const OTHER: Mac = Mac([2, 0, 0, 0, 1, 2]);
 const NOW: Instant = Instant::from_boot(Duration::from_secs(1000));
 
 fn link(at: At, mac: Mac) -> Link {
-    Link::InNetns { path: PathBuf::from("/ns/1"), cookie: at.0, ifindex: at.1, mac }
+    Link::InNetns {
+        path: PathBuf::from("/ns/1"),
+        cookie: at.0,
+        ifindex: at.1,
+        mac,
+    }
 }
 
 fn attachment(container: &str) -> Attachment {
@@ -29,13 +34,22 @@ fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
     let mut interfaces = shared();
     interfaces.enter(&link((Cookie(1), 3), OTHER), BindingId(3));
     interfaces.enter(&link((Cookie(2), 2), OTHER), BindingId(4));
-    assert_eq!(interfaces.bindings(AT.0, Some(AT.1)), [BindingId(1), BindingId(2)]);
-    assert_eq!(interfaces.bindings(AT.0, None), [BindingId(1), BindingId(2), BindingId(3)]);
+    assert_eq!(
+        interfaces.bindings(AT.0, Some(AT.1)),
+        [BindingId(1), BindingId(2)]
+    );
+    assert_eq!(
+        interfaces.bindings(AT.0, None),
+        [BindingId(1), BindingId(2), BindingId(3)]
+    );
     interfaces.leave(&link(AT, MAC), BindingId(1));
     assert!(interfaces.has_inside(AT.0, MAC));
     interfaces.leave(&link(AT, MAC), BindingId(2));
     assert!(!interfaces.has_inside(AT.0, MAC));
-    assert_eq!((interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len()), (vec![], 2));
+    assert_eq!(
+        (interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len()),
+        (vec![], 2)
+    );
 }
 
 #[test]
@@ -56,17 +70,35 @@ fn its_ethernet_address_is_one_for_all_bindings() {
     let mut interfaces = shared();
     interfaces.on_ethernet(AT, OTHER);
     assert!(interfaces.has_inside(AT.0, OTHER) && !interfaces.has_inside(AT.0, MAC));
-    assert!(!interfaces.has_inside(Cookie(2), OTHER), "another namespace's");
+    assert!(
+        !interfaces.has_inside(Cookie(2), OTHER),
+        "another namespace's"
+    );
 }
 
 #[test]
 fn carrier_that_is_back_is_told_once_with_how_long_it_was_away() {
-    let (mut interfaces, at) = (shared(), |seconds| Instant::from_boot(Duration::from_secs(seconds)));
-    assert_eq!(interfaces.on_carrier(AT, true, at(1)), None, "it never went");
+    let (mut interfaces, at) = (shared(), |seconds| {
+        Instant::from_boot(Duration::from_secs(seconds))
+    });
+    assert_eq!(
+        interfaces.on_carrier(AT, true, at(1)),
+        None,
+        "it never went"
+    );
     assert_eq!(interfaces.on_carrier(AT, false, at(2)), None);
-    assert_eq!(interfaces.on_carrier(AT, false, at(4)), None, "the kernel says so again");
-    assert!(!interfaces.has_carrier(&link(AT, MAC)) && interfaces.has_carrier(&Link::parent(7, MAC)));
-    assert_eq!(interfaces.on_carrier(AT, true, at(7)), Some(Duration::from_secs(5)));
+    assert_eq!(
+        interfaces.on_carrier(AT, false, at(4)),
+        None,
+        "the kernel says so again"
+    );
+    assert!(
+        !interfaces.has_carrier(&link(AT, MAC)) && interfaces.has_carrier(&Link::parent(7, MAC))
+    );
+    assert_eq!(
+        interfaces.on_carrier(AT, true, at(7)),
+        Some(Duration::from_secs(5))
+    );
     assert_eq!(interfaces.on_carrier(AT, true, at(8)), None);
     assert!(interfaces.has_carrier(&link(AT, MAC)));
 }
@@ -78,12 +110,32 @@ fn whether_an_address_is_there_is_known_for_each_binding() {
     interfaces.seat_mut(&own, a).unwrap().see(true, None, NOW);
     // A lease of just now, or of long ago.
     let (young, old) = (Some(NOW), Some(Instant::from_boot(Duration::ZERO)));
-    let seen = [(false, young), (true, young), (true, young), (false, young), (false, old), (true, old)];
-    let seen = seen.map(|(there, start)| interfaces.seat_mut(&own, b).unwrap().see(there, start, NOW).1);
+    let seen = [
+        (false, young),
+        (true, young),
+        (true, young),
+        (false, young),
+        (false, old),
+        (true, old),
+    ];
+    let seen = seen.map(|(there, start)| {
+        interfaces
+            .seat_mut(&own, b)
+            .unwrap()
+            .see(there, start, NOW)
+            .1
+    });
     use Presence::*;
     assert_eq!(seen, [Missing, There, There, TakenOff, TakenOff, There]);
-    assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, There]);
-    assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Missing, "over the host's link");
+    assert_eq!(
+        [a, b].map(|id| interfaces.presence(&own, id)),
+        [There, There]
+    );
+    assert_eq!(
+        interfaces.presence(&Link::parent(7, MAC), a),
+        Missing,
+        "over the host's link"
+    );
 }
 
 #[test]
@@ -91,11 +143,17 @@ fn a_move_to_another_ethernet_address_is_told_once_and_when_there_is_carrier() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
     interfaces.seat_mut(&own, a).unwrap().see(true, None, NOW);
-    [a, b].into_iter().for_each(|id| interfaces.seat_mut(&own, id).unwrap().moves());
+    [a, b]
+        .into_iter()
+        .for_each(|id| interfaces.seat_mut(&own, id).unwrap().moves());
     interfaces.on_carrier(AT, false, Instant::from_boot(Duration::from_secs(1)));
     assert!(!interfaces.take_moved(&own, a));
     interfaces.on_carrier(AT, true, Instant::from_boot(Duration::from_secs(2)));
-    assert_eq!([a, a, b].map(|id| interfaces.take_moved(&own, id)), [true, false, false], "nobody knows the other's");
+    assert_eq!(
+        [a, a, b].map(|id| interfaces.take_moved(&own, id)),
+        [true, false, false],
+        "nobody knows the other's"
+    );
 }
 
 #[test]
@@ -111,7 +169,11 @@ fn one_change_is_under_way_and_who_waits_for_that_is_called_when_it_is_over() {
     assert!(!interfaces.is_changing(AT) && interfaces.is_changing(b));
     assert_eq!(interfaces.take_adds(AT), [attachment("a")]);
     assert_eq!(interfaces.take_adds(AT), []);
-    assert_eq!((interfaces.end_change(OpId(8)), interfaces.all.len()), (Some(b), 1), "nobody lives there");
+    assert_eq!(
+        (interfaces.end_change(OpId(8)), interfaces.all.len()),
+        (Some(b), 1),
+        "nobody lives there"
+    );
     assert_eq!(interfaces.take_adds(b), [attachment("b")]);
 }
 
@@ -134,10 +196,23 @@ fn a_look_is_out_of_date_once_something_happened_or_a_change_ended_there() {
 fn the_least_mtu_that_its_bindings_name_is_that_of_the_interface() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
-    let names = |mtu| Grant { mtu, ..Grant::default() };
-    interfaces.seat_mut(&own, a).unwrap().is_won(&names(Some(1400)), 1500, false);
-    interfaces.seat_mut(&own, b).unwrap().is_won(&names(None), 1500, false);
-    assert_eq!([a, b].map(|id| interfaces.least_mtu(&own, id)), [None, Some(1400)], "what the other names");
+    let names = |mtu| Grant {
+        mtu,
+        ..Grant::default()
+    };
+    interfaces
+        .seat_mut(&own, a)
+        .unwrap()
+        .is_won(&names(Some(1400)), 1500, false);
+    interfaces
+        .seat_mut(&own, b)
+        .unwrap()
+        .is_won(&names(None), 1500, false);
+    assert_eq!(
+        [a, b].map(|id| interfaces.least_mtu(&own, id)),
+        [None, Some(1400)],
+        "what the other names"
+    );
     interfaces.leave(&own, a);
     assert_eq!(interfaces.least_mtu(&own, b), None);
 }
@@ -149,5 +224,8 @@ fn a_change_outlives_the_binding_that_it_was_for() {
     interfaces.leave(&link(AT, MAC), BindingId(1));
     interfaces.leave(&link(AT, MAC), BindingId(2));
     assert!(interfaces.is_changing(AT));
-    assert_eq!((interfaces.end_change(OpId(7)), interfaces.all.len()), (Some(AT), 0));
+    assert_eq!(
+        (interfaces.end_change(OpId(7)), interfaces.all.len()),
+        (Some(AT), 0)
+    );
 }

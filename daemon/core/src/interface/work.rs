@@ -144,17 +144,30 @@ enum Stage {
     Parent,
     /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
     /// link came up meanwhile, which the look may have missed.
-    Looking { most: Option<u32>, asked: bool, came_up: bool },
+    Looking {
+        most: Option<u32>,
+        asked: bool,
+        came_up: bool,
+    },
     /// The interface is being changed for this grant. `short`: its MTU must be smaller than it could be, because the MTU of
     /// the LAN's link is unknown. `routed`: with all of its routes.
-    Applying { steps: Vec<Step>, next: Option<Box<Grant>>, short: bool, routed: bool },
+    Applying {
+        steps: Vec<Step>,
+        next: Option<Box<Grant>>,
+        short: bool,
+        routed: bool,
+    },
 }
 
 // What it may carry.
 impl Work {
     /// Returns work that a restart interrupted, to continue once the interface has been inspected.
     pub(crate) fn recovered(former: Former) -> Self {
-        Self { former, stage: Stage::Unseen, ..Self::default() }
+        Self {
+            former,
+            stage: Stage::Unseen,
+            ..Self::default()
+        }
     }
 
     /// Returns what the interface may carry of earlier grants.
@@ -237,7 +250,8 @@ impl Work {
 
     fn route_later(&mut self) {
         self.former.routes_due = true;
-        self.refused.retain(|step| !matches!(step, Step::AddRoute(_)));
+        self.refused
+            .retain(|step| !matches!(step, Step::AddRoute(_)));
         if let Stage::Applying { routed, .. } = &mut self.stage {
             *routed = false;
         }
@@ -246,7 +260,12 @@ impl Work {
     /// Returns the MTU to set for `next`, before the link's own bounds.
     fn mtu(&self, next: Option<&Grant>) -> Option<u16> {
         let wanted = next?.mtu?;
-        let Former { grants, bare, mtu_due, .. } = &self.former;
+        let Former {
+            grants,
+            bare,
+            mtu_due,
+            ..
+        } = &self.former;
         let has_it = !bare && !mtu_due && grants.iter().all(|grant| grant.mtu == Some(wanted));
         (!has_it).then_some(wanted)
     }
@@ -255,7 +274,12 @@ impl Work {
     fn back(&mut self, next: Option<&Grant>, addresses: &[IpNet]) -> Vec<Grant> {
         let stirred = std::mem::take(&mut self.stirred);
         let is_next = |grant: &Grant| next.is_some_and(|next| next.addresses == grant.addresses);
-        let is_there = |grant: &Grant| grant.addresses.iter().any(|address| addresses.contains(address));
+        let is_there = |grant: &Grant| {
+            grant
+                .addresses
+                .iter()
+                .any(|address| addresses.contains(address))
+        };
         let is_back = |grant: &&Grant| !is_next(grant) && (stirred || is_there(grant));
         self.former.grants.iter().filter(is_back).cloned().collect()
     }
@@ -270,7 +294,10 @@ impl Work {
 
     /// Returns whether a look at the interface or a change of it is under way.
     pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self.stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. })
+        matches!(
+            self.stage,
+            Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. }
+        )
     }
 
     /// Has it wait until the interface has been looked at, like everything that a restart resumes.
@@ -315,10 +342,22 @@ impl Work {
     }
 
     /// Tries again after a pause. Returns how long the pause is.
-    pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
+    pub(crate) fn try_later(
+        &mut self,
+        lack: Option<Lack>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> Duration {
         let only_mtu = lack.map_or(!self.differs(), |lack| lack == Lack::Mtu);
         self.backoff.fail();
-        let pause = self.backoff.pause(if only_mtu { LONGEST_MTU_PAUSE } else { LONGEST_PAUSE }, rng);
+        let pause = self.backoff.pause(
+            if only_mtu {
+                LONGEST_MTU_PAUSE
+            } else {
+                LONGEST_PAUSE
+            },
+            rng,
+        );
         self.retry = Some(now + pause);
         pause
     }
@@ -362,7 +401,11 @@ impl Work {
     }
 
     fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
-        self.stage = Stage::Looking { most, asked, came_up: false };
+        self.stage = Stage::Looking {
+            most,
+            asked,
+            came_up: false,
+        };
         Act::Look
     }
 
@@ -375,8 +418,17 @@ impl Work {
     ) -> Result<Act, LinkCause> {
         match (std::mem::take(&mut self.stage), result) {
             (Stage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
-            (Stage::Looking { most, asked, came_up: true }, Ok(view)) if !view.up => Ok(self.look(most, asked)),
-            (Stage::Looking { most, asked, .. }, Ok(view)) => Ok(self.change(&view, (most, asked), wish, around)),
+            (
+                Stage::Looking {
+                    most,
+                    asked,
+                    came_up: true,
+                },
+                Ok(view),
+            ) if !view.up => Ok(self.look(most, asked)),
+            (Stage::Looking { most, asked, .. }, Ok(view)) => {
+                Ok(self.change(&view, (most, asked), wish, around))
+            }
             (Stage::Looking { .. }, Err(cause)) => Err(cause),
             (stage @ (Stage::Idle | Stage::Unseen | Stage::Applying { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
@@ -387,7 +439,13 @@ impl Work {
 
     /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
     /// link must be looked at first.
-    fn change(&mut self, view: &LinkView, (most, asked): (Option<u32>, bool), wish: Wish, around: Around) -> Act {
+    fn change(
+        &mut self,
+        view: &LinkView,
+        (most, asked): (Option<u32>, bool),
+        wish: Wish,
+        around: Around,
+    ) -> Act {
         // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
         if around.is_changing {
             return Act::Wait;
@@ -407,11 +465,23 @@ impl Work {
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = self.differs();
-        let is_there = |next: &Grant| next.addresses.iter().all(|address| addresses.contains(address));
-        let is_on = next.as_deref().is_some_and(|next| differs || is_there(next));
+        let is_there = |next: &Grant| {
+            next.addresses
+                .iter()
+                .all(|address| addresses.contains(address))
+        };
+        let is_on = next
+            .as_deref()
+            .is_some_and(|next| differs || is_there(next));
         let (bare, unrouted) = (self.former.bare, self.former.routes_due);
         let Former { grants, router, .. } = &self.former;
-        let before = Before { grants, bare, unrouted, router: *router, addresses };
+        let before = Before {
+            grants,
+            bare,
+            unrouted,
+            router: *router,
+            addresses,
+        };
         let mut steps = match differs || (unrouted && is_on && view.up) {
             true => plan::difference(&before, next.as_deref()),
             false => Vec::new(),
@@ -433,7 +503,12 @@ impl Work {
         if put_off {
             self.route_later();
         }
-        self.stage = Stage::Applying { steps: steps.clone(), next, short, routed };
+        self.stage = Stage::Applying {
+            steps: steps.clone(),
+            next,
+            short,
+            routed,
+        };
         Act::Apply(steps)
     }
 
@@ -446,20 +521,38 @@ impl Work {
         current: Option<&Grant>,
     ) -> Option<Changed> {
         match (std::mem::take(&mut self.stage), result) {
-            (Stage::Applying { next, short, routed, .. }, Ok(view)) => {
-                Some(Changed::Done(self.applied(next, (short, routed), &view, current)))
-            }
-            (Stage::Applying { steps, routed, .. }, Err(cause)) => {
-                Some(match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
+            (
+                Stage::Applying {
+                    next,
+                    short,
+                    routed,
+                    ..
+                },
+                Ok(view),
+            ) => Some(Changed::Done(self.applied(
+                next,
+                (short, routed),
+                &view,
+                current,
+            ))),
+            (Stage::Applying { steps, routed, .. }, Err(cause)) => Some(
+                match steps
+                    .into_iter()
+                    .nth(taken)
+                    .filter(|step| is_dispensable(step, &cause))
+                {
                     Some(Step::AddRoute(_)) if !routed => Changed::Again,
                     Some(step) => {
                         self.refused.push(step.clone());
                         Changed::Without(step)
                     }
                     None => Changed::Failed(cause),
-                })
-            }
-            (stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. }), result) => {
+                },
+            ),
+            (
+                stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. }),
+                result,
+            ) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
                 None
             }
@@ -475,9 +568,17 @@ impl Work {
     ) -> Done {
         // If a lease was lost meanwhile, it is not known whether another station uses its address.
         let of_both = |is_like: fn(&Grant, &Grant) -> bool| matches!((&next, current), (Some(next), Some(current)) if is_like(next, current));
-        let still = of_both(|next, current| next.addresses.iter().all(|address| current.has(address.addr())));
+        let still = of_both(|next, current| {
+            next.addresses
+                .iter()
+                .all(|address| current.has(address.addr()))
+        });
         let agrees = of_both(plan::same);
-        let refused = self.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
+        let refused = self
+            .refused
+            .extract_if(.., |step| matches!(step, Step::Mtu(_)))
+            .count()
+            > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
         let routes_due = self.former.routes_due && !routed;
         let again = self.back(next.as_deref(), &view.addresses);
@@ -487,13 +588,25 @@ impl Work {
         let grants = again.into_iter().chain(left).collect();
         // Until another grant is carried, somebody else's default route may still use it.
         let router = self.former.router.filter(|_| next.is_none());
-        self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
+        self.former = Former {
+            grants,
+            bare,
+            taken,
+            mtu_due,
+            routes_due,
+            router,
+            ..Former::default()
+        };
         let lacks = match (comes_back, mtu_due) {
             (true, _) => Some(Lack::CameBack),
             (false, true) => Some(Lack::Mtu),
             (false, false) => routes_due.then_some(Lack::Routes),
         };
-        Done { next, lacks, mtu: view.mtu }
+        Done {
+            next,
+            lacks,
+            mtu: view.mtu,
+        }
     }
 }
 
@@ -503,7 +616,10 @@ fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
     let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());
     refused
         && match step {
-            Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => true,
+            Step::Mtu(_)
+            | Step::AddRoute(_)
+            | Step::RemoveRoute(_)
+            | Step::ReplaceDefault { .. } => true,
             Step::Up | Step::AddAddress(_) | Step::RemoveAddress(_) => false,
         }
 }

@@ -22,8 +22,19 @@ pub enum Beside {
 impl Beside {
     /// Returns what is possible on a LAN's link that was found like this. `shared`: the LAN's clients have the link's Ethernet address.
     pub fn of(link: &Link, found: &LinkView, shared: bool) -> Self {
-        let is_plain = matches!(link, Link::Parent { vlan: 0, port: false, .. }) && !found.bridge;
-        if is_plain && !shared { Self::Possible } else { Self::Never }
+        let is_plain = matches!(
+            link,
+            Link::Parent {
+                vlan: 0,
+                port: false,
+                ..
+            }
+        ) && !found.bridge;
+        if is_plain && !shared {
+            Self::Possible
+        } else {
+            Self::Never
+        }
     }
 
     /// Goes there from the LAN's link, if possible. Returns whether it does so now.

@@ -56,7 +56,9 @@ pub enum LinkCause {
         reason: String,
     },
     /// No file descriptor is left, here or on the host.
-    #[error("{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)")]
+    #[error(
+        "{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)"
+    )]
     NoDescriptor {
         /// What it was needed for.
         doing: &'static str,
@@ -71,7 +73,10 @@ pub enum LinkCause {
 impl LinkCause {
     /// Returns that something was tried and refused.
     pub fn refused(doing: &'static str, reason: impl fmt::Display) -> Self {
-        Self::Refused { doing, reason: reason.to_string() }
+        Self::Refused {
+            doing,
+            reason: reason.to_string(),
+        }
     }
 
     /// Returns whether the link no longer exists, so that nothing tried there again can succeed. If its namespace is missing, that
@@ -86,15 +91,23 @@ impl LinkCause {
             Self::NoNetns(_) | Self::NetnsChanged(_) => true,
             // A file on which the namespace was mounted, or still is although this daemon does not see that.
             Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
-            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
-            Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
+            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => {
+                false
+            }
+            Self::Down
+            | Self::MacTaken(_)
+            | Self::Refused { .. }
+            | Self::NoDescriptor { .. }
+            | Self::TimedOut => false,
         }
     }
 
     /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of sight.
     pub fn is_unseen(&self) -> bool {
-        let is_hidden =
-            matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_));
+        let is_hidden = matches!(
+            self,
+            Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_)
+        );
         self.is_missing() || is_hidden
     }
 }

@@ -55,7 +55,9 @@ impl LinkOwner {
 
     /// Returns an endpoint whose link has this name: its id has only the digits in the name.
     pub fn named(ifname: &str) -> Option<Self> {
-        let id = ifname.strip_prefix(ENDPOINT).filter(|id| id.len() == DoorId::SHORT)?;
+        let id = ifname
+            .strip_prefix(ENDPOINT)
+            .filter(|id| id.len() == DoorId::SHORT)?;
         DoorId::try_from(id.to_owned()).ok().map(Self::Endpoint)
     }
 }

@@ -83,8 +83,11 @@ pub struct LinkRoute {
 impl LinkRoute {
     /// Returns whether a route that was seen is this one, with everything that is wanted of it.
     pub fn is(&self, seen: &Self) -> bool {
-        let is_wanted = |wanted: Option<u32>, seen: Option<u32>| wanted.is_none_or(|wanted| seen == Some(wanted));
-        (self.destination, self.via, self.metric, self.table) == (seen.destination, seen.via, seen.metric, seen.table)
+        let is_wanted = |wanted: Option<u32>, seen: Option<u32>| {
+            wanted.is_none_or(|wanted| seen == Some(wanted))
+        };
+        (self.destination, self.via, self.metric, self.table)
+            == (seen.destination, seen.via, seen.metric, seen.table)
             && is_wanted(self.mtu, seen.mtu)
             && is_wanted(self.advmss, seen.advmss)
     }
@@ -94,7 +97,14 @@ impl fmt::Display for LinkRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.destination)?;
         self.via.map_or(Ok(()), |via| write!(f, " via {via}"))?;
-        let more = [("metric", self.metric), ("mtu", self.mtu), ("advmss", self.advmss), ("table", self.table)];
-        more.into_iter().try_for_each(|(word, value)| value.map_or(Ok(()), |value| write!(f, " {word} {value}")))
+        let more = [
+            ("metric", self.metric),
+            ("mtu", self.mtu),
+            ("advmss", self.advmss),
+            ("table", self.table),
+        ];
+        more.into_iter().try_for_each(|(word, value)| {
+            value.map_or(Ok(()), |value| write!(f, " {word} {value}"))
+        })
     }
 }

@@ -30,9 +30,11 @@ impl Stake {
         let writes = |state: RecordState| {
             changes.iter().any(|change| match change {
                 Change::Put(id, record) => *id == binding && record.state == state,
-                Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
-                    false
-                }
+                Change::Remove(_)
+                | Change::Note(_)
+                | Change::PutDoor(_)
+                | Change::RemoveDoor(_)
+                | Change::Range(_) => false,
             })
         };
         match self {
@@ -68,12 +70,22 @@ impl Journal {
     pub(super) fn note(&mut self, binding: BindingId, mut event: Event, stake: Stake) {
         event.cause = event::cut(event.cause);
         // While the store accepts nothing, renewals displace no other events.
-        let before = self.waiting.iter().rposition(|note| note.binding == binding);
-        if let Some((at, run)) = before.and_then(|at| Some((at, event.continuing(&self.waiting[at].event)?))) {
+        let before = self
+            .waiting
+            .iter()
+            .rposition(|note| note.binding == binding);
+        if let Some((at, run)) =
+            before.and_then(|at| Some((at, event.continuing(&self.waiting[at].event)?)))
+        {
             self.waiting.remove(at);
             event = run;
         }
-        self.waiting.push_back(Note { binding, event: Box::new(event), stake, tried: false });
+        self.waiting.push_back(Note {
+            binding,
+            event: Box::new(event),
+            stake,
+            tried: false,
+        });
         self.bound();
     }
 
@@ -89,8 +101,9 @@ impl Journal {
 
     /// Takes out the events that need not wait for their binding's record, each with its binding.
     pub(super) fn ready(&mut self, record_is_due: impl Fn(BindingId) -> bool) -> Ready {
-        let (due, ready) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|note: &Note| record_is_due(note.binding));
+        let (due, ready) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|note: &Note| record_is_due(note.binding));
         self.waiting = due;
         Ready(ready)
     }
@@ -112,7 +125,11 @@ impl Journal {
 
     /// Puts back events that found no transaction.
     pub(super) fn put_back(&mut self, ready: Ready) {
-        ready.0.into_iter().rev().for_each(|note| self.waiting.push_front(note));
+        ready
+            .0
+            .into_iter()
+            .rev()
+            .for_each(|note| self.waiting.push_front(note));
     }
 
     /// Goes on after a transaction.
@@ -120,14 +137,22 @@ impl Journal {
         self.own.take_if(|own| *own == op);
         let notes = self.riding.remove(&op).unwrap_or_default();
         if !done {
-            notes.into_iter().rev().for_each(|note| self.put_back_tried(Note { tried: true, ..note }));
+            notes.into_iter().rev().for_each(|note| {
+                self.put_back_tried(Note {
+                    tried: true,
+                    ..note
+                })
+            });
             self.bound();
         }
     }
 
     /// Puts an event back before all others, unless a later one may stand for it.
     fn put_back_tried(&mut self, note: Note) {
-        let later = self.waiting.iter_mut().find(|later| later.binding == note.binding);
+        let later = self
+            .waiting
+            .iter_mut()
+            .find(|later| later.binding == note.binding);
         match later.and_then(|later| Some((later.event.continuing(&note.event)?, later))) {
             Some((run, later)) => *later.event = run,
             None => self.waiting.push_front(note),
@@ -139,7 +164,10 @@ impl Journal {
             self.waiting.pop_front();
             self.dropped += 1;
             if self.dropped.is_power_of_two() {
-                tracing::error!(dropped = self.dropped, "events dropped: the store does not accept them");
+                tracing::error!(
+                    dropped = self.dropped,
+                    "events dropped: the store does not accept them"
+                );
             }
         }
     }
@@ -157,15 +185,25 @@ impl Ready {
     /// Takes out a binding's events that may be written with this transaction of its own. Events that depend on another
     /// transaction are dropped: it will not come.
     pub(super) fn of(&mut self, binding: BindingId, changes: &[Change]) -> Self {
-        let (own, others): (VecDeque<_>, _) =
-            std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
+        let (own, others): (VecDeque<_>, _) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|note| note.binding == binding);
         self.0 = others;
-        Self(own.into_iter().filter(|note| note.stake.is_met(binding, changes)).collect())
+        Self(
+            own.into_iter()
+                .filter(|note| note.stake.is_met(binding, changes))
+                .collect(),
+        )
     }
 
     /// Drops the events that depend on a transaction that does not exist.
     pub(super) fn without_stake(self) -> Self {
-        Self(self.0.into_iter().filter(|note| note.stake == Stake::Nothing).collect())
+        Self(
+            self.0
+                .into_iter()
+                .filter(|note| note.stake == Stake::Nothing)
+                .collect(),
+        )
     }
 
     /// Returns the bindings that they are about.

@@ -241,7 +241,10 @@ impl Outbox {
     /// Writes what belongs to no binding. If that fails, the store holds the old value at the next start.
     pub(crate) fn write_alone(&mut self, change: Change) {
         let op = self.mint(Waiter::Journal);
-        self.effects.push_back(Effect::Persist { op, changes: vec![change] });
+        self.effects.push_back(Effect::Persist {
+            op,
+            changes: vec![change],
+        });
     }
 
     /// Writes changes that somebody waits for; none, to check whether the store can write.
@@ -267,7 +270,13 @@ impl Outbox {
     ) {
         let op = waiter.map(|waiter| self.mint(waiter));
         let (directory, of) = (directory.to_owned(), of.clone());
-        self.effects.push_back(Effect::File { op, directory, address, of, change });
+        self.effects.push_back(Effect::File {
+            op,
+            directory,
+            address,
+            of,
+            change,
+        });
     }
 
     /// Notes an event without a write of its binding.
@@ -306,7 +315,10 @@ impl Outbox {
         } else if self.journal.wants_own(&ready) {
             let op = self.mint(Waiter::Journal);
             self.journal.began_own(op);
-            self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
+            self.effects.push_back(Effect::Persist {
+                op,
+                changes: Vec::new(),
+            });
             self.ride(self.effects.len() - 1, ready);
         } else {
             self.journal.put_back(ready);
@@ -329,21 +341,43 @@ impl Outbox {
         self.journal.dropped()
     }
 
-    pub(crate) fn open(&mut self, owner: BindingId, link: Link, want: Sockets) -> (OpId, ExchangeId) {
+    pub(crate) fn open(
+        &mut self,
+        owner: BindingId,
+        link: Link,
+        want: Sockets,
+    ) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(Waiter::Binding(owner, Task::Open(exchange)));
         self.exchanges.insert(exchange, Owner::Binding(owner));
-        self.effects.push_back(Effect::Open { op, exchange, link, want });
+        self.effects.push_back(Effect::Open {
+            op,
+            exchange,
+            link,
+            want,
+        });
         (op, exchange)
     }
 
     /// Makes an ADD's link ready, and opens sockets there, which have no owner yet.
-    pub(crate) fn prepare(&mut self, attachment: Attachment, place: Place, lan: Lan, chaddr: Option<Mac>) -> OpId {
+    pub(crate) fn prepare(
+        &mut self,
+        attachment: Attachment,
+        place: Place,
+        lan: Lan,
+        chaddr: Option<Mac>,
+    ) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(Waiter::Operation(attachment, Look::Prepare));
-        self.effects.push_back(Effect::Prepare { op, place, lan, exchange, chaddr });
+        self.effects.push_back(Effect::Prepare {
+            op,
+            place,
+            lan,
+            exchange,
+            chaddr,
+        });
         op
     }
 
@@ -353,12 +387,23 @@ impl Outbox {
     }
 
     /// Opens sockets for an owner that closes them.
-    pub(crate) fn open_for(&mut self, owner: Owner, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
+    pub(crate) fn open_for(
+        &mut self,
+        owner: Owner,
+        waiter: Waiter,
+        link: Link,
+        want: Sockets,
+    ) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(waiter);
         self.exchanges.insert(exchange, owner);
-        self.effects.push_back(Effect::Open { op, exchange, link, want });
+        self.effects.push_back(Effect::Open {
+            op,
+            exchange,
+            link,
+            want,
+        });
         (op, exchange)
     }
 
@@ -390,13 +435,28 @@ impl Outbox {
 
     /// Sends a frame, over a link of the host if one is named.
     pub(crate) fn send_over(&mut self, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
-        self.effects.push_back(Effect::Send { op: None, exchange, frame, over });
+        self.effects.push_back(Effect::Send {
+            op: None,
+            exchange,
+            frame,
+            over,
+        });
     }
 
     /// Sends a RELEASE, and reports whether the link accepted it.
-    pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
+    pub(crate) fn send_release(
+        &mut self,
+        owner: BindingId,
+        exchange: ExchangeId,
+        frame: Vec<u8>,
+    ) -> OpId {
         let op = self.mint(Waiter::Binding(owner, Task::Release));
-        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame, over: None });
+        self.effects.push_back(Effect::Send {
+            op: Some(op),
+            exchange,
+            frame,
+            over: None,
+        });
         op
     }
 
@@ -407,7 +467,8 @@ impl Outbox {
     /// Looks at a link, and with `routes` at the routes over it too.
     pub(crate) fn inspect_with(&mut self, waiter: Waiter, target: Target, routes: bool) -> OpId {
         let op = self.mint(waiter);
-        self.effects.push_back(Effect::Inspect { op, target, routes });
+        self.effects
+            .push_back(Effect::Inspect { op, target, routes });
         op
     }
 
@@ -418,7 +479,10 @@ impl Outbox {
 
     pub(crate) fn make(&mut self, waiter: DoorWaiter, link: OwnLink) -> OpId {
         let op = self.mint(Waiter::Above(waiter));
-        self.effects.push_back(Effect::Make { op, link: Box::new(link) });
+        self.effects.push_back(Effect::Make {
+            op,
+            link: Box::new(link),
+        });
         op
     }
 
@@ -435,7 +499,11 @@ impl Outbox {
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {
         let op = self.mint(Waiter::Binding(owner, Task::Survey));
-        self.effects.push_back(Effect::Survey { op, link, lan_parent });
+        self.effects.push_back(Effect::Survey {
+            op,
+            link,
+            lan_parent,
+        });
     }
 
     pub(crate) fn apply(&mut self, waiter: Waiter, target: Target, steps: Vec<Step>) -> OpId {

@@ -6,11 +6,23 @@ use crate::grant::policy::{ExtraRoute, Policy};
 use crate::grant::tests::{extra, lease, with_mtu};
 
 fn show(step: &Step) -> String {
-    let route = |LinkRoute { destination, via, metric, mtu, advmss: _, table, scope: _ }: &LinkRoute| {
+    let route = |LinkRoute {
+                     destination,
+                     via,
+                     metric,
+                     mtu,
+                     advmss: _,
+                     table,
+                     scope: _,
+                 }: &LinkRoute| {
         let via = via.map(|via| format!(" via {via}")).unwrap_or_default();
-        let metric = metric.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+        let metric = metric
+            .map(|metric| format!(" metric {metric}"))
+            .unwrap_or_default();
         let mtu = mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
-        let table = table.map(|table| format!(" table {table}")).unwrap_or_default();
+        let table = table
+            .map(|table| format!(" table {table}"))
+            .unwrap_or_default();
         format!("{destination}{via}{metric}{mtu}{table}")
     };
     match step {
@@ -34,14 +46,33 @@ struct From<'a> {
 }
 
 fn from(leases: &[Lease]) -> From<'_> {
-    From { leases, bare: false, unrouted: false, addresses: &[] }
+    From {
+        leases,
+        bare: false,
+        unrouted: false,
+        addresses: &[],
+    }
 }
 
 fn way(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<Step> {
-    let From { leases, bare, unrouted, addresses } = *from;
+    let From {
+        leases,
+        bare,
+        unrouted,
+        addresses,
+    } = *from;
     let grants: Vec<_> = leases.iter().map(|lease| lease.grant(policy)).collect();
     let next = next.map(|lease| lease.grant(policy));
-    difference(&Before { grants: &grants, bare, unrouted, router: None, addresses }, next.as_ref())
+    difference(
+        &Before {
+            grants: &grants,
+            bare,
+            unrouted,
+            router: None,
+            addresses,
+        },
+        next.as_ref(),
+    )
 }
 
 fn steps(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<String> {
@@ -58,13 +89,23 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
             "another subnet",
             lease(A, &[via]),
             Some(lease("198.51.100.7/24", &["0.0.0.0/0 198.51.100.1"])),
-            &["+198.51.100.7/24", "+0.0.0.0/0 via 198.51.100.1", "-0.0.0.0/0 via 192.0.2.1", "-192.0.2.50/24"],
+            &[
+                "+198.51.100.7/24",
+                "+0.0.0.0/0 via 198.51.100.1",
+                "-0.0.0.0/0 via 192.0.2.1",
+                "-192.0.2.50/24",
+            ],
         ),
         (
             "the same subnet",
             lease(A, &[via]),
             Some(lease("192.0.2.51/24", &[via])),
-            &["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "-192.0.2.51/32"],
+            &[
+                "+192.0.2.51/32",
+                "-192.0.2.50/24",
+                "+192.0.2.51/24",
+                "-192.0.2.51/32",
+            ],
         ),
         (
             "the same subnet and another router",
@@ -95,19 +136,30 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
             "another MTU: the kernel takes routes that differ in it for the same",
             with_mtu(lease(A, &[via]), 1400),
             Some(with_mtu(lease(A, &[via]), 1300)),
-            &["-0.0.0.0/0 via 192.0.2.1 mtu 1400", "+0.0.0.0/0 via 192.0.2.1 mtu 1300"],
+            &[
+                "-0.0.0.0/0 via 192.0.2.1 mtu 1400",
+                "+0.0.0.0/0 via 192.0.2.1 mtu 1300",
+            ],
         ),
         (
             "routes more and less",
             lease(A, &[via, "10.0.0.0/8 192.0.2.9", "172.16.0.0/12"]),
             Some(lease(A, &[via, "10.1.0.0/16 192.0.2.9"])),
-            &["+10.1.0.0/16 via 192.0.2.9", "-10.0.0.0/8 via 192.0.2.9", "-172.16.0.0/12"],
+            &[
+                "+10.1.0.0/16 via 192.0.2.9",
+                "-10.0.0.0/8 via 192.0.2.9",
+                "-172.16.0.0/12",
+            ],
         ),
         (
             "a router outside the subnet",
             lease(A, &[via]),
             Some(lease("192.0.2.50/24", &["0.0.0.0/0 203.0.113.1"])),
-            &["+203.0.113.1/32", "+0.0.0.0/0 via 203.0.113.1", "-0.0.0.0/0 via 192.0.2.1"],
+            &[
+                "+203.0.113.1/32",
+                "+0.0.0.0/0 via 203.0.113.1",
+                "-0.0.0.0/0 via 192.0.2.1",
+            ],
         ),
         (
             "a router outside the subnet that the server gave a route to",
@@ -119,7 +171,11 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
             "everything goes, what needs another route first",
             lease(A, &["0.0.0.0/0 203.0.113.1"]),
             None,
-            &["-0.0.0.0/0 via 203.0.113.1", "-203.0.113.1/32", "-192.0.2.50/24"],
+            &[
+                "-0.0.0.0/0 via 203.0.113.1",
+                "-203.0.113.1/32",
+                "-192.0.2.50/24",
+            ],
         ),
         (
             "a /32 to another",
@@ -129,7 +185,11 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
         ),
     ];
     for (what, former, next, expected) in table {
-        assert_eq!(steps(&from(&[former]), next.as_ref(), &Policy::default()), expected, "{what}");
+        assert_eq!(
+            steps(&from(&[former]), next.as_ref(), &Policy::default()),
+            expected,
+            "{what}"
+        );
     }
 }
 
@@ -138,7 +198,10 @@ fn an_interface_of_which_nothing_is_certain_gets_everything() {
     let lost = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
     let all = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1"];
     for leases in [Vec::new(), vec![lost.clone()]] {
-        let before = From { bare: true, ..from(&leases) };
+        let before = From {
+            bare: true,
+            ..from(&leases)
+        };
         assert_eq!(steps(&before, Some(&lost), &Policy::default()), all);
     }
 }
@@ -159,17 +222,32 @@ fn of_two_changes_the_first_of_which_was_cut_short_both_are_undone() {
         "-0.0.0.0/0 via 198.51.100.1",
         "-198.51.100.7/24",
     ];
-    assert_eq!(steps(&from(&[a.clone(), b.clone()]), Some(&c), &Policy::default()), expected);
-    let back = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1", "-0.0.0.0/0 via 198.51.100.1", "-198.51.100.7/24"];
-    assert_eq!(steps(&from(&[a.clone(), b]), Some(&a), &Policy::default()), back);
+    assert_eq!(
+        steps(&from(&[a.clone(), b.clone()]), Some(&c), &Policy::default()),
+        expected
+    );
+    let back = [
+        "+192.0.2.50/24",
+        "+0.0.0.0/0 via 192.0.2.1",
+        "-0.0.0.0/0 via 198.51.100.1",
+        "-198.51.100.7/24",
+    ];
+    assert_eq!(
+        steps(&from(&[a.clone(), b]), Some(&a), &Policy::default()),
+        back
+    );
 }
 
 #[test]
 fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_their_subnet() {
     let (a, b) = (lease("192.0.2.50/24", &[]), lease("192.0.2.51/24", &[]));
-    let addresses: Vec<IpNet> =
-        ["192.0.2.50/24", "192.0.2.99/24", "10.0.0.1/8"].map(|a| a.parse().expect("an address")).into();
-    let before = From { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
+    let addresses: Vec<IpNet> = ["192.0.2.50/24", "192.0.2.99/24", "10.0.0.1/8"]
+        .map(|a| a.parse().expect("an address"))
+        .into();
+    let before = From {
+        addresses: &addresses,
+        ..from(std::slice::from_ref(&a))
+    };
     let swapped = [
         "+192.0.2.51/32",
         "+192.0.2.99/32",
@@ -180,8 +258,17 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
         "-192.0.2.51/32",
     ];
     assert_eq!(steps(&before, Some(&b), &Policy::default()), swapped);
-    let lost = ["+192.0.2.99/32", "-192.0.2.50/24", "+192.0.2.99/24", "-192.0.2.99/32"];
-    assert_eq!(steps(&before, None, &Policy::default()), lost, "the last address would take all routes with it");
+    let lost = [
+        "+192.0.2.99/32",
+        "-192.0.2.50/24",
+        "+192.0.2.99/24",
+        "-192.0.2.99/32",
+    ];
+    assert_eq!(
+        steps(&before, None, &Policy::default()),
+        lost,
+        "the last address would take all routes with it"
+    );
 }
 
 #[test]
@@ -192,19 +279,42 @@ fn a_crowd_of_others_costs_little_more_than_being_put_back() {
         IpNet::new(host.into(), 8).expect("8 is a prefix length")
     });
     let addresses: Vec<_> = [a.address.into()].into_iter().chain(crowd).collect();
-    let before = From { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
-    assert_eq!(way(&before, None, &Policy::default()).len(), addresses.len() + 2 * MAX_MEANWHILE);
+    let before = From {
+        addresses: &addresses,
+        ..from(std::slice::from_ref(&a))
+    };
+    assert_eq!(
+        way(&before, None, &Policy::default()).len(),
+        addresses.len() + 2 * MAX_MEANWHILE
+    );
 }
 
 #[test]
 fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_short() {
-    let [a, b, c] = ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
+    let [a, b, c] =
+        ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
     let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
-    let again = From { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
-    let swapped = ["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "-192.0.2.51/32"];
+    let again = From {
+        addresses: &addresses,
+        ..from(std::slice::from_ref(&a))
+    };
+    let swapped = [
+        "+192.0.2.51/32",
+        "-192.0.2.50/24",
+        "+192.0.2.51/24",
+        "-192.0.2.51/32",
+    ];
     assert_eq!(steps(&again, Some(&b), &Policy::default()), swapped);
-    let on = From { leases: &[a.clone(), b], ..again };
-    let all = ["+198.51.100.7/24", "-192.0.2.50/24", "-192.0.2.51/24", "-192.0.2.51/32"];
+    let on = From {
+        leases: &[a.clone(), b],
+        ..again
+    };
+    let all = [
+        "+198.51.100.7/24",
+        "-192.0.2.50/24",
+        "-192.0.2.51/24",
+        "-192.0.2.51/32",
+    ];
     assert_eq!(steps(&on, Some(&c), &Policy::default()), all);
 }
 
@@ -212,15 +322,28 @@ fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_shor
 fn routes_that_may_be_missing_are_all_put_on_and_the_address_is_left_alone() {
     let given = lease("192.0.2.50/24", &["0.0.0.0/0 203.0.113.1"]);
     let all = ["+203.0.113.1/32", "+0.0.0.0/0 via 203.0.113.1"];
-    let unrouted = |leases| From { unrouted: true, ..from(leases) };
+    let unrouted = |leases| From {
+        unrouted: true,
+        ..from(leases)
+    };
     assert_eq!(steps(&unrouted(&[]), Some(&given), &Policy::default()), all);
-    assert_eq!(steps(&unrouted(std::slice::from_ref(&given)), Some(&given), &Policy::default()), all);
+    assert_eq!(
+        steps(
+            &unrouted(std::slice::from_ref(&given)),
+            Some(&given),
+            &Policy::default()
+        ),
+        all
+    );
 }
 
 #[test]
 fn what_differs_in_its_mtu_is_not_the_same() {
-    let [plain, small] = [lease("192.0.2.50/24", &[]), with_mtu(lease("192.0.2.50/24", &[]), 1400)]
-        .map(|lease| lease.grant(&Policy::default()));
+    let [plain, small] = [
+        lease("192.0.2.50/24", &[]),
+        with_mtu(lease("192.0.2.50/24", &[]), 1400),
+    ]
+    .map(|lease| lease.grant(&Policy::default()));
     assert!(!same(&plain, &small) && same(&small, &small));
 }
 
@@ -231,21 +354,42 @@ fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
         metric: Some(7),
         routes: vec![
             extra("10.1.0.0/16", Some("192.0.2.9")),
-            ExtraRoute { table: Some(7), ..extra("10.3.0.0/16", None) },
+            ExtraRoute {
+                table: Some(7),
+                ..extra("10.3.0.0/16", None)
+            },
             extra("fd00::/8", Some("fd00::1")),
         ],
         ..Policy::default()
     };
-    let gone = steps(&from(&[lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"])]), None, &policy);
-    let expected = ["-10.1.0.0/16 via 192.0.2.9 metric 7", "-10.1.0.0/16 via 192.0.2.9", "-192.0.2.50/24"];
-    assert_eq!(gone, expected, "a main plugin may not have known about metrics");
+    let gone = steps(
+        &from(&[lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"])]),
+        None,
+        &policy,
+    );
+    let expected = [
+        "-10.1.0.0/16 via 192.0.2.9 metric 7",
+        "-10.1.0.0/16 via 192.0.2.9",
+        "-192.0.2.50/24",
+    ];
+    assert_eq!(
+        gone, expected,
+        "a main plugin may not have known about metrics"
+    );
 }
 
 #[test]
 fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_it() {
-    let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
+    let policy = Policy {
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    };
     let by = |address: &str, router: Option<&str>| {
-        let via: Vec<_> = router.iter().map(|router| format!("0.0.0.0/0 {router}")).collect();
+        let via: Vec<_> = router
+            .iter()
+            .map(|router| format!("0.0.0.0/0 {router}"))
+            .collect();
         lease(address, &via.iter().map(String::as_str).collect::<Vec<_>>())
     };
     const A: &str = "192.0.2.50/24";
@@ -254,26 +398,61 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
     let table: [(&[Lease], Option<&Lease>, &[&str]); 7] = [
         (&[], Some(&one), &[]),
         (std::slice::from_ref(&one), Some(&one), &[]),
-        (std::slice::from_ref(&one), Some(&two), &["192.0.2.1 > 192.0.2.2"]),
+        (
+            std::slice::from_ref(&one),
+            Some(&two),
+            &["192.0.2.1 > 192.0.2.2"],
+        ),
         (&[one.clone(), two.clone()], Some(&none), &[]),
-        (&[one.clone(), two.clone()], Some(&one), &["192.0.2.2 > 192.0.2.1"]),
+        (
+            &[one.clone(), two.clone()],
+            Some(&one),
+            &["192.0.2.2 > 192.0.2.1"],
+        ),
         (
             std::slice::from_ref(&one),
             Some(&elsewhere),
-            &["+198.51.100.7/24", "192.0.2.1 > 198.51.100.1", "-192.0.2.50/24"],
+            &[
+                "+198.51.100.7/24",
+                "192.0.2.1 > 198.51.100.1",
+                "-192.0.2.50/24",
+            ],
         ),
         (std::slice::from_ref(&one), None, &["-192.0.2.50/24"]),
     ];
     for (before, next, expected) in table {
-        assert_eq!(steps(&from(before), next, &policy), expected, "{before:?} to {next:?}");
+        assert_eq!(
+            steps(&from(before), next, &policy),
+            expected,
+            "{before:?} to {next:?}"
+        );
     }
-    let lost = Before { grants: &[], bare: true, unrouted: false, router: one.gateway.map(Into::into), addresses: &[] };
+    let lost = Before {
+        grants: &[],
+        bare: true,
+        unrouted: false,
+        router: one.gateway.map(Into::into),
+        addresses: &[],
+    };
     let found = difference(&lost, Some(&two.grant(&policy)));
-    assert_eq!(found.iter().map(show).collect::<Vec<_>>(), [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]);
-    let left_alone = Policy { follow_router: false, ..policy };
+    assert_eq!(
+        found.iter().map(show).collect::<Vec<_>>(),
+        [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]
+    );
+    let left_alone = Policy {
+        follow_router: false,
+        ..policy
+    };
     assert!(steps(&from(std::slice::from_ref(&one)), Some(&two), &left_alone).is_empty());
-    let [one, two] = [one, two]
-        .map(|lease| (lease.grant(&left_alone), lease.grant(&Policy { follow_router: true, ..left_alone.clone() })));
+    let [one, two] = [one, two].map(|lease| {
+        (
+            lease.grant(&left_alone),
+            lease.grant(&Policy {
+                follow_router: true,
+                ..left_alone.clone()
+            }),
+        )
+    });
     assert!(same(&one.0, &two.0) && !same(&one.1, &two.1));
 }
 
@@ -283,7 +462,10 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
 fn an_interface_carries_two_families_side_by_side() {
     let v4 = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]).grant(&Policy::default());
     let via = |destination: &str, via: &str| {
-        let (destination, via) = (destination.parse().expect("a subnet"), via.parse().expect("an address"));
+        let (destination, via) = (
+            destination.parse().expect("a subnet"),
+            via.parse().expect("an address"),
+        );
         Route::new(destination, Some(via))
     };
     let v6 = |host: &str, router: &str| Grant {
@@ -291,16 +473,43 @@ fn an_interface_carries_two_families_side_by_side() {
         routes: vec![via("::/0", router)],
         ..Grant::default()
     };
-    let seen: Vec<IpNet> =
-        [&v4, &v6("2001:db8::5/64", "fe80::1")].iter().flat_map(|grant| grant.addresses.clone()).collect();
-    let carried = |grants, bare| Before { grants, bare, unrouted: false, router: None, addresses: &seen };
-    let shown =
-        |before: &Before<'_>, next: Option<&Grant>| difference(before, next).iter().map(show).collect::<Vec<_>>();
+    let seen: Vec<IpNet> = [&v4, &v6("2001:db8::5/64", "fe80::1")]
+        .iter()
+        .flat_map(|grant| grant.addresses.clone())
+        .collect();
+    let carried = |grants, bare| Before {
+        grants,
+        bare,
+        unrouted: false,
+        router: None,
+        addresses: &seen,
+    };
+    let shown = |before: &Before<'_>, next: Option<&Grant>| {
+        difference(before, next)
+            .iter()
+            .map(show)
+            .collect::<Vec<_>>()
+    };
     let first = v6("2001:db8::5/64", "fe80::1");
-    assert_eq!(shown(&carried(&[], true), Some(&first)), ["+2001:db8::5/64", "+::/0 via fe80::1"]);
+    assert_eq!(
+        shown(&carried(&[], true), Some(&first)),
+        ["+2001:db8::5/64", "+::/0 via fe80::1"]
+    );
     let next = v6("2001:db8::6/64", "fe80::2");
-    let changed = ["+2001:db8::6/64", "+::/0 via fe80::2", "-::/0 via fe80::1", "-2001:db8::5/64"];
-    assert_eq!(shown(&carried(std::slice::from_ref(&first), false), Some(&next)), changed);
+    let changed = [
+        "+2001:db8::6/64",
+        "+::/0 via fe80::2",
+        "-::/0 via fe80::1",
+        "-2001:db8::5/64",
+    ];
+    assert_eq!(
+        shown(&carried(std::slice::from_ref(&first), false), Some(&next)),
+        changed
+    );
     let lost = ["-0.0.0.0/0 via 192.0.2.1", "-192.0.2.50/24"];
-    assert_eq!(shown(&carried(std::slice::from_ref(&v4), false), None), lost, "the other family is left alone");
+    assert_eq!(
+        shown(&carried(std::slice::from_ref(&v4), false), None),
+        lost,
+        "the other family is left alone"
+    );
 }

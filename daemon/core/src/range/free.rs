@@ -26,7 +26,9 @@ impl Free {
 
     /// Takes an address. Returns whether it was free.
     pub(super) fn take(&mut self, address: IpAddr) -> bool {
-        let Some((first, last)) = self.span_of(address) else { return false };
+        let Some((first, last)) = self.span_of(address) else {
+            return false;
+        };
         self.0.remove(&first);
         if let Some(end) = before(address).filter(|end| first <= *end) {
             self.0.insert(first, end);
@@ -58,8 +60,14 @@ pub(super) fn after(address: IpAddr) -> Option<IpAddr> {
 /// Returns the address before this one, if its family has any.
 pub(super) fn before(address: IpAddr) -> Option<IpAddr> {
     match address {
-        IpAddr::V4(address) => address.to_bits().checked_sub(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
-        IpAddr::V6(address) => address.to_bits().checked_sub(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+        IpAddr::V4(address) => address
+            .to_bits()
+            .checked_sub(1)
+            .map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(address) => address
+            .to_bits()
+            .checked_sub(1)
+            .map(|bits| Ipv6Addr::from_bits(bits).into()),
     }
 }
 
@@ -70,7 +78,10 @@ pub(super) fn plus(address: IpAddr, n: u128) -> Option<IpAddr> {
             let bits = address.to_bits().checked_add(u32::try_from(n).ok()?)?;
             Some(Ipv4Addr::from_bits(bits).into())
         }
-        IpAddr::V6(address) => address.to_bits().checked_add(n).map(|bits| Ipv6Addr::from_bits(bits).into()),
+        IpAddr::V6(address) => address
+            .to_bits()
+            .checked_add(n)
+            .map(|bits| Ipv6Addr::from_bits(bits).into()),
     }
 }
 
@@ -83,7 +94,11 @@ mod tests {
     }
 
     fn spans(free: &Free) -> String {
-        free.0.iter().map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>().join(" ")
+        free.0
+            .iter()
+            .map(|(first, last)| format!("{first}-{last}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -97,7 +112,10 @@ mod tests {
             ("10.0.0.2", "10.0.0.4-10.0.0.4"),
             ("10.0.0.4", ""),
         ] {
-            assert!(free.take(ip(address)) && !free.take(ip(address)), "{address}");
+            assert!(
+                free.take(ip(address)) && !free.take(ip(address)),
+                "{address}"
+            );
             assert_eq!(spans(&free), left, "{address}");
         }
         for (address, left) in [
@@ -114,15 +132,30 @@ mod tests {
 
     #[test]
     fn families_end_where_their_addresses_do() {
-        let (last_v4, first_v6, last_v6) =
-            (ip("255.255.255.255"), ip("::"), ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"));
+        let (last_v4, first_v6, last_v6) = (
+            ip("255.255.255.255"),
+            ip("::"),
+            ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        );
         let mut free = Free::default();
-        [last_v4, first_v6, last_v6].into_iter().for_each(|address| free.add(address, address));
+        [last_v4, first_v6, last_v6]
+            .into_iter()
+            .for_each(|address| free.add(address, address));
         assert_eq!(free.0.len(), 3, "{free:?}");
         assert_eq!(free.first_in(ip("255.255.255.254"), last_v4), Some(last_v4));
         assert_eq!(free.first_in(ip("10.0.0.0"), ip("10.0.0.9")), None);
-        assert!(free.take(first_v6) && free.take(last_v6) && free.take(last_v4) && free.0.is_empty());
-        assert_eq!((before(ip("0.0.0.0")), before(first_v6), after(last_v4), after(last_v6)), (None, None, None, None));
+        assert!(
+            free.take(first_v6) && free.take(last_v6) && free.take(last_v4) && free.0.is_empty()
+        );
+        assert_eq!(
+            (
+                before(ip("0.0.0.0")),
+                before(first_v6),
+                after(last_v4),
+                after(last_v6)
+            ),
+            (None, None, None, None)
+        );
     }
 
     #[test]
@@ -137,7 +170,11 @@ mod tests {
             ("10.0.0.7", "10.0.0.9", None),
             ("10.0.0.6", "10.0.0.5", None),
         ] {
-            assert_eq!(free.first_in(ip(from), ip(to)), next.map(ip), "{from} to {to}");
+            assert_eq!(
+                free.first_in(ip(from), ip(to)),
+                next.map(ip),
+                "{from} to {to}"
+            );
         }
     }
 }

@@ -120,14 +120,22 @@ pub enum NoAddress {
 fn longest(oldest: &Option<Box<(IpAddr, Holding)>>) -> String {
     oldest
         .as_deref()
-        .map_or_else(String::new, |(address, holding)| format!(", {address} the longest, by {}", holding.by))
+        .map_or_else(String::new, |(address, holding)| {
+            format!(", {address} the longest, by {}", holding.by)
+        })
 }
 
 impl Fallback {
     /// Returns a fallback to ranges of IPv4; `None` if there are others, or a second set: each container gets one address.
     pub fn new(sets: Sets, after: Duration, offset: u128) -> Option<Self> {
-        let is_v4 = sets.ranges().all(|(set, range)| set == 0 && range.first.is_ipv4());
-        is_v4.then_some(Self { sets, after, offset })
+        let is_v4 = sets
+            .ranges()
+            .all(|(set, range)| set == 0 && range.first.is_ipv4());
+        is_v4.then_some(Self {
+            sets,
+            after,
+            offset,
+        })
     }
 
     /// Gives the ranges another gateway.
@@ -138,13 +146,16 @@ impl Fallback {
     /// Returns the allocator without any address taken. `last`: the last address given.
     pub fn allocator(&self, last: Option<IpAddr>) -> Allocator {
         let mut allocator = Allocator::new(self.sets.clone(), self.offset);
-        last.into_iter().for_each(|last| allocator.begin_after(0, last));
+        last.into_iter()
+            .for_each(|last| allocator.begin_after(0, last));
         allocator
     }
 
     /// Returns an address of the ranges with its prefix and gateway; `None`: they do not have it.
     pub fn take_over(&self, address: IpAddr) -> Option<Given> {
-        self.sets.have(address).then(|| self.allocator(None).given(0, address))
+        self.sets
+            .have(address)
+            .then(|| self.allocator(None).given(0, address))
     }
 }
 
@@ -154,7 +165,13 @@ impl Allocator {
     pub fn new(sets: Sets, offset: u128) -> Self {
         let (last, taken) = (BTreeMap::new(), Taken::default());
         let free = free_of(&sets, &taken);
-        Self { sets, offset, last, free, taken }
+        Self {
+            sets,
+            offset,
+            last,
+            free,
+            taken,
+        }
     }
 
     /// Returns the network's ranges.
@@ -195,9 +212,12 @@ impl Allocator {
         now: WallTime,
     ) -> Result<Vec<Given>, NoAddress> {
         let mut given = Vec::with_capacity(self.sets.count());
-        let outcome = self.allocate_each(by, asked.iter().copied().collect(), others, now, &mut given);
+        let outcome =
+            self.allocate_each(by, asked.iter().copied().collect(), others, now, &mut given);
         if outcome.is_err() {
-            given.iter().for_each(|given| self.vacate(given.address.addr(), by));
+            given
+                .iter()
+                .for_each(|given| self.vacate(given.address.addr(), by));
         }
         outcome.map(|()| given)
     }
@@ -211,25 +231,43 @@ impl Allocator {
         given: &mut Vec<Given>,
     ) -> Result<(), NoAddress> {
         for set in 0..self.sets.count() {
-            let wanted = asked.iter().copied().find(|address| self.sets.range_of(set, *address).is_some());
+            let wanted = asked
+                .iter()
+                .copied()
+                .find(|address| self.sets.range_of(set, *address).is_some());
             let address = match wanted {
                 Some(address) => self.available(address, others)?,
                 None => self.next(set, by, others)?,
             };
             asked.remove(&address);
             given.push(self.given(set, address));
-            self.occupy(address, Holding { by: by.clone(), since: now });
+            self.occupy(
+                address,
+                Holding {
+                    by: by.clone(),
+                    since: now,
+                },
+            );
             self.begin_after(set, address);
         }
-        asked.first().map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
+        asked
+            .first()
+            .map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
     }
 
     /// Returns an address of a set with its prefix and gateway.
     fn given(&self, set: usize, address: IpAddr) -> Given {
-        let (_, range) = self.sets.range_of(set, address).expect("the set gives what it contains");
+        let (_, range) = self
+            .sets
+            .range_of(set, address)
+            .expect("the set gives what it contains");
         let prefix = range.subnet.prefix_len();
-        let with_prefix = IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
-        Given { address: with_prefix, gateway: range.gateway }
+        let with_prefix =
+            IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
+        Given {
+            address: with_prefix,
+            gateway: range.gateway,
+        }
     }
 
     /// Returns a requested address of a set, if it can be given. An attachment that has another one may have it too.
@@ -237,7 +275,10 @@ impl Allocator {
         if !self.sets.have(address) {
             return Err(NoAddress::Gateway(address));
         }
-        let own = self.taken.get(address).map(|holding| AddressHolder::Attachment(holding.by.clone()));
+        let own = self
+            .taken
+            .get(address)
+            .map(|holding| AddressHolder::Attachment(holding.by.clone()));
         match own.or_else(|| others(address)) {
             Some(by) => Err(NoAddress::Taken { address, by }),
             None => Ok(address),
@@ -245,9 +286,21 @@ impl Allocator {
     }
 
     /// Returns the next free address of a set for an attachment that has none of it.
-    fn next(&self, set: usize, by: &Arc<Attachment>, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
-        match self.taken.of(by).find(|address| self.sets.range_of(set, *address).is_some()) {
-            Some(address) => Err(NoAddress::Duplicate { address, by: by.clone() }),
+    fn next(
+        &self,
+        set: usize,
+        by: &Arc<Attachment>,
+        others: &Others<'_>,
+    ) -> Result<IpAddr, NoAddress> {
+        match self
+            .taken
+            .of(by)
+            .find(|address| self.sets.range_of(set, *address).is_some())
+        {
+            Some(address) => Err(NoAddress::Duplicate {
+                address,
+                by: by.clone(),
+            }),
             None => self.next_free(set, others),
         }
     }
@@ -259,7 +312,10 @@ impl Allocator {
 
     fn next_free(&self, set: usize, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
         let ranges = self.sets.set(set);
-        let last = self.last.get(&set).and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
+        let last = self
+            .last
+            .get(&set)
+            .and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
         let (at, from) = match last {
             Some((at, last)) => (at, after(last)),
             None => {
@@ -270,14 +326,22 @@ impl Allocator {
         let rest = self.first_free(from, ranges[at].last, others);
         // Once around, with the beginning of the same range last.
         let mut around = ranges[at + 1..].iter().chain(&ranges[..=at]);
-        rest.or_else(|| around.find_map(|range| self.first_free(Some(range.first), range.last, others)))
-            .ok_or_else(|| self.full(set))
+        rest.or_else(|| {
+            around.find_map(|range| self.first_free(Some(range.first), range.last, others))
+        })
+        .ok_or_else(|| self.full(set))
     }
 
     /// Returns the first free address from one on that none of the others has.
-    fn first_free(&self, from: Option<IpAddr>, last: IpAddr, others: &Others<'_>) -> Option<IpAddr> {
+    fn first_free(
+        &self,
+        from: Option<IpAddr>,
+        last: IpAddr,
+        others: &Others<'_>,
+    ) -> Option<IpAddr> {
         let free = |from: Option<IpAddr>| self.free.first_in(from?, last);
-        std::iter::successors(free(from), |address| free(after(*address))).find(|address| others(*address).is_none())
+        std::iter::successors(free(from), |address| free(after(*address)))
+            .find(|address| others(*address).is_none())
     }
 
     /// Returns that the set is full. Looks at every taken address of it.
@@ -322,15 +386,24 @@ impl Allocator {
         self.sets.ranges().map(move |(set, range)| {
             let within = gateways.range(range.first..=range.last).count();
             let taken = self.taken.within(range.first, range.last).collect();
-            Usage { set, range, size: range.length() - within as u128, taken }
+            Usage {
+                set,
+                range,
+                size: range.length() - within as u128,
+                taken,
+            }
         })
     }
 }
 
 fn free_of(sets: &Sets, taken: &Taken) -> Free {
     let mut free = Free::default();
-    sets.ranges().for_each(|(_, range)| free.add(range.first, range.last));
-    let unavailable = sets.gateways().into_iter().chain(taken.all().map(|(address, _)| address));
+    sets.ranges()
+        .for_each(|(_, range)| free.add(range.first, range.last));
+    let unavailable = sets
+        .gateways()
+        .into_iter()
+        .chain(taken.all().map(|(address, _)| address));
     unavailable.for_each(|address| {
         free.take(address);
     });

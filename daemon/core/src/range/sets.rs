@@ -51,7 +51,9 @@ pub enum BadRange {
     #[error("empty range set {0}")]
     EmptySet(usize),
     /// A /31, /32, /127 or /128.
-    #[error("subnet {0} is too small to allocate from: it has no room for a gateway and a container")]
+    #[error(
+        "subnet {0} is too small to allocate from: it has no room for a gateway and a container"
+    )]
     TooSmall(IpNet),
     /// An address of the subnet instead of the subnet.
     #[error("subnet {subnet} has host bits set: did you mean {network}?")]
@@ -115,15 +117,27 @@ pub struct Overlap<'a> {
 
 impl Range {
     fn new(said: &Said) -> Result<Self, BadRange> {
-        let Said { subnet, start, end, gateway } = *said;
+        let Said {
+            subnet,
+            start,
+            end,
+            gateway,
+        } = *said;
         let is_family = |address: IpAddr| address.is_ipv4() == matches!(subnet, IpNet::V4(_));
         if subnet.prefix_len() > subnet.max_prefix_len() - 2 {
             return Err(BadRange::TooSmall(subnet));
         }
         if subnet.trunc() != subnet {
-            return Err(BadRange::HostBits { subnet, network: subnet.trunc() });
+            return Err(BadRange::HostBits {
+                subnet,
+                network: subnet.trunc(),
+            });
         }
-        if let Some(address) = [start, end].into_iter().flatten().find(|address| !subnet.contains(address)) {
+        if let Some(address) = [start, end]
+            .into_iter()
+            .flatten()
+            .find(|address| !subnet.contains(address))
+        {
             return Err(BadRange::OutOfSubnet { address, subnet });
         }
         if let Some(gateway) = gateway.filter(|gateway| !is_family(*gateway)) {
@@ -131,7 +145,9 @@ impl Range {
         }
         let lowest = after(subnet.network()).expect("a subnet of four addresses at least");
         let highest = match subnet {
-            IpNet::V4(_) => before(subnet.broadcast()).expect("a subnet of four addresses at least"),
+            IpNet::V4(_) => {
+                before(subnet.broadcast()).expect("a subnet of four addresses at least")
+            }
             IpNet::V6(_) => subnet.broadcast(),
         };
         let (start, end) = (start.unwrap_or(lowest), end.unwrap_or(highest));
@@ -139,7 +155,12 @@ impl Range {
         if first > last {
             return Err(BadRange::EmptyRange { start, end, subnet });
         }
-        Ok(Self { subnet, first, last, gateway: gateway.unwrap_or(lowest) })
+        Ok(Self {
+            subnet,
+            first,
+            last,
+            gateway: gateway.unwrap_or(lowest),
+        })
     }
 
     /// Returns whether an address lies in the range.
@@ -170,21 +191,32 @@ impl Sets {
         let set = |(index, ranges): (usize, &Vec<Said>)| {
             let ranges: Vec<_> = ranges.iter().map(Range::new).collect::<Result<_, _>>()?;
             let first = ranges.first().ok_or(BadRange::EmptySet(index))?;
-            let is_mixed = ranges.iter().any(|range| range.first.is_ipv4() != first.first.is_ipv4());
-            if is_mixed { Err(BadRange::MixedFamilies(index)) } else { Ok(ranges) }
+            let is_mixed = ranges
+                .iter()
+                .any(|range| range.first.is_ipv4() != first.first.is_ipv4());
+            if is_mixed {
+                Err(BadRange::MixedFamilies(index))
+            } else {
+                Ok(ranges)
+            }
         };
         let sets = Self(said.iter().enumerate().map(set).collect::<Result<_, _>>()?);
         match shared(sets.ranges()).first() {
-            Some(&(set, other, first, last)) => {
-                Err(BadRange::Overlap { sets: [set.min(other), set.max(other)], first, last })
-            }
+            Some(&(set, other, first, last)) => Err(BadRange::Overlap {
+                sets: [set.min(other), set.max(other)],
+                first,
+                last,
+            }),
             None => Ok(sets),
         }
     }
 
     /// Returns all ranges in order, each with the index of its set.
     pub fn ranges(&self) -> impl Iterator<Item = (usize, &Range)> {
-        self.0.iter().enumerate().flat_map(|(set, ranges)| ranges.iter().map(move |range| (set, range)))
+        self.0
+            .iter()
+            .enumerate()
+            .flat_map(|(set, ranges)| ranges.iter().map(move |range| (set, range)))
     }
 
     /// Returns how many sets there are.
@@ -194,7 +226,10 @@ impl Sets {
 
     /// Gives the ranges another gateway.
     pub(super) fn go_by(&mut self, gateway: IpAddr) {
-        self.0.iter_mut().flatten().for_each(|range| range.gateway = gateway);
+        self.0
+            .iter_mut()
+            .flatten()
+            .for_each(|range| range.gateway = gateway);
     }
 
     /// Returns the ranges of a set.
@@ -204,7 +239,10 @@ impl Sets {
 
     /// Returns the range of a set that an address lies in, and its index.
     pub(super) fn range_of(&self, set: usize, address: IpAddr) -> Option<(usize, &Range)> {
-        self.0[set].iter().enumerate().find(|(_, range)| range.contains(address))
+        self.0[set]
+            .iter()
+            .enumerate()
+            .find(|(_, range)| range.contains(address))
     }
 
     /// Returns whether a range has an address for containers.
@@ -235,14 +273,22 @@ impl Sets {
 /// Finds the addresses that several networks would give out. A range that shares addresses with several others is
 /// named with one of them.
 pub fn overlaps<'a>(networks: impl IntoIterator<Item = (&'a str, &'a Sets)>) -> Vec<Overlap<'a>> {
-    let ranges = networks.into_iter().flat_map(|(name, sets)| sets.ranges().map(move |(_, range)| (name, range)));
-    let overlap = |(one, other, first, last)| Overlap { networks: [one, other], first, last };
+    let ranges = networks
+        .into_iter()
+        .flat_map(|(name, sets)| sets.ranges().map(move |(_, range)| (name, range)));
+    let overlap = |(one, other, first, last)| Overlap {
+        networks: [one, other],
+        first,
+        last,
+    };
     shared(ranges).into_iter().map(overlap).collect()
 }
 
 /// Returns what ranges share with their predecessors in address order: whose the two are, and the first and last address
 /// that they share.
-fn shared<'a, Whose: Copy>(ranges: impl Iterator<Item = (Whose, &'a Range)>) -> Vec<(Whose, Whose, IpAddr, IpAddr)> {
+fn shared<'a, Whose: Copy>(
+    ranges: impl Iterator<Item = (Whose, &'a Range)>,
+) -> Vec<(Whose, Whose, IpAddr, IpAddr)> {
     let mut ranges: Vec<_> = ranges.collect();
     ranges.sort_by_key(|(_, range)| range.first);
     let mut shared = Vec::new();

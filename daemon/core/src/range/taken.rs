@@ -27,21 +27,33 @@ pub(super) struct Taken {
 impl Taken {
     /// Records a holder of an address, unless it is known.
     pub(super) fn insert(&mut self, address: IpAddr, holding: Holding) {
-        if self.by_holder.entry(holding.by.clone()).or_default().insert(address) {
+        if self
+            .by_holder
+            .entry(holding.by.clone())
+            .or_default()
+            .insert(address)
+        {
             self.by_address.entry(address).or_default().push(holding);
         }
     }
 
     /// Forgets that somebody has an address. Returns whether nobody has it any more.
     pub(super) fn remove(&mut self, address: IpAddr, by: &Attachment) -> bool {
-        let Some(of_holder) = self.by_holder.get_mut(by).filter(|of_holder| of_holder.contains(&address)) else {
+        let Some(of_holder) = self
+            .by_holder
+            .get_mut(by)
+            .filter(|of_holder| of_holder.contains(&address))
+        else {
             return false;
         };
         of_holder.remove(&address);
         if of_holder.is_empty() {
             self.by_holder.remove(by);
         }
-        let holdings = self.by_address.get_mut(&address).expect("what a holder has is taken");
+        let holdings = self
+            .by_address
+            .get_mut(&address)
+            .expect("what a holder has is taken");
         holdings.retain(|holding| *holding.by != *by);
         let is_nobodys = holdings.is_empty();
         if is_nobodys {
@@ -61,7 +73,11 @@ impl Taken {
     }
 
     /// Returns the taken addresses from `first` to `last`, in order.
-    pub(super) fn within(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = (IpAddr, &Holding)> {
+    pub(super) fn within(
+        &self,
+        first: IpAddr,
+        last: IpAddr,
+    ) -> impl Iterator<Item = (IpAddr, &Holding)> {
         self.by_address.range(first..=last).filter_map(first_of)
     }
 

@@ -9,14 +9,27 @@ fn ip(text: &str) -> IpAddr {
 /// A range as `subnet`, or `subnet start end`, with `gateway` behind that.
 fn said(text: &str) -> Said {
     let mut words = text.split(' ');
-    let subnet = words.next().and_then(|subnet| subnet.parse().ok()).expect("a subnet");
+    let subnet = words
+        .next()
+        .and_then(|subnet| subnet.parse().ok())
+        .expect("a subnet");
     let mut address = || words.next().filter(|word| *word != "-").map(ip);
-    Said { subnet, start: address(), end: address(), gateway: address() }
+    Said {
+        subnet,
+        start: address(),
+        end: address(),
+        gateway: address(),
+    }
 }
 
 /// Sets of ranges: `;` between sets, `,` between ranges.
 fn sets(text: &str) -> Result<Sets, BadRange> {
-    let set = |set: &str| set.split(',').filter(|range| !range.is_empty()).map(said).collect::<Vec<_>>();
+    let set = |set: &str| {
+        set.split(',')
+            .filter(|range| !range.is_empty())
+            .map(said)
+            .collect::<Vec<_>>()
+    };
     Sets::new(&text.split(';').map(set).collect::<Vec<_>>())
 }
 
@@ -36,7 +49,11 @@ fn at(seconds: u64) -> WallTime {
 fn add(allocator: &mut Allocator, n: u64, asked: &[&str]) -> String {
     let asked: Vec<_> = asked.iter().map(|address| ip(address)).collect();
     match allocator.allocate(&holder(n), &asked, &|_| None, at(n)) {
-        Ok(given) => given.iter().map(|given| given.address.to_string()).collect::<Vec<_>>().join(" "),
+        Ok(given) => given
+            .iter()
+            .map(|given| given.address.to_string())
+            .collect::<Vec<_>>()
+            .join(" "),
         Err(why) => why.to_string(),
     }
 }
@@ -48,17 +65,41 @@ fn what_is_left_out_is_completed() {
         ("10.0.0.0/30", "10.0.0.1", "10.0.0.2", "10.0.0.1"),
         ("10.0.0.0/24 10.0.0.7", "10.0.0.7", "10.0.0.254", "10.0.0.1"),
         ("10.0.0.0/24 - 10.0.0.9", "10.0.0.1", "10.0.0.9", "10.0.0.1"),
-        ("10.0.0.0/24 - - 10.9.9.9", "10.0.0.1", "10.0.0.254", "10.9.9.9"),
-        ("10.0.0.0/24 10.0.0.0 10.0.0.255", "10.0.0.1", "10.0.0.254", "10.0.0.1"),
+        (
+            "10.0.0.0/24 - - 10.9.9.9",
+            "10.0.0.1",
+            "10.0.0.254",
+            "10.9.9.9",
+        ),
+        (
+            "10.0.0.0/24 10.0.0.0 10.0.0.255",
+            "10.0.0.1",
+            "10.0.0.254",
+            "10.0.0.1",
+        ),
         ("0.0.0.0/0", "0.0.0.1", "255.255.255.254", "0.0.0.1"),
-        ("fd00::/64", "fd00::1", "fd00::ffff:ffff:ffff:ffff", "fd00::1"),
+        (
+            "fd00::/64",
+            "fd00::1",
+            "fd00::ffff:ffff:ffff:ffff",
+            "fd00::1",
+        ),
         ("fd00::/126", "fd00::1", "fd00::3", "fd00::1"),
-        ("::/0", "::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::1"),
+        (
+            "::/0",
+            "::1",
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "::1",
+        ),
     ];
     for (text, first, last, gateway) in table {
         let sets = sets(text).expect(text);
         let (_, range) = sets.ranges().next().expect("a range");
-        assert_eq!((range.first, range.last, range.gateway), (ip(first), ip(last), ip(gateway)), "{text}");
+        assert_eq!(
+            (range.first, range.last, range.gateway),
+            (ip(first), ip(last), ip(gateway)),
+            "{text}"
+        );
     }
 }
 
@@ -75,21 +116,49 @@ fn what_cannot_be_used_is_named() {
             "fd00::1/128",
             "subnet fd00::1/128 is too small to allocate from: it has no room for a gateway and a container",
         ),
-        ("10.0.0.5/24", "subnet 10.0.0.5/24 has host bits set: did you mean 10.0.0.0/24?"),
-        ("10.0.0.0/24 10.0.1.1", "10.0.1.1 is not in network 10.0.0.0/24"),
-        ("10.0.0.0/24 - fd00::1", "fd00::1 is not in network 10.0.0.0/24"),
-        ("10.0.0.0/24 - - fd00::1", "gateway fd00::1 is not of the family of subnet 10.0.0.0/24"),
-        ("10.0.0.0/24 10.0.0.9 10.0.0.8", "no address for a container from 10.0.0.9 to 10.0.0.8 in subnet 10.0.0.0/24"),
-        ("10.0.0.0/24 10.0.0.255", "no address for a container from 10.0.0.255 to 10.0.0.254 in subnet 10.0.0.0/24"),
-        ("10.0.0.0/24,fd00::/64", "mixed address families in range set 0"),
-        ("10.0.0.0/24,10.0.0.0/25", "range sets 0 and 0 overlap: both have 10.0.0.1 to 10.0.0.126"),
+        (
+            "10.0.0.5/24",
+            "subnet 10.0.0.5/24 has host bits set: did you mean 10.0.0.0/24?",
+        ),
+        (
+            "10.0.0.0/24 10.0.1.1",
+            "10.0.1.1 is not in network 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/24 - fd00::1",
+            "fd00::1 is not in network 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/24 - - fd00::1",
+            "gateway fd00::1 is not of the family of subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/24 10.0.0.9 10.0.0.8",
+            "no address for a container from 10.0.0.9 to 10.0.0.8 in subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/24 10.0.0.255",
+            "no address for a container from 10.0.0.255 to 10.0.0.254 in subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/24,fd00::/64",
+            "mixed address families in range set 0",
+        ),
+        (
+            "10.0.0.0/24,10.0.0.0/25",
+            "range sets 0 and 0 overlap: both have 10.0.0.1 to 10.0.0.126",
+        ),
         (
             "10.0.0.0/24 10.0.0.100;fd00::/64;10.0.0.0/24 - 10.0.0.109",
             "range sets 0 and 2 overlap: both have 10.0.0.100 to 10.0.0.109",
         ),
     ];
     for (text, why) in table {
-        assert_eq!(sets(text).map_err(|bad| bad.to_string()), Err(why.to_owned()), "{text}");
+        assert_eq!(
+            sets(text).map_err(|bad| bad.to_string()),
+            Err(why.to_owned()),
+            "{text}"
+        );
     }
     assert_eq!(Sets::new(&[]), Err(BadRange::NoSets));
 }
@@ -98,26 +167,42 @@ fn what_cannot_be_used_is_named() {
 fn networks_with_the_same_addresses_are_found() {
     let sets = [
         ("a", sets("10.0.0.0/24;fd00::/64").expect("good ranges")),
-        ("b", sets("10.0.0.0/16 10.0.0.200 10.0.1.9").expect("good ranges")),
+        (
+            "b",
+            sets("10.0.0.0/16 10.0.0.200 10.0.1.9").expect("good ranges"),
+        ),
         ("c", sets("10.0.1.0/24 - 10.0.1.3").expect("good ranges")),
-        ("d", sets("fd00:0:0:1::/64;10.0.2.0/24").expect("good ranges")),
+        (
+            "d",
+            sets("fd00:0:0:1::/64;10.0.2.0/24").expect("good ranges"),
+        ),
     ];
     let found = overlaps(sets.iter().map(|(name, sets)| (*name, sets)));
-    let overlap = |networks, first, last| Overlap { networks, first: ip(first), last: ip(last) };
-    let expected = [overlap(["a", "b"], "10.0.0.200", "10.0.0.254"), overlap(["b", "c"], "10.0.1.1", "10.0.1.3")];
+    let overlap = |networks, first, last| Overlap {
+        networks,
+        first: ip(first),
+        last: ip(last),
+    };
+    let expected = [
+        overlap(["a", "b"], "10.0.0.200", "10.0.0.254"),
+        overlap(["b", "c"], "10.0.1.1", "10.0.1.3"),
+    ];
     assert_eq!(found, expected);
 }
 
 /// Gives all addresses of an attachment back, and returns them.
 fn release(allocator: &mut Allocator, by: &Attachment) -> Vec<IpAddr> {
     let addresses: Vec<_> = allocator.taken.of(by).collect();
-    addresses.iter().for_each(|address| allocator.vacate(*address, by));
+    addresses
+        .iter()
+        .for_each(|address| allocator.vacate(*address, by));
     addresses
 }
 
 #[test]
 fn addresses_go_round_through_all_ranges_past_the_gateways() {
-    let mut allocator = allocator("10.0.0.0/24 10.0.0.1 10.0.0.3,10.0.9.0/24 10.0.9.7 10.0.9.8 10.0.9.8");
+    let mut allocator =
+        allocator("10.0.0.0/24 10.0.0.1 10.0.0.3,10.0.9.0/24 10.0.9.7 10.0.9.8 10.0.9.8");
     for (n, address) in [(1, "10.0.0.2/24"), (2, "10.0.0.3/24"), (3, "10.0.9.7/24")] {
         assert_eq!(add(&mut allocator, n, &[]), address);
     }
@@ -129,16 +214,32 @@ fn addresses_go_round_through_all_ranges_past_the_gateways() {
     assert_eq!(release(&mut allocator, &holder(1)), [ip("10.0.0.2")]);
     assert_eq!(add(&mut allocator, 5, &[]), "10.0.0.2/24");
     release(&mut allocator, &holder(5));
-    assert_eq!(add(&mut allocator, 6, &[]), "10.0.0.3/24", "the one after the last, though one before is free");
+    assert_eq!(
+        add(&mut allocator, 6, &[]),
+        "10.0.0.3/24",
+        "the one after the last, though one before is free"
+    );
 }
 
 #[test]
 fn an_attachment_gets_one_address_of_each_set() {
     let mut allocator = allocator("10.0.0.0/29;fd00::/64;10.1.0.0/29");
-    assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.2/29 fd00::2/64 10.1.0.2/29");
-    assert_eq!(add(&mut allocator, 1, &[]), "lan/c1/eth0 has 10.0.0.2 already");
-    assert_eq!(add(&mut allocator, 2, &["10.1.0.5"]), "10.0.0.3/29 fd00::3/64 10.1.0.5/29");
-    assert_eq!(add(&mut allocator, 3, &[]), "10.0.0.4/29 fd00::4/64 10.1.0.6/29");
+    assert_eq!(
+        add(&mut allocator, 1, &[]),
+        "10.0.0.2/29 fd00::2/64 10.1.0.2/29"
+    );
+    assert_eq!(
+        add(&mut allocator, 1, &[]),
+        "lan/c1/eth0 has 10.0.0.2 already"
+    );
+    assert_eq!(
+        add(&mut allocator, 2, &["10.1.0.5"]),
+        "10.0.0.3/29 fd00::3/64 10.1.0.5/29"
+    );
+    assert_eq!(
+        add(&mut allocator, 3, &[]),
+        "10.0.0.4/29 fd00::4/64 10.1.0.6/29"
+    );
     let of_second: Vec<_> = allocator.taken.of(&holder(2)).collect();
     assert_eq!(of_second, [ip("10.0.0.3"), ip("10.1.0.5"), ip("fd00::3")]);
 }
@@ -146,19 +247,36 @@ fn an_attachment_gets_one_address_of_each_set() {
 #[test]
 fn an_address_that_was_asked_for_and_cannot_be_given_gives_everything_back() {
     let mut allocator = allocator("10.0.0.0/24;10.1.0.0/24");
-    assert_eq!(add(&mut allocator, 1, &["10.1.0.9"]), "10.0.0.2/24 10.1.0.9/24");
+    assert_eq!(
+        add(&mut allocator, 1, &["10.1.0.9"]),
+        "10.0.0.2/24 10.1.0.9/24"
+    );
     for (asked, why) in [
         (&["10.1.0.9"][..], "10.1.0.9 is taken by lan/c1/eth0"),
         (&["10.1.0.1"][..], "10.1.0.1 is a gateway"),
         (&["10.1.0.255"][..], "no range set has 10.1.0.255 to give"),
-        (&["10.1.0.7", "10.1.0.8"][..], "no range set has 10.1.0.8 to give"),
+        (
+            &["10.1.0.7", "10.1.0.8"][..],
+            "no range set has 10.1.0.8 to give",
+        ),
     ] {
         assert_eq!(add(&mut allocator, 2, asked), why);
         assert_eq!(allocator.taken().count(), 2, "{asked:?}");
     }
-    assert_eq!(add(&mut allocator, 2, &[]), "10.0.0.7/24 10.1.0.8/24", "the search goes on after what was given back");
-    assert_eq!(add(&mut allocator, 2, &["10.0.0.99"]), "lan/c2/eth0 has 10.1.0.8 already");
-    assert_eq!(add(&mut allocator, 2, &["10.0.0.99", "10.1.0.99"]), "10.0.0.99/24 10.1.0.99/24", "two of one set");
+    assert_eq!(
+        add(&mut allocator, 2, &[]),
+        "10.0.0.7/24 10.1.0.8/24",
+        "the search goes on after what was given back"
+    );
+    assert_eq!(
+        add(&mut allocator, 2, &["10.0.0.99"]),
+        "lan/c2/eth0 has 10.1.0.8 already"
+    );
+    assert_eq!(
+        add(&mut allocator, 2, &["10.0.0.99", "10.1.0.99"]),
+        "10.0.0.99/24 10.1.0.99/24",
+        "two of one set"
+    );
 }
 
 #[test]
@@ -168,10 +286,23 @@ fn the_first_search_begins_where_it_is_told() {
         (add(&mut allocator, 1, &[]), add(&mut allocator, 2, &[]))
     };
     let pair = |first: &str, second: &str| (first.to_owned(), second.to_owned());
-    assert_eq!(begin("10.0.0.0/24", 0), pair("10.0.0.2/24", "10.0.0.3/24"), "the first is the gateway");
-    assert_eq!(begin("10.0.0.0/24", 99), pair("10.0.0.100/24", "10.0.0.101/24"));
-    assert_eq!(begin("10.0.0.0/24", 253 + 2 * 254), pair("10.0.0.254/24", "10.0.0.2/24"));
-    assert_eq!(begin("10.0.0.0/30,10.0.1.0/30", 3), pair("10.0.1.2/30", "10.0.0.2/30"));
+    assert_eq!(
+        begin("10.0.0.0/24", 0),
+        pair("10.0.0.2/24", "10.0.0.3/24"),
+        "the first is the gateway"
+    );
+    assert_eq!(
+        begin("10.0.0.0/24", 99),
+        pair("10.0.0.100/24", "10.0.0.101/24")
+    );
+    assert_eq!(
+        begin("10.0.0.0/24", 253 + 2 * 254),
+        pair("10.0.0.254/24", "10.0.0.2/24")
+    );
+    assert_eq!(
+        begin("10.0.0.0/30,10.0.1.0/30", 3),
+        pair("10.0.1.2/30", "10.0.0.2/30")
+    );
     let last = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/0".to_owned();
     assert_eq!(begin("::/0", u128::MAX - 1), (last, "::2/0".to_owned()));
 }
@@ -182,12 +313,41 @@ fn what_is_taken_stays_taken_when_the_ranges_change() {
     assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.2/29");
     assert_eq!(add(&mut allocator, 2, &[]), "10.0.0.3/29");
     allocator.set_ranges(sets("10.0.1.0/29,10.0.0.0/29 10.0.0.3").expect("good ranges"));
-    assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.4/29", "after the last one; what it has is in no range now");
-    assert_eq!(release(&mut allocator, &holder(1)), [ip("10.0.0.2"), ip("10.0.0.4")]);
-    let usage: Vec<_> = allocator.usage().map(|usage| (usage.set, usage.size, usage.taken.len())).collect();
-    assert_eq!(usage, [(0, 5, 0), (0, 4, 1)], "the gateway of the other range does not lie in it");
-    assert!(!allocator.occupy(ip("10.0.0.3"), Holding { by: holder(9), since: at(9) }));
-    assert!(allocator.occupy(ip("10.0.0.2"), Holding { by: holder(9), since: at(9) }), "it was not in a range");
+    assert_eq!(
+        add(&mut allocator, 1, &[]),
+        "10.0.0.4/29",
+        "after the last one; what it has is in no range now"
+    );
+    assert_eq!(
+        release(&mut allocator, &holder(1)),
+        [ip("10.0.0.2"), ip("10.0.0.4")]
+    );
+    let usage: Vec<_> = allocator
+        .usage()
+        .map(|usage| (usage.set, usage.size, usage.taken.len()))
+        .collect();
+    assert_eq!(
+        usage,
+        [(0, 5, 0), (0, 4, 1)],
+        "the gateway of the other range does not lie in it"
+    );
+    assert!(!allocator.occupy(
+        ip("10.0.0.3"),
+        Holding {
+            by: holder(9),
+            since: at(9)
+        }
+    ));
+    assert!(
+        allocator.occupy(
+            ip("10.0.0.2"),
+            Holding {
+                by: holder(9),
+                since: at(9)
+            }
+        ),
+        "it was not in a range"
+    );
     allocator.set_ranges(sets("10.0.0.0/29 10.0.0.2 10.0.0.4 10.0.0.4").expect("good ranges"));
     let why = "2 of 2 addresses of range set 0 are taken, 10.0.0.3 the longest, by lan/c2/eth0";
     assert_eq!(add(&mut allocator, 3, &[]), why);
@@ -197,16 +357,34 @@ fn what_is_taken_stays_taken_when_the_ranges_change() {
 fn what_somebody_gives_back_without_having_it_stays_free_once() {
     let mut allocator = allocator("10.0.0.0/29");
     allocator.vacate(ip("10.0.0.3"), &holder(9));
-    allocator.occupy(ip("10.0.0.3"), Holding { by: holder(8), since: at(8) });
+    allocator.occupy(
+        ip("10.0.0.3"),
+        Holding {
+            by: holder(8),
+            since: at(8),
+        },
+    );
     assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.2/29");
-    assert_eq!(add(&mut allocator, 2, &[]), "10.0.0.4/29", "the one between is taken");
+    assert_eq!(
+        add(&mut allocator, 2, &[]),
+        "10.0.0.4/29",
+        "the one between is taken"
+    );
 }
 
 #[test]
 fn a_gateway_is_no_address_for_a_container_in_any_range() {
-    let mut allocator = allocator("10.0.0.0/24 10.0.0.7 10.0.0.8,10.1.0.0/24 - - 10.0.0.7;10.2.0.0/24 - - 10.0.0.8");
-    assert_eq!(add(&mut allocator, 1, &["10.0.0.8"]), "10.0.0.8 is a gateway");
+    let mut allocator = allocator(
+        "10.0.0.0/24 10.0.0.7 10.0.0.8,10.1.0.0/24 - - 10.0.0.7;10.2.0.0/24 - - 10.0.0.8",
+    );
+    assert_eq!(
+        add(&mut allocator, 1, &["10.0.0.8"]),
+        "10.0.0.8 is a gateway"
+    );
     assert_eq!(add(&mut allocator, 1, &[]), "10.1.0.1/24 10.2.0.1/24");
     let mut allocator = self::allocator("10.0.0.0/24 10.0.0.1 10.0.0.1");
-    assert_eq!(add(&mut allocator, 1, &[]), "0 of 0 addresses of range set 0 are taken");
+    assert_eq!(
+        add(&mut allocator, 1, &[]),
+        "0 of 0 addresses of range set 0 are taken"
+    );
 }

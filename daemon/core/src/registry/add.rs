@@ -16,7 +16,9 @@ use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
+use crate::effect::{
+    Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why,
+};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
@@ -44,13 +46,27 @@ impl Registry {
         ran_with: Option<Ipv4Net>,
     ) {
         self.settle_client_id(&mut add, false);
-        let same = ran_with.map(|net| Wanted { address: net.addr(), preferred: true });
+        let same = ran_with.map(|net| Wanted {
+            address: net.addr(),
+            preferred: true,
+        });
         add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
         let ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
         let (adopts, known_by, came_up) = (None, None, None);
         let (latest, cleared) = (self.bindings.latest(), false);
-        let admission = Admission { request, add, began, latest, ready, cleared, adopts, known_by, ran_with, came_up };
+        let admission = Admission {
+            request,
+            add,
+            began,
+            latest,
+            ready,
+            cleared,
+            adopts,
+            known_by,
+            ran_with,
+            came_up,
+        };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -61,43 +77,77 @@ impl Registry {
             if let Some(Operation::Adding(admission)) = &mut slot.operation
                 && let Ready::AwaitingAddress(_) = admission.ready
             {
-                admission.ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.add));
+                admission.ready =
+                    Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.add));
             }
         }
     }
 
     /// Begins the ADD of a container that runs already: its link is looked at, not changed.
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
-        let Adoptee { mut add, address, mac: known_by } = adoptee;
+        let Adoptee {
+            mut add,
+            address,
+            mac: known_by,
+        } = adoptee;
         self.settle_client_id(&mut add, true);
         let attachment = add.attachment.clone();
-        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
+        let op = self.out.inspect(
+            Waiter::Operation(attachment.clone(), Look::Prepare),
+            target(&add.place, known_by),
+        );
         let (ready, adopts) = (Ready::Preparing(op), Some(address));
-        self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
+        self.timers.set(
+            Key::Call(request),
+            Some((now.boot + add.timeout, Why::Call)),
+        );
         let (began, ran_with, came_up) = (now.boot, None, None);
         let (latest, cleared) = (self.bindings.latest(), false);
-        let admission = Admission { request, add, began, latest, ready, cleared, adopts, known_by, ran_with, came_up };
+        let admission = Admission {
+            request,
+            add,
+            began,
+            latest,
+            ready,
+            cleared,
+            adopts,
+            known_by,
+            ran_with,
+            came_up,
+        };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
     /// Settles an ADD's client identifier: a client that `ran` before this daemon knew about it, or that has, had or is
     /// getting a lease under the whole of a long name, keeps that name.
     fn settle_client_id(&self, add: &mut Add, ran: bool) {
-        let ClientIdRule::Hashed { sent, known } = &add.client_id else { return };
+        let ClientIdRule::Hashed { sent, known } = &add.client_id else {
+            return;
+        };
         let is_known = |id: &ClientId| {
             let (key, holders) = ((add.lan.clone(), id.clone()), self.bindings.holders());
-            holders.of(&key).is_some() || !holders.leaving(&key).is_empty() || self.past.of(&key).is_some()
+            holders.of(&key).is_some()
+                || !holders.leaving(&key).is_empty()
+                || self.past.of(&key).is_some()
         };
         let known = known.as_ref().filter(|known| ran || is_known(known));
         add.client_id = ClientIdRule::Bytes(known.unwrap_or(sent).clone());
     }
 
-    pub(super) fn prepared(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+    pub(super) fn prepared(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        view: Result<LinkView, LinkCause>,
+    ) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+            return;
+        };
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);
-                self.timers.set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
+                self.timers
+                    .set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
             }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
@@ -105,14 +155,31 @@ impl Registry {
             }
             Ok(view) if let Some(address) = admission.lacks_address(&view) => {
                 let (attachment, ifname) = (attachment.clone(), view.ifname);
-                self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
+                self.refuse(
+                    now,
+                    &attachment.clone(),
+                    Failure::NotOnLink {
+                        attachment,
+                        address,
+                        ifname,
+                    },
+                );
             }
             Ok(view) if !admission.has_carrier(&view) => {
                 // Carrier may have come since the look; from now on the kernel reports it.
-                let again = matches!(admission.ready, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
-                admission.ready = Ready::AwaitingCarrier { view, look: None, news: false };
+                let again = matches!(
+                    admission.ready,
+                    Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. }
+                );
+                admission.ready = Ready::AwaitingCarrier {
+                    view,
+                    look: None,
+                    news: false,
+                };
                 if matches!(admission.add.place, Place::Parent { .. }) {
-                    return self.timers.set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
+                    return self
+                        .timers
+                        .set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
                 }
                 if again {
                     self.look_again(attachment);
@@ -146,15 +213,22 @@ impl Registry {
     /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
     fn look_again(&mut self, attachment: &Attachment) {
         let slot = self.slots.get_mut(attachment);
-        let Some(Operation::Adding(admission)) = slot.and_then(|slot| slot.operation.as_mut()) else { return };
+        let Some(Operation::Adding(admission)) = slot.and_then(|slot| slot.operation.as_mut())
+        else {
+            return;
+        };
         let target = admission.target();
-        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else { return };
+        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else {
+            return;
+        };
         if look.is_some() {
             *news = true;
             return;
         }
         let op = match admission.adopts {
-            Some(_) => self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
+            Some(_) => self
+                .out
+                .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
             None => prepare(&mut self.out, &self.pacing, &admission.add),
         };
         *look = Some(op);
@@ -180,14 +254,20 @@ impl Registry {
     /// Looks at the interface of ADDs that waited for a change of it to end.
     pub(super) fn admissions_changed(&mut self, at: At) {
         for attachment in self.interfaces.take_adds(at) {
-            let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-            let Ready::AwaitingChange(view) = &admission.ready else { continue };
+            let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
+                continue;
+            };
+            let Ready::AwaitingChange(view) = &admission.ready else {
+                continue;
+            };
             // A later ADD may wait for another interface.
             if view.at() != at {
                 continue;
             }
             let target = admission.target();
-            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
+            let op = self
+                .out
+                .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
             if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
                 admission.ready = Ready::Preparing(op);
             }
@@ -205,54 +285,118 @@ impl Registry {
     pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
         let holder = self.slots.holder(attachment);
         if let Some(holder) = holder.filter(|_| admission.cleared) {
-            self.with(now, holder, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.put_back(common, cx)));
+            self.with(now, holder, |binding, cx| {
+                binding.keeps(cx, |hold, common, cx| hold.put_back(common, cx))
+            });
         }
     }
 
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for attachment in self.awaiting_carrier(|_, at| at.0 == cookie && ifindex.is_none_or(|index| index == at.1)) {
-            let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-            let failure = admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
+        for attachment in self
+            .awaiting_carrier(|_, at| at.0 == cookie && ifindex.is_none_or(|index| index == at.1))
+        {
+            let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
+                continue;
+            };
+            let failure =
+                admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
             self.refuse(now, &attachment, failure);
         }
     }
 
     /// Takes the identity: from here on its binding carries on the ADD. No lease is given back under the same identity any more;
     /// one of whose end the server does not know yet is requested again.
-    pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
+    pub(super) fn claim(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        view: &LinkView,
+        link: Link,
+        identity: Identity,
+    ) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+            return;
+        };
+        let (request, began, limit) = (
+            admission.request,
+            admission.began,
+            admission.began + admission.add.timeout,
+        );
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let (limits, fallback) = (admission.add.limits.clone(), admission.add.fallback.clone());
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
-        if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
+        if let Some((wanted, why)) =
+            wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
             && !wanted.preferred
         {
-            return self.refuse(now, attachment, Failure::Unfit { server: None, address: wanted.address, why });
+            return self.refuse(
+                now,
+                attachment,
+                Failure::Unfit {
+                    server: None,
+                    address: wanted.address,
+                    why,
+                },
+            );
         }
         let wanted = wanted.filter(|wanted| unfit(wanted.address).is_none());
-        let tenant = |address| self.bindings.holders().tenant(&identity.lan, address, BindingId(0), now.boot);
-        if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
+        let tenant = |address| {
+            self.bindings
+                .holders()
+                .tenant(&identity.lan, address, BindingId(0), now.boot)
+        };
+        if let Some((address, tenant)) =
+            adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?)))
+        {
             let holder = tenant.who;
-            return self.refuse(now, attachment, Failure::AddressHeld { server: None, address, holder, shared: None });
+            return self.refuse(
+                now,
+                attachment,
+                Failure::AddressHeld {
+                    server: None,
+                    address,
+                    holder,
+                    shared: None,
+                },
+            );
         }
         let profile = self.profiles.share(profile);
         let replaces = self.bindings.holders().leaving(&identity.key());
-        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, told: None };
+        let holder = Holder {
+            attachment: self.slots.shared(attachment),
+            identity,
+            profile,
+            link,
+            told: None,
+        };
         replaces.iter().for_each(|id| self.departs(now, *id));
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let lan = &holder.identity.lan;
-        let lease =
-            lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
+        let lease = lease.filter(|lease| {
+            self.bindings
+                .holders()
+                .tenant(lan, lease.ip(), BindingId(0), now.boot)
+                .is_none()
+        });
         let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
         // An address that its server may believe to be free is not used before the server confirms it.
-        let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
-        let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
+        let lives = replaces
+            .iter()
+            .filter_map(|id| Some(&self.bindings.get(*id)?.life));
+        let is_out = lives
+            .into_iter()
+            .any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
         let last = self.past.of(&holder.identity.key());
-        let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
-        let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
+        let given_back = replaces
+            .iter()
+            .filter_map(|id| self.bindings.get(*id))
+            .filter(|old| old.is_to_remember());
+        let given_back = given_back
+            .filter_map(|old| old.lease(now.boot))
+            .map(Lease::ip)
+            .next_back();
         let known = Known {
             began,
             limit,
@@ -261,25 +405,45 @@ impl Registry {
             adopts,
             lease,
             patience: holder.profile.wants.patience.filter(|_| !is_out),
-            last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
+            last: given_back
+                .or(last.map(|last| last.address))
+                .filter(|last| unfit(*last).is_none()),
             fallback,
             limits,
-            replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
+            replaces: replaces
+                .iter()
+                .copied()
+                .chain(last.map(|last| last.record))
+                .collect(),
             view,
         };
         let id = self.bindings.mint();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        known.fallback.iter().for_each(|fallback| self.enter_fallback(attachment.network(), &lan, fallback));
+        known
+            .fallback
+            .iter()
+            .for_each(|fallback| self.enter_fallback(attachment.network(), &lan, fallback));
         self.interfaces.enter(&holder.link, id);
         self.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
         self.insert(now, binding);
-        replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.gives_back(cx, Release::pause)));
-        let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };
+        replaces.into_iter().for_each(|old| {
+            self.with(now, old, |binding, cx| {
+                binding.gives_back(cx, Release::pause)
+            })
+        });
+        let urgency = if adopts.is_some() {
+            Urgency::Background
+        } else {
+            Urgency::Caller
+        };
         if self.pacing.ask(&lan, id, urgency) {
-            let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);
+            let sockets = self
+                .spare
+                .take_if(|spare| spare.attachment == *attachment)
+                .map(|spare| spare.exchange);
             self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
         }
     }
@@ -288,26 +452,35 @@ impl Registry {
     pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
         let Some(lan) = self.lan(id) else { return };
         self.give_permit_back(now, id);
-        let urgency = if waited_for { Urgency::Unanswered } else { Urgency::Background };
+        let urgency = if waited_for {
+            Urgency::Unanswered
+        } else {
+            Urgency::Background
+        };
         if self.pacing.ask(&lan, id, urgency) {
             self.with(now, id, |binding, cx| binding.on_permit(None, cx));
         }
     }
 
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
-        let owed = from.iter().filter_map(|id| match &self.bindings.get(*id)?.life {
-            Life::Releasing(release)
-                if matches!(release.owed, Owed::Leased | Owed::Left) && !release.lease.expired(now) =>
-            {
-                Some(&release.lease)
-            }
-            Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,
-        });
+        let owed = from
+            .iter()
+            .filter_map(|id| match &self.bindings.get(*id)?.life {
+                Life::Releasing(release)
+                    if matches!(release.owed, Owed::Leased | Owed::Left)
+                        && !release.lease.expired(now) =>
+                {
+                    Some(&release.lease)
+                }
+                Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,
+            });
         owed.max_by_key(|lease| lease.start).cloned()
     }
 
     pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease, began: Instant) {
-        let Some(attachment) = self.attachment(id) else { return };
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
         if !self.slots.contains(&attachment) {
             return;
         }
@@ -329,19 +502,40 @@ impl Registry {
         self.audit_new(id, began);
         self.saw(id);
         self.await_interface(now, id);
-        let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else { return };
+        let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else {
+            return;
+        };
         self.answer_add(now, &attachment, Answer::leased(&lease, &profile.policy));
     }
 
     pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {
-        let Some(attachment) = self.attachment(id) else { return };
-        let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
+        let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else {
+            return;
+        };
         let request = *request;
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
-            tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
+            tally.flag_helped_elsewhere =
+                self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
         }
-        let patience = self.bindings.get(id).and_then(|binding| binding.profile.wants.patience);
-        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Some(patience)) = (&mut failure, patience) {
+        let patience = self
+            .bindings
+            .get(id)
+            .and_then(|binding| binding.profile.wants.patience);
+        if let (
+            Failure::NoOffer {
+                lan,
+                waited,
+                queued,
+                tally,
+                cut,
+                ..
+            },
+            Some(patience),
+        ) = (&mut failure, patience)
+        {
             *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
             // A server whose answers are refused is there nonetheless.
             if tally.answers == 0 {
@@ -386,7 +580,8 @@ impl Registry {
         let request = match self.operation(attachment) {
             Some(Operation::Adding(admission)) => admission.request,
             Some(Operation::Acquiring(request, _)) => *request,
-            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => return,
+            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..))
+            | None => return,
         };
         self.reply(now, request, answer);
         self.end(now, attachment);
@@ -398,9 +593,12 @@ fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
     let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
     match &add.place {
         // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-        place if add.opens_at_once() && pacing.has_room(&add.lan) => {
-            out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
-        }
+        place if add.opens_at_once() && pacing.has_room(&add.lan) => out.prepare(
+            add.attachment.clone(),
+            place.clone(),
+            add.lan.clone(),
+            add.chaddr,
+        ),
         Place::InNetns(at) => out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
         // The daemon does not change the host's link.
         Place::Parent { .. } => out.inspect(waiter, add.place.target()),

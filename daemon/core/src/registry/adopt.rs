@@ -70,8 +70,13 @@ impl Registry {
             return;
         }
         let errand = self.jobs.errand(Caller::Adoption, attachment.clone());
-        let adoption =
-            Adoption { adoptee: adoptee.clone(), tries: Backoff::default(), last: None, errand, waits: false };
+        let adoption = Adoption {
+            adoptee: adoptee.clone(),
+            tries: Backoff::default(),
+            last: None,
+            errand,
+            waits: false,
+        };
         self.adoptions.pending.insert(attachment, adoption);
         self.begin_adoption(now, errand, adoptee);
     }
@@ -79,12 +84,16 @@ impl Registry {
     /// Tries once more: the pause is over.
     pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
         self.timers.set(Key::Adoption(errand), None);
-        let Some(attachment) = self.jobs.attachment(errand).cloned() else { return };
+        let Some(attachment) = self.jobs.attachment(errand).cloned() else {
+            return;
+        };
         if self.slots.contains(&attachment) {
             self.forget_adoption(&attachment);
             return;
         }
-        let Some(adoption) = self.adoptions.pending.get_mut(&attachment) else { return };
+        let Some(adoption) = self.adoptions.pending.get_mut(&attachment) else {
+            return;
+        };
         adoption.waits = false;
         let adoptee = adoption.adoptee.clone();
         self.begin_adoption(now, errand, adoptee);
@@ -94,7 +103,12 @@ impl Registry {
     /// still had to be adopted.
     pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
         self.adoptions.failures.remove(attachment);
-        let Adoption { errand, waits, adoptee, .. } = self.adoptions.pending.remove(attachment)?;
+        let Adoption {
+            errand,
+            waits,
+            adoptee,
+            ..
+        } = self.adoptions.pending.remove(attachment)?;
         if waits {
             self.timers.set(Key::Adoption(errand), None);
             self.jobs.forget(errand);
@@ -104,8 +118,15 @@ impl Registry {
 
     /// Forgets the adoptions of all attachments that their runtime has called gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
-        let known: Vec<_> = self.adoptions.known().filter(|attachment| gone(attachment)).cloned().collect();
-        known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));
+        let known: Vec<_> = self
+            .adoptions
+            .known()
+            .filter(|attachment| gone(attachment))
+            .cloned()
+            .collect();
+        known
+            .iter()
+            .for_each(|attachment| _ = self.forget_adoption(attachment));
     }
 
     pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
@@ -124,8 +145,12 @@ impl Registry {
     }
 
     fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
-        let Some(mut adoption) = self.adoptions.pending.remove(&attachment) else { return };
-        self.adoptions.failures.insert(attachment.clone(), reason(failure));
+        let Some(mut adoption) = self.adoptions.pending.remove(&attachment) else {
+            return;
+        };
+        self.adoptions
+            .failures
+            .insert(attachment.clone(), reason(failure));
         if !self.may_live(&adoption, failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
@@ -136,26 +161,43 @@ impl Registry {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
-        (adoption.errand, adoption.waits) = (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
-        self.timers.set(Key::Adoption(adoption.errand), Some((now.boot + pause, Why::Work)));
+        (adoption.errand, adoption.waits) =
+            (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
+        self.timers.set(
+            Key::Adoption(adoption.errand),
+            Some((now.boot + pause, Why::Work)),
+        );
         self.adoptions.pending.insert(attachment, adoption);
     }
 
     /// Returns whether a container may still run after its adoption failed like this. A namespace that is not seen is gone if the
     /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
-        let Failure::Link { cause, .. } = failure else { return true };
+        let Failure::Link { cause, .. } = failure else {
+            return true;
+        };
         let netns = adoption.adoptee.add.place.netns();
-        let blind = !adoption.tries.has_failed() || !netns.is_some_and(|netns| self.sees(directory_of(netns)));
-        if cause.is_missing() { blind } else { !cause.is_gone() }
+        let blind = !adoption.tries.has_failed()
+            || !netns.is_some_and(|netns| self.sees(directory_of(netns)));
+        if cause.is_missing() {
+            blind
+        } else {
+            !cause.is_gone()
+        }
     }
 }
 
 /// Returns why an adoption failed. Unlike an ADD, an adoption takes no other address.
 fn reason(failure: &Failure) -> String {
     match failure {
-        Failure::NotWanted { server, wanted, offered } => {
-            format!("{server} offered {offered} instead of {wanted}, which the container has: no server confirms that")
+        Failure::NotWanted {
+            server,
+            wanted,
+            offered,
+        } => {
+            format!(
+                "{server} offered {offered} instead of {wanted}, which the container has: no server confirms that"
+            )
         }
         failure => failure.to_string(),
     }

@@ -25,28 +25,59 @@ impl Registry {
     }
 
     /// Handles a DEL.
-    pub(super) fn del(&mut self, now: Now, id: RequestId, attachment: Attachment, grace: Option<u32>) {
+    pub(super) fn del(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        attachment: Attachment,
+        grace: Option<u32>,
+    ) {
         self.forget_adoption(&attachment);
-        grace.into_iter().for_each(|grace| self.keep_for(now, &attachment, grace));
+        grace
+            .into_iter()
+            .for_each(|grace| self.keep_for(now, &attachment, grace));
         self.delete(now, attachment, id);
     }
 
     /// Handles a CHECK.
-    pub(super) fn check(&mut self, now: Now, id: RequestId, attachment: &Attachment, expected: Vec<IpNet>) {
+    pub(super) fn check(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        attachment: &Attachment,
+        expected: Vec<IpNet>,
+    ) {
         self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
     }
 
     /// Begins a call, or has it wait for its turn.
-    fn queue(&mut self, now: Now, attachment: &Attachment, id: RequestId, asked: Asked, limit: Duration) {
+    fn queue(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        id: RequestId,
+        asked: Asked,
+        limit: Duration,
+    ) {
         self.time_call(id, now.boot + limit);
-        self.slots.make(attachment).waiting.push_back(Waiting { id, asked, since: now.boot });
+        self.slots.make(attachment).waiting.push_back(Waiting {
+            id,
+            asked,
+            since: now.boot,
+        });
         self.next_call(now, attachment);
     }
 
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
         // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
-        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.beginning) else { return };
+        let Some(slot) = self
+            .slots
+            .get_mut(attachment)
+            .filter(|slot| !slot.beginning)
+        else {
+            return;
+        };
         slot.beginning = true;
         while self.begin_next(now, attachment) {}
         if let Some(slot) = self.slots.get_mut(attachment) {
@@ -57,8 +88,16 @@ impl Registry {
 
     /// Begins a call. Returns false if one is under way or none waits.
     fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
-        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| slot.operation.is_none()) else { return false };
-        let Some(Waiting { id, asked, since }) = slot.waiting.pop_front() else { return false };
+        let Some(slot) = self
+            .slots
+            .get_mut(attachment)
+            .filter(|slot| slot.operation.is_none())
+        else {
+            return false;
+        };
+        let Some(Waiting { id, asked, since }) = slot.waiting.pop_front() else {
+            return false;
+        };
         match asked {
             Asked::Add(add, ran_with) => self.begin_add(id, add, since, ran_with),
             Asked::Del => self.begin_delete(now, attachment, id),
@@ -76,18 +115,33 @@ impl Registry {
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
-        let ended = self.slots.get_mut(attachment).and_then(|slot| slot.operation.take());
+        let ended = self
+            .slots
+            .get_mut(attachment)
+            .and_then(|slot| slot.operation.take());
         // The result of its look means nothing to the next call.
-        ended.as_ref().and_then(Operation::op).into_iter().for_each(|op| self.out.forget(op));
+        ended
+            .as_ref()
+            .and_then(Operation::op)
+            .into_iter()
+            .for_each(|op| self.out.forget(op));
         if let Some(Operation::Adding(admission)) = ended {
             self.restore(now, attachment, &admission);
         }
         self.next_call(now, attachment);
     }
 
-    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, look: Look, outcome: Outcome) {
+    pub(super) fn operation_done(
+        &mut self,
+        now: Now,
+        attachment: Attachment,
+        look: Look,
+        outcome: Outcome,
+    ) {
         let view = match outcome {
-            Outcome::Applied { result, .. } | Outcome::Prepared { result, .. } | Outcome::Inspected(result) => result,
+            Outcome::Applied { result, .. }
+            | Outcome::Prepared { result, .. }
+            | Outcome::Inspected(result) => result,
             Outcome::Persisted(_)
             | Outcome::Opened(_)
             | Outcome::Sent(_)

@@ -20,23 +20,50 @@ use crate::outbox::{Look, Waiter};
 use crate::time::Now;
 
 impl Registry {
-    pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, mut expected: Vec<IpNet>) {
-        let binding = self.holder_of(attachment).filter(|binding| binding.is_live());
+    pub(super) fn begin_check(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        id: RequestId,
+        mut expected: Vec<IpNet>,
+    ) {
+        let binding = self
+            .holder_of(attachment)
+            .filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
             self.interfaces.await_work(attachment);
-            return self.begin_looking(attachment, Check { request: id, expected, look: None });
+            return self.begin_looking(
+                attachment,
+                Check {
+                    request: id,
+                    expected,
+                    look: None,
+                },
+            );
         }
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let (Some(binding), Some(lease)) = (binding, lease) else {
-            self.reply(now, id, Answer::Failed(Failure::Unknown(attachment.clone())));
+            self.reply(
+                now,
+                id,
+                Answer::Failed(Failure::Unknown(attachment.clone())),
+            );
             return self.end(now, attachment);
         };
         let address = lease.address;
         // Nothing is known about the other family.
         expected.retain(|expected| matches!(expected, IpNet::V4(_)));
         if !expected.is_empty() && !expected.contains(&address.into()) {
-            let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let failure = Failure::Differs { attachment: attachment.clone(), held: address, expected };
+            let expected = expected
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let failure = Failure::Differs {
+                attachment: attachment.clone(),
+                held: address,
+                expected,
+            };
             self.reply(now, id, Answer::Failed(failure));
             return self.end(now, attachment);
         }
@@ -45,18 +72,44 @@ impl Registry {
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());
-        let op = self.out.inspect_with(Waiter::Operation(attachment.clone(), Look::Check), target, true);
-        self.begin_looking(attachment, Check { request: id, expected, look: Some((op, address)) });
+        let op = self.out.inspect_with(
+            Waiter::Operation(attachment.clone(), Look::Check),
+            target,
+            true,
+        );
+        self.begin_looking(
+            attachment,
+            Check {
+                request: id,
+                expected,
+                look: Some((op, address)),
+            },
+        );
     }
 
     fn begin_looking(&mut self, attachment: &Attachment, check: Check) {
         self.begin(attachment, Operation::Checking(Box::new(check)));
     }
 
-    pub(super) fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let Some(Operation::Checking(check)) = self.operation(attachment) else { return };
-        let Check { request, expected, look } = &mut **check;
-        let (id, expected, sought) = (*request, std::mem::take(expected), look.map(|(_, address)| address));
+    pub(super) fn checked(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        view: Result<LinkView, LinkCause>,
+    ) {
+        let Some(Operation::Checking(check)) = self.operation(attachment) else {
+            return;
+        };
+        let Check {
+            request,
+            expected,
+            look,
+        } = &mut **check;
+        let (id, expected, sought) = (
+            *request,
+            std::mem::take(expected),
+            look.map(|(_, address)| address),
+        );
         let binding = self.holder_of(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let answer = match (binding, lease, view) {
@@ -67,7 +120,9 @@ impl Registry {
             {
                 return self.begin_check(now, attachment, id, expected);
             }
-            (Some(binding), Some(lease), Ok(view)) if view.addresses.contains(&lease.address.into()) => {
+            (Some(binding), Some(lease), Ok(view))
+                if view.addresses.contains(&lease.address.into()) =>
+            {
                 match binding.lacks_route(&view, &self.interfaces) {
                     Some(route) => Answer::Failed(Failure::NoRoute {
                         attachment: attachment.clone(),
@@ -78,7 +133,10 @@ impl Registry {
                 }
             }
             (Some(binding), Some(_), Ok(_))
-                if self.interfaces.seat(&binding.link, binding.id).is_some_and(Seat::never_came) =>
+                if self
+                    .interfaces
+                    .seat(&binding.link, binding.id)
+                    .is_some_and(Seat::never_came) =>
             {
                 Answer::Checked
             }
@@ -91,7 +149,9 @@ impl Registry {
                 let target = Target::Known(binding.link.clone()).to_string();
                 Answer::Failed(Failure::Link { target, cause })
             }
-            (Some(_), None, Ok(_)) | (None, ..) => Answer::Failed(Failure::Unknown(attachment.clone())),
+            (Some(_), None, Ok(_)) | (None, ..) => {
+                Answer::Failed(Failure::Unknown(attachment.clone()))
+            }
         };
         self.reply(now, id, answer);
         self.end(now, attachment);
@@ -102,7 +162,9 @@ impl Registry {
         let waiting = self.interfaces.take_checks();
         let before = waiting.len();
         for attachment in waiting {
-            let Some(Operation::Checking(check)) = self.operation(&attachment) else { continue };
+            let Some(Operation::Checking(check)) = self.operation(&attachment) else {
+                continue;
+            };
             if check.look.is_none() {
                 let (id, expected) = (check.request, std::mem::take(&mut check.expected));
                 self.begin_check(now, &attachment, id, expected);
@@ -113,7 +175,10 @@ impl Registry {
 
     /// Returns whether a CHECK waits for what the binding does at its interface. With another call behind it, it does not wait.
     fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
-        let is_last = self.slots.get(attachment).is_none_or(|slot| slot.waiting.is_empty());
+        let is_last = self
+            .slots
+            .get(attachment)
+            .is_none_or(|slot| slot.waiting.is_empty());
         is_last && binding.is_changing(&self.interfaces, now.boot)
     }
 }

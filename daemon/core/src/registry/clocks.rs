@@ -21,8 +21,13 @@ const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 impl Registry {
     /// Compares both clocks with their last reading. Returns how long ago that was.
     pub(crate) fn read_clocks(&mut self, now: Now) -> Duration {
-        let Some(before) = self.clocks.replace(now) else { return Duration::ZERO };
-        let (expected, passed) = (now.wall_since(before), now.boot.saturating_since(before.boot));
+        let Some(before) = self.clocks.replace(now) else {
+            return Duration::ZERO;
+        };
+        let (expected, passed) = (
+            now.wall_since(before),
+            now.boot.saturating_since(before.boot),
+        );
         if !is_off(now.wall, expected) {
             return passed;
         }
@@ -38,5 +43,7 @@ impl Registry {
 
 /// Returns whether a wall clock differs from what is expected.
 pub(super) fn is_off(wall: WallTime, expected: WallTime) -> bool {
-    wall.saturating_since(expected).max(expected.saturating_since(wall)) >= JUMP
+    wall.saturating_since(expected)
+        .max(expected.saturating_since(wall))
+        >= JUMP
 }

@@ -19,14 +19,21 @@ impl Registry {
         self.time_call(id, now.boot + DEL_LIMIT);
         self.orphans.claim(&attachment);
         let slot = self.slots.make(&attachment);
-        let (adds, others) =
-            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.asked, Asked::Add(..)));
+        let (adds, others) = std::mem::take(&mut slot.waiting)
+            .into_iter()
+            .partition(|w| matches!(w.asked, Asked::Add(..)));
         slot.waiting = others;
         let cancelled: VecDeque<Waiting> = adds;
         for add in cancelled {
-            self.reply(now, add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
+            self.reply(
+                now,
+                add.id,
+                Answer::Failed(Failure::Cancelled(attachment.clone())),
+            );
         }
-        let Some(slot) = self.slots.get_mut(&attachment) else { return };
+        let Some(slot) = self.slots.get_mut(&attachment) else {
+            return;
+        };
         if let Some(Operation::Deleting(requests, holder)) = &mut slot.operation {
             let holder = *holder;
             requests.push(id);
@@ -37,8 +44,16 @@ impl Registry {
                 }
             });
         }
-        slot.waiting.push_front(Waiting { id, asked: Asked::Del, since: now.boot });
-        self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
+        slot.waiting.push_front(Waiting {
+            id,
+            asked: Asked::Del,
+            since: now.boot,
+        });
+        self.cancel_add(
+            now,
+            &attachment,
+            Some(Failure::Cancelled(attachment.clone())),
+        );
         self.next_call(now, &attachment);
     }
 
@@ -46,11 +61,19 @@ impl Registry {
     /// is the container's: that was leased under another configuration.
     pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
         let holder = self.holder_of(attachment);
-        let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else { return };
+        let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else {
+            return;
+        };
         if attachment.is_named_by(&binding.identity.client_id) {
             return;
         }
-        let (id, profile) = (binding.id, Profile { grace: Some(grace), ..(*binding.profile).clone() });
+        let (id, profile) = (
+            binding.id,
+            Profile {
+                grace: Some(grace),
+                ..(*binding.profile).clone()
+            },
+        );
         let profile = self.profiles.share(profile);
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
@@ -73,7 +96,8 @@ impl Registry {
                     self.begin(attachment, Operation::Ending(id));
                 }
             }
-            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => {}
+            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..))
+            | None => {}
         }
     }
 
@@ -102,10 +126,14 @@ impl Registry {
         match self.slots.operation(attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 let requests = requests.clone();
-                requests.into_iter().for_each(|request| self.reply(now, request, Answer::Deleted));
+                requests
+                    .into_iter()
+                    .for_each(|request| self.reply(now, request, Answer::Deleted));
                 self.end(now, attachment);
             }
-            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
+            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding))
+                if *binding == id =>
+            {
                 self.end(now, attachment);
             }
             _ => self.next_call(now, attachment),
@@ -116,9 +144,13 @@ impl Registry {
     /// and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
         self.lease_left(id, Err(cause.clone()));
-        let Some(attachment) = self.attachment(id) else { return };
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
         let requests = match self.operation(&attachment) {
-            Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),
+            Some(Operation::Deleting(requests, binding)) if *binding == id => {
+                std::mem::take(requests)
+            }
             Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
             _ => return,
         };

@@ -44,7 +44,10 @@ impl Registry {
     /// Records that an ADD has named a fallback.
     pub(super) fn enter_fallback(&mut self, network: &str, lan: &Lan, fallback: &Fallback) {
         let named = &mut self.fallbacks.named;
-        if named.get(network).is_none_or(|(on, known)| on != lan || known != fallback) {
+        if named
+            .get(network)
+            .is_none_or(|(on, known)| on != lan || known != fallback)
+        {
             named.insert(network.to_owned(), (lan.clone(), fallback.clone()));
         }
     }
@@ -69,34 +72,70 @@ impl Registry {
         fallback: &Fallback,
         (used, last): (&BTreeSet<Ipv4Addr>, Option<IpAddr>),
     ) -> Result<Given, NoAddress> {
-        let Some(own) = self.bindings.get(id) else { return fallback.allocator(None).peek() };
+        let Some(own) = self.bindings.get(id) else {
+            return fallback.allocator(None).peek();
+        };
         let lan = own.identity.lan.clone();
         let mut allocator = self.allocator_of(now, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
-        let hosts = self.bindings.holders().hosts_on(&lan).into_iter().map(IpAddr::V4);
+        let hosts = self
+            .bindings
+            .holders()
+            .hosts_on(&lan)
+            .into_iter()
+            .map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
-            allocator.occupy(address, Holding { by: stranger.clone(), since: now.wall });
+            allocator.occupy(
+                address,
+                Holding {
+                    by: stranger.clone(),
+                    since: now.wall,
+                },
+            );
         }
-        if let Some(given) = last.filter(|last| allocator.is_free(*last)).and_then(|last| fallback.take_over(last)) {
+        if let Some(given) = last
+            .filter(|last| allocator.is_free(*last))
+            .and_then(|last| fallback.take_over(last))
+        {
             return Ok(given);
         }
         let given = allocator.peek()?;
-        let lans: BTreeSet<_> = self.bindings.iter().map(|binding| &binding.identity.lan).collect();
+        let lans: BTreeSet<_> = self
+            .bindings
+            .iter()
+            .map(|binding| &binding.identity.lan)
+            .collect();
         self.fallbacks.last.retain(|lan, _| lans.contains(lan));
         self.fallbacks.last.insert(lan, given.address.addr());
         Ok(given)
     }
 
     /// Returns the ranges of a fallback with all addresses taken on a LAN, except by the binding `but`.
-    fn allocator_of(&self, now: Now, lan: &Lan, fallback: &Fallback, but: Option<BindingId>) -> Allocator {
+    fn allocator_of(
+        &self,
+        now: Now,
+        lan: &Lan,
+        fallback: &Fallback,
+        but: Option<BindingId>,
+    ) -> Allocator {
         let mut allocator = fallback.allocator(self.fallbacks.last.get(lan).copied());
         let since = |binding: &Binding| {
-            let age = binding.lease(now.boot).map(|lease| now.boot.saturating_since(lease.start)).unwrap_or_default();
+            let age = binding
+                .lease(now.boot)
+                .map(|lease| now.boot.saturating_since(lease.start))
+                .unwrap_or_default();
             WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
         };
-        for other in self.bindings.iter().filter(|other| Some(other.id) != but && other.identity.lan == *lan) {
+        for other in self
+            .bindings
+            .iter()
+            .filter(|other| Some(other.id) != but && other.identity.lan == *lan)
+        {
             if let Some(claim) = other.standing(now.boot).claim {
-                let holding = Holding { by: other.attachment.clone(), since: since(other) };
+                let holding = Holding {
+                    by: other.attachment.clone(),
+                    since: since(other),
+                };
                 allocator.occupy(claim.address.into(), holding);
             }
         }
@@ -110,7 +149,9 @@ impl Registry {
     pub(super) fn range_rows(&self, now: Now) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
             let allocator = self.allocator_of(now, lan, fallback, None);
-            let rows = allocator.usage().map(|usage| RangeRow::of(network, lan, usage, true));
+            let rows = allocator
+                .usage()
+                .map(|usage| RangeRow::of(network, lan, usage, true));
             rows.collect::<Vec<_>>()
         };
         let mut rows = self.ranges.rows();
@@ -127,7 +168,10 @@ impl Registry {
 
     /// Goes on asking for the containers that got such addresses from an earlier daemon.
     pub(super) fn await_servers(&mut self, now: Now) {
-        let of_range = self.bindings.iter().filter(|binding| is_of_range(binding, now.boot));
+        let of_range = self
+            .bindings
+            .iter()
+            .filter(|binding| is_of_range(binding, now.boot));
         let ids: Vec<_> = of_range.map(|binding| binding.id).collect();
         ids.into_iter().for_each(|id| self.await_server(now, id));
     }
@@ -135,9 +179,16 @@ impl Registry {
     /// Has one container of each LAN ask whether a server is back: each time another one, because one container's link may lead
     /// nowhere. A LAN without such a container is no longer asked.
     pub(super) fn ask_silent(&mut self, now: Now) {
-        let due = self.fallbacks.silent.iter().filter(|(_, at)| now.boot >= **at);
+        let due = self
+            .fallbacks
+            .silent
+            .iter()
+            .filter(|(_, at)| now.boot >= **at);
         for lan in due.map(|(lan, _)| lan.clone()).collect::<Vec<_>>() {
-            let there = self.bindings.iter().filter(|it| it.identity.lan == lan && is_of_range(it, now.boot));
+            let there = self
+                .bindings
+                .iter()
+                .filter(|it| it.identity.lan == lan && is_of_range(it, now.boot));
             let mut there: Vec<_> = there.map(|binding| binding.id).collect();
             if there.is_empty() {
                 self.fallbacks.silent.remove(&lan);
@@ -156,26 +207,47 @@ impl Registry {
 
     /// Reports the server that answered such a question, and stops asking.
     pub(super) fn server_is_back(&mut self, now: Now, id: BindingId, server: Ipv4Addr) {
-        let Some(binding) = self.bindings.get(id) else { return };
+        let Some(binding) = self.bindings.get(id) else {
+            return;
+        };
         let (lan, attachment) = (binding.identity.lan.clone(), (*binding.attachment).clone());
         if self.fallbacks.silent.remove(&lan).is_none() {
             return;
         }
         self.time_questions();
         tracing::info!(%lan, %server, "a server answers again: it serves the next container");
-        let cause =
-            format!("a server of {lan} answers again: containers keep what the fallback gave them until their DEL");
+        let cause = format!(
+            "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
+        );
         let (kind, server) = (EventKind::ServerBack, Some(server.into()));
-        self.out.note_alone(id, Event { wall: now.wall, attachment, kind, address: None, server, cause, run: None });
+        self.out.note_alone(
+            id,
+            Event {
+                wall: now.wall,
+                attachment,
+                kind,
+                address: None,
+                server,
+                cause,
+                run: None,
+            },
+        );
     }
 
     fn time_questions(&mut self) {
-        let next = self.fallbacks.silent.values().min().map(|at| (*at, Why::Dhcp(Timer::Discover)));
+        let next = self
+            .fallbacks
+            .silent
+            .values()
+            .min()
+            .map(|at| (*at, Why::Dhcp(Timer::Discover)));
         self.timers.set(Key::Silent, next);
     }
 }
 
 /// Returns whether a binding holds an address of a local range.
 pub(in crate::registry) fn is_of_range(binding: &Binding, now: Instant) -> bool {
-    binding.lease(now).is_some_and(|lease| !lease.source.is_asked())
+    binding
+        .lease(now)
+        .is_some_and(|lease| !lease.source.is_asked())
 }

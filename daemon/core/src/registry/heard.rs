@@ -35,7 +35,11 @@ impl Before {
     pub(super) fn of(binding: &Binding) -> Option<Self> {
         let client = binding.client()?;
         let start = client.lease().map(|lease| lease.start);
-        Some(Self { state: client.state(), outstanding: client.outstanding(), start })
+        Some(Self {
+            state: client.state(),
+            outstanding: client.outstanding(),
+            start,
+        })
     }
 }
 
@@ -61,7 +65,10 @@ impl Heard {
         if self.by_id.contains_key(&id) {
             self.order.retain(|other| *other != id);
         } else if self.order.len() >= MOST {
-            self.order.pop_front().into_iter().for_each(|oldest| _ = self.by_id.remove(&oldest));
+            self.order
+                .pop_front()
+                .into_iter()
+                .for_each(|oldest| _ = self.by_id.remove(&oldest));
         }
         self.order.push_back(id);
         self.by_id.entry(id).or_default()
@@ -71,20 +78,37 @@ impl Heard {
 impl Registry {
     /// Keeps the result of a server's message, if it advanced a client.
     pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before, payload: &[u8]) {
-        let Before { state, outstanding: Some(asked), start } = before else { return };
-        let Some(after) = self.bindings.get(id).and_then(Before::of) else { return };
+        let Before {
+            state,
+            outstanding: Some(asked),
+            start,
+        } = before
+        else {
+            return;
+        };
+        let Some(after) = self.bindings.get(id).and_then(Before::of) else {
+            return;
+        };
         let took = now.boot.saturating_since(asked.began);
         match (state, after.state) {
             (StateName::Selecting, StateName::Requesting) => {
-                *self.heard.make(id) = Exchanged { offer: Some((took, asked.sent)), ack: None };
+                *self.heard.make(id) = Exchanged {
+                    offer: Some((took, asked.sent)),
+                    ack: None,
+                };
             }
             (_, StateName::Bound) if after.start != start => {
                 let exchanged = self.heard.make(id);
                 if state != StateName::Requesting {
                     exchanged.offer = None;
                 }
-                exchanged.ack =
-                    Some(Acknowledged { at: now.wall, state, took, requests: asked.sent, message: payload.into() });
+                exchanged.ack = Some(Acknowledged {
+                    at: now.wall,
+                    state,
+                    took,
+                    requests: asked.sent,
+                    message: payload.into(),
+                });
             }
             (..) => {}
         }

@@ -48,28 +48,50 @@ impl Registry {
 
     /// Returns what is held.
     pub(crate) fn holdings(&self, now: Instant) -> Holdings {
-        let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> = BTreeMap::new();
+        let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> =
+            BTreeMap::new();
         for binding in self.bindings.iter() {
             let (door, network) = (binding.attachment.door(), binding.attachment.network());
-            let source = if is_of_range(binding, now) { "range" } else { "server" };
-            *leases.entry((door, network, source, binding.state().as_str())).or_default() += 1;
+            let source = if is_of_range(binding, now) {
+                "range"
+            } else {
+                "server"
+            };
+            *leases
+                .entry((door, network, source, binding.state().as_str()))
+                .or_default() += 1;
         }
         for (attachment, held) in self.ranges.all_held() {
             let (door, network) = (attachment.door(), attachment.network());
             let state = if held.is_leaving { "RELEASING" } else { "HELD" };
-            *leases.entry((door, network, "range", state)).or_default() += held.record.given.len() as u64;
+            *leases.entry((door, network, "range", state)).or_default() +=
+                held.record.given.len() as u64;
         }
         let ranges: Vec<_> = self.ranges.sizes().collect();
-        let networks = leases.keys().map(|(_, network, ..)| *network).chain(ranges.iter().map(|(network, _)| *network));
+        let networks = leases
+            .keys()
+            .map(|(_, network, ..)| *network)
+            .chain(ranges.iter().map(|(network, _)| *network));
         let name = labels(networks);
-        let ends = self.bindings.iter().filter_map(|binding| binding.ends_unextended(now));
+        let ends = self
+            .bindings
+            .iter()
+            .filter_map(|binding| binding.ends_unextended(now));
         let mut holdings = Holdings {
             next_end: ends.min().map(|at| at.saturating_since(now)),
             adopting: self.adoptions.len() as u64,
             ..Holdings::default()
         };
         for ((door, network, source, state), count) in &leases {
-            *holdings.leases.entry(Kind { door, network: name(network), source, state }).or_default() += count;
+            *holdings
+                .leases
+                .entry(Kind {
+                    door,
+                    network: name(network),
+                    source,
+                    state,
+                })
+                .or_default() += count;
         }
         for (network, (size, taken)) in &ranges {
             let sum = holdings.ranges.entry(name(network)).or_default();
@@ -83,5 +105,12 @@ impl Registry {
 fn labels<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
     let all: BTreeSet<&str> = networks.collect();
     let last = all.into_iter().nth(MOST_NETWORKS);
-    move |network| if last.is_none_or(|last| network < last) { network } else { OTHER_NETWORKS }.to_owned()
+    move |network| {
+        if last.is_none_or(|last| network < last) {
+            network
+        } else {
+            OTHER_NETWORKS
+        }
+        .to_owned()
+    }
 }

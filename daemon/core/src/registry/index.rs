@@ -59,7 +59,12 @@ impl Index {
     }
 
     /// Records that an attachment has an address of a local range, without a binding.
-    pub(super) fn note_of_range(&mut self, lan: &Lan, address: IpAddr, attachment: &Arc<Attachment>) {
+    pub(super) fn note_of_range(
+        &mut self,
+        lan: &Lan,
+        address: IpAddr,
+        attachment: &Arc<Attachment>,
+    ) {
         self.holders.note_of_range(lan, address, attachment);
     }
 
@@ -74,12 +79,19 @@ impl Index {
 
     /// Returns the held bindings whose interface is looked for by this Ethernet address.
     pub(super) fn sought_by(&self, mac: Mac) -> impl Iterator<Item = &Binding> {
-        self.sought.get(&mac).into_iter().flatten().filter_map(|id| self.get(*id))
+        self.sought
+            .get(&mac)
+            .into_iter()
+            .flatten()
+            .filter_map(|id| self.get(*id))
     }
 
     /// Returns all held bindings whose interface is looked for.
     pub(super) fn sought(&self) -> impl Iterator<Item = &Binding> {
-        self.sought.values().flatten().filter_map(|id| self.get(*id))
+        self.sought
+            .values()
+            .flatten()
+            .filter_map(|id| self.get(*id))
     }
 
     fn note_sought(&mut self, id: BindingId, was: Option<Mac>, is: Option<Mac>) {
@@ -94,7 +106,8 @@ impl Index {
                 self.sought.remove(&mac);
             }
         }
-        is.into_iter().for_each(|mac| _ = self.sought.entry(mac).or_default().insert(id));
+        is.into_iter()
+            .for_each(|mac| _ = self.sought.entry(mac).or_default().insert(id));
     }
 
     /// Adds a binding.
@@ -116,8 +129,15 @@ impl Index {
     }
 
     /// Has a binding handle something, if it exists, and records the result.
-    pub(super) fn with(&mut self, id: BindingId, now: Instant, f: impl FnOnce(&mut Binding, &Holders)) {
-        let Some(binding) = self.bindings.get_mut(&id) else { return };
+    pub(super) fn with(
+        &mut self,
+        id: BindingId,
+        now: Instant,
+        f: impl FnOnce(&mut Binding, &Holders),
+    ) {
+        let Some(binding) = self.bindings.get_mut(&id) else {
+            return;
+        };
         let was = binding.sought();
         f(binding, &self.holders);
         let is = binding.sought();
@@ -136,7 +156,10 @@ impl Index {
     pub(super) fn next_settled(&mut self) -> Option<Vec<BindingId>> {
         let id = self.holders.next_settled()?;
         let lan = self.bindings.get(&id).map(|binding| &binding.identity.lan);
-        Some(lan.map(|lan| self.holders.leaving_beside(lan, id)).unwrap_or_default())
+        Some(
+            lan.map(|lan| self.holders.leaving_beside(lan, id))
+                .unwrap_or_default(),
+        )
     }
 
     /// Returns the bindings whose deadline may have changed since this was last asked.

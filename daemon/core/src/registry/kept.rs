@@ -17,8 +17,16 @@ pub struct Kept {
 impl Registry {
     /// Returns how much the core keeps of each kind whose size depends on what it was asked.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        let of_bindings = |what, count| Kept { what, count, of_bindings: true };
-        let under_way = |what, count| Kept { what, count, of_bindings: false };
+        let of_bindings = |what, count| Kept {
+            what,
+            count,
+            of_bindings: true,
+        };
+        let under_way = |what, count| Kept {
+            what,
+            count,
+            of_bindings: false,
+        };
         let [bindings, touched, sought] = self.bindings.sizes();
         let (seats, interfaces) = self.interfaces.sizes();
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
@@ -55,7 +63,13 @@ impl Registry {
             of_bindings("records that could not be written", self.unwritten.len()),
             under_way("namespaces that are not seen", self.sight.unseen()),
         ];
-        kept.extend(self.out.sizes().into_iter().chain(interfaces).map(|(what, count)| under_way(what, count)));
+        kept.extend(
+            self.out
+                .sizes()
+                .into_iter()
+                .chain(interfaces)
+                .map(|(what, count)| under_way(what, count)),
+        );
         kept
     }
 }

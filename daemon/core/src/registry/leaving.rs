@@ -26,7 +26,10 @@ impl Leavings {
 
     /// Forgets a call that waits for a binding's lease to leave.
     pub(super) fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
-        self.0.get_mut(&binding).into_iter().for_each(|calls| calls.retain(|call| *call != id));
+        self.0
+            .get_mut(&binding)
+            .into_iter()
+            .for_each(|calls| calls.retain(|call| *call != id));
     }
 }
 
@@ -36,7 +39,9 @@ impl Registry {
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
         match self.is_inside(id) {
-            true => self.with(now, id, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))),
+            true => self.with(now, id, |binding, cx| {
+                binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
+            }),
             false => self.give_back(now, id),
         }
     }
@@ -53,7 +58,9 @@ impl Registry {
     /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given
     /// back.
     pub(super) fn is_inside(&self, id: BindingId) -> bool {
-        self.bindings.get(id).is_some_and(|binding| binding.is_held() && !binding.is_on_host())
+        self.bindings
+            .get(id)
+            .is_some_and(|binding| binding.is_held() && !binding.is_on_host())
     }
 
     /// Answers the calls that wait for the store to record that a lease is given back. If the store refused, that is tried again.
@@ -62,15 +69,27 @@ impl Registry {
             Ok(()) => self.leavings.0.remove(&id),
             Err(_) => self.leavings.0.get_mut(&id).map(std::mem::take),
         };
-        let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
-        calls.into_iter().flatten().for_each(|call| self.answer(call, answer.clone()));
+        let answer = result.map_or_else(
+            |cause| Answer::Failed(Failure::Store(cause)),
+            |()| Answer::Released,
+        );
+        calls
+            .into_iter()
+            .flatten()
+            .for_each(|call| self.answer(call, answer.clone()));
     }
 
     /// Gives back a lease whose identity may return.
     fn give_back(&mut self, now: Now, id: BindingId) {
-        let Some(attachment) = self.attachment(id) else { return };
-        self.lan(id).into_iter().for_each(|lan| self.silent.ends(&lan));
-        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
+        self.lan(id)
+            .into_iter()
+            .for_each(|lan| self.silent.ends(&lan));
+        self.with(now, id, |binding, cx| {
+            binding.give_back(Leave::Released, cx)
+        });
         self.slots.vacate(&attachment, id);
         self.await_interface_no_more(id);
         self.next_call(now, &attachment);

@@ -111,7 +111,11 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { permits: 32, audits: 8, reboot_grace: Duration::from_secs(600) }
+        Self {
+            permits: 32,
+            audits: 8,
+            reboot_grace: Duration::from_secs(600),
+        }
     }
 }
 
@@ -237,7 +241,12 @@ impl Registry {
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
     /// lease has no record.
     pub(crate) fn adopting(&self) -> usize {
-        self.adoptions.len() + self.bindings.iter().filter(|binding| binding.is_unwritten()).count()
+        self.adoptions.len()
+            + self
+                .bindings
+                .iter()
+                .filter(|binding| binding.is_unwritten())
+                .count()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
@@ -247,8 +256,12 @@ impl Registry {
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
     pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
-        let Some(Owner::Binding(id)) = self.out.exchange(exchange) else { return None };
-        self.bindings.get(id).map(|binding| Arc::clone(&binding.attachment))
+        let Some(Owner::Binding(id)) = self.out.exchange(exchange) else {
+            return None;
+        };
+        self.bindings
+            .get(id)
+            .map(|binding| Arc::clone(&binding.attachment))
     }
 
     /// Counts an input with an id that is not known any more, if it is one.
@@ -258,9 +271,22 @@ impl Registry {
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
     pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
-        let rows = self.chosen(now, &Which::default()).into_iter().map(|(_, row)| row).collect();
-        let (not_adopted, refused) = (self.adoptions.failures(), self.out.counts.refusals().clone());
-        Answer::Bindings { rows, pools, not_adopted, strangers, refused }
+        let rows = self
+            .chosen(now, &Which::default())
+            .into_iter()
+            .map(|(_, row)| row)
+            .collect();
+        let (not_adopted, refused) = (
+            self.adoptions.failures(),
+            self.out.counts.refusals().clone(),
+        );
+        Answer::Bindings {
+            rows,
+            pools,
+            not_adopted,
+            strangers,
+            refused,
+        }
     }
 
     /// Handles the end of an effect.
@@ -269,11 +295,19 @@ impl Registry {
             self.out.written(op, result.is_ok());
         }
         let changed = self.interfaces.end_change(op);
-        let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
+        let sockets = if let Outcome::Prepared { exchange, .. } = &outcome {
+            *exchange
+        } else {
+            None
+        };
         let waiter = self.out.take(op);
-        if matches!(outcome, Outcome::Persisted(Ok(()))) && waiter.as_ref().is_some_and(|by| self.shows_room(by)) {
+        if matches!(outcome, Outcome::Persisted(Ok(())))
+            && waiter.as_ref().is_some_and(|by| self.shows_room(by))
+        {
             let waiting = std::mem::take(&mut self.unwritten);
-            waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
+            waiting
+                .into_iter()
+                .for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
         }
         match waiter {
             Some(Waiter::Binding(id, task)) => {
@@ -287,9 +321,15 @@ impl Registry {
                 }
             }
             Some(Waiter::Operation(attachment, look)) => {
-                self.spare = sockets.map(|exchange| Spare { exchange, attachment: attachment.clone() });
+                self.spare = sockets.map(|exchange| Spare {
+                    exchange,
+                    attachment: attachment.clone(),
+                });
                 self.operation_done(now, attachment, look, outcome);
-                self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
+                self.spare
+                    .take()
+                    .into_iter()
+                    .for_each(|spare| self.out.close(spare.exchange));
             }
             Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
@@ -299,7 +339,9 @@ impl Registry {
             Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;
-                sockets.into_iter().for_each(|exchange| self.out.close(exchange));
+                sockets
+                    .into_iter()
+                    .for_each(|exchange| self.out.close(exchange));
             }
         }
         if let Some(at) = changed {
@@ -309,8 +351,12 @@ impl Registry {
 
     /// Returns whether a successful write for this waiter shows that the store has room. Ending a binding needs none.
     fn shows_room(&self, by: &Waiter) -> bool {
-        let Waiter::Binding(id, _) = by else { return true };
-        self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
+        let Waiter::Binding(id, _) = by else {
+            return true;
+        };
+        self.bindings
+            .get(*id)
+            .is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
     }
 
     /// Handles a frame that came in.
@@ -329,23 +375,36 @@ impl Registry {
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
         // container's link whose address has changed since: KubeVirt gives the previous one to its virtual machine.
-        let inside = self.bindings.get(id).filter(|binding| !binding.speaks_from_host());
-        if meta.other_host && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0)) {
+        let inside = self
+            .bindings
+            .get(id)
+            .filter(|binding| !binding.speaks_from_host());
+        if meta.other_host
+            && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0))
+        {
             return;
         }
         match frame::decode(bytes, meta) {
             Ok(frame) => {
                 let said = match &frame {
-                    Frame::Udp(udp) => self.bindings.get(id).and_then(Before::of).zip(Some(udp.payload)),
+                    Frame::Udp(udp) => self
+                        .bindings
+                        .get(id)
+                        .and_then(Before::of)
+                        .zip(Some(udp.payload)),
                     Frame::Arp(_) => None,
                 };
-                self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx));
+                self.with(now, id, |binding, cx| {
+                    binding.on_frame(exchange, &frame, cx)
+                });
                 if let Some((before, payload)) = said {
                     self.keep_heard(now, id, before, payload);
                 }
             }
             Err(cause) => match frame::ipv4_source(bytes) {
-                Some(from) => self.with(now, id, |binding, cx| binding.on_unreadable(exchange, cause, from, cx)),
+                Some(from) => self.with(now, id, |binding, cx| {
+                    binding.on_unreadable(exchange, cause, from, cx)
+                }),
                 None => self.out.counts.refused(cause.name()),
             },
         }
@@ -354,7 +413,9 @@ impl Registry {
     /// Handles the failure of sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         match self.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
+            Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| {
+                binding.on_broken(exchange, cause, cx)
+            }),
             Some(Owner::Call | Owner::Above) => {}
             None => self.unknown += 1,
         }
@@ -363,7 +424,9 @@ impl Registry {
     /// Records that a link did not accept a frame.
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
+            Some(Owner::Binding(id)) => {
+                self.with(now, id, |binding, _| binding.on_unsent(exchange, cause))
+            }
             Some(Owner::Call | Owner::Above) => {}
             None => self.unknown += 1,
         }
@@ -371,10 +434,27 @@ impl Registry {
 
     /// Has a binding handle something, and keeps the tables in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
-        let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
+        let (boot, out, rng, conflicts) = (
+            &self.boot,
+            &mut self.out,
+            &mut self.rng,
+            &mut self.conflicts,
+        );
         let (interfaces, departed) = (&mut self.interfaces, &self.departed);
         self.bindings.with(id, now.boot, |binding, holders| {
-            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts, departed });
+            f(
+                binding,
+                &mut Cx {
+                    now,
+                    boot,
+                    out,
+                    rng,
+                    holders,
+                    interfaces,
+                    conflicts,
+                    departed,
+                },
+            );
         });
     }
 
@@ -393,11 +473,18 @@ impl Registry {
     pub(crate) fn end_input(&mut self, now: Now) {
         self.tell_of_orphans(now);
         let bindings = &self.bindings;
-        self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
+        self.out.write_notes(|id| {
+            bindings
+                .get(id)
+                .is_some_and(|binding| binding.record_is_due())
+        });
         let touched = self.bindings.take_touched();
         self.renewals_go_on(now, &touched);
         for id in touched {
-            let deadline = self.bindings.get(id).and_then(|binding| binding.deadline(&self.interfaces));
+            let deadline = self
+                .bindings
+                .get(id)
+                .and_then(|binding| binding.deadline(&self.interfaces));
             self.timers.set(Key::Binding(id), deadline);
         }
     }
@@ -405,12 +492,18 @@ impl Registry {
     /// Lets leaving bindings go on, or give way, when live ones have come or gone. Returns whether there was anything to do.
     fn settle_holders(&mut self, now: Now) -> bool {
         if let Some(beside) = self.bindings.next_settled() {
-            beside.into_iter().for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
+            beside
+                .into_iter()
+                .for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
             return true;
         }
-        let Some(key) = self.bindings.next_stirred() else { return false };
+        let Some(key) = self.bindings.next_stirred() else {
+            return false;
+        };
         for leaving in self.bindings.holders().leaving(&key) {
-            self.with(now, leaving, |binding, cx| binding.gives_back(cx, Release::unpause));
+            self.with(now, leaving, |binding, cx| {
+                binding.gives_back(cx, Release::unpause)
+            });
         }
         true
     }
@@ -420,7 +513,9 @@ impl Registry {
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
-        let dns = self.holder_of(&attachment).and_then(|binding| binding.resolver());
+        let dns = self
+            .holder_of(&attachment)
+            .and_then(|binding| binding.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
@@ -431,11 +526,19 @@ impl Registry {
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
-            Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
+            Report::WantsRoom {
+                blocked: Some(address),
+            } => self.unblock(now, id, address),
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
-            Report::FallsBack { fallback, used, last } => self.fall_back(now, id, &fallback, (&used, last)),
+            Report::FallsBack {
+                fallback,
+                used,
+                last,
+            } => self.fall_back(now, id, &fallback, (&used, last)),
             Report::ServerIsBack(server) => self.server_is_back(now, id, server),
-            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.holds(cx, Hold::renew_early)),
+            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| {
+                binding.holds(cx, Hold::renew_early)
+            }),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
@@ -469,11 +572,19 @@ impl Registry {
     /// Removes a binding of which nothing is left; whoever waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.attachment(id);
-        if let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_to_remember()) {
+        if let Some(binding) = self
+            .bindings
+            .get(id)
+            .filter(|binding| binding.is_to_remember())
+        {
             let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
             // A successor writes its own address.
             let returns = binding.profile.returns();
-            let last = lease.map(|lease| Last { record: id, address: lease.ip(), returns });
+            let last = lease.map(|lease| Last {
+                record: id,
+                address: lease.ip(),
+                returns,
+            });
             if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
                 self.remember(key, last);
             }
@@ -509,7 +620,9 @@ impl Registry {
     fn want_to_extend(&mut self, now: Now, id: BindingId, by: Instant) {
         let Some(lan) = self.lan(id) else { return };
         let at = self.extensions.take_by(lan, now.boot, by);
-        self.with(now, id, |binding, cx| binding.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx)));
+        self.with(now, id, |binding, cx| {
+            binding.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx))
+        });
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
@@ -522,7 +635,9 @@ impl Registry {
     fn want_turn(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         let at = self.turns.take(lan, now.boot);
-        self.with(now, id, |binding, cx| binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx)));
+        self.with(now, id, |binding, cx| {
+            binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
+        });
     }
 
     /// Adds a binding to all tables.
@@ -540,7 +655,9 @@ impl Registry {
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         self.departs(now, id);
-        let Some(binding) = self.bindings.remove(id) else { return };
+        let Some(binding) = self.bindings.remove(id) else {
+            return;
+        };
         self.unwritten.remove(&id);
         self.heard.forget(id);
         self.interfaces.leave(&binding.link, id);
@@ -551,9 +668,19 @@ impl Registry {
 
     /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
     fn departs(&mut self, now: Now, id: BindingId) {
-        let binding = self.bindings.get(id).filter(|binding| binding.link.in_netns().is_some());
-        if let Some((binding, lease)) = binding.and_then(|binding| Some((binding, binding.lease(now.boot)?))) {
-            self.departed.add(&binding.identity.lan, lease.ip(), binding.link.mac(), now.boot);
+        let binding = self
+            .bindings
+            .get(id)
+            .filter(|binding| binding.link.in_netns().is_some());
+        if let Some((binding, lease)) =
+            binding.and_then(|binding| Some((binding, binding.lease(now.boot)?)))
+        {
+            self.departed.add(
+                &binding.identity.lan,
+                lease.ip(),
+                binding.link.mac(),
+                now.boot,
+            );
         }
     }
 
@@ -563,10 +690,14 @@ impl Registry {
     }
 
     fn lan(&self, id: BindingId) -> Option<Lan> {
-        self.bindings.get(id).map(|binding| binding.identity.lan.clone())
+        self.bindings
+            .get(id)
+            .map(|binding| binding.identity.lan.clone())
     }
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
-        self.bindings.get(id).map(|binding| binding.attachment.clone())
+        self.bindings
+            .get(id)
+            .map(|binding| binding.attachment.clone())
     }
 }

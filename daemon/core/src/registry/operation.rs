@@ -100,7 +100,9 @@ impl Admission {
         match &self.ready {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier { look, .. } => *look,
-            Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
+            Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => {
+                None
+            }
         }
     }
 
@@ -117,26 +119,38 @@ impl Admission {
     /// the address away, and leaves a stand-in under the old name.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
         let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.place.ifname();
-        self.adopts.filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
+        self.adopts
+            .filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
     }
 
     pub(super) fn link_failure(&self, cause: LinkCause) -> Failure {
-        Failure::Link { target: self.target().to_string(), cause }
+        Failure::Link {
+            target: self.target().to_string(),
+            cause,
+        }
     }
 
     /// Returns why there is no binding when time is up.
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         let waited = whole_millis(now.saturating_since(self.began));
         match &self.ready {
-            Ready::AwaitingCarrier { view, .. } => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::AwaitingCarrier { view, .. } => Failure::NoCarrier {
+                ifname: view.ifname.clone(),
+                waited,
+            },
             Ready::AwaitingAddress(cause) => self.link_failure(cause.clone()),
-            Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
-            Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => {
-                Failure::TimedOut { waiting_for: "a look at the identity's holder", waited }
-            }
-            Ready::AwaitingChange(_) => {
-                Failure::TimedOut { waiting_for: "an earlier change of the interface to end", waited }
-            }
+            Ready::Preparing(_) => Failure::TimedOut {
+                waiting_for: "the interface to be set up",
+                waited,
+            },
+            Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => Failure::TimedOut {
+                waiting_for: "a look at the identity's holder",
+                waited,
+            },
+            Ready::AwaitingChange(_) => Failure::TimedOut {
+                waiting_for: "an earlier change of the interface to end",
+                waited,
+            },
         }
     }
 
@@ -147,12 +161,18 @@ impl Admission {
     /// Returns the steps that remove from the interface an address that its container already ran with, if nobody holds it.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
-        there.map(|address| without(address.into(), &view.addresses, &self.add.profile.policy)).unwrap_or_default()
+        there
+            .map(|address| without(address.into(), &view.addresses, &self.add.profile.policy))
+            .unwrap_or_default()
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {
         let chaddr = self.add.chaddr.unwrap_or(self.link(view).mac());
-        Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
+        Identity {
+            lan: self.add.lan.clone(),
+            client_id: self.add.client_id.resolve(chaddr),
+            chaddr,
+        }
     }
 }
 
@@ -185,6 +205,9 @@ impl Check {
             Some(_) => "a look at the interface",
             None => "a change of the interface to end",
         };
-        Failure::TimedOut { waiting_for, waited: CHECK_LIMIT }
+        Failure::TimedOut {
+            waiting_for,
+            waited: CHECK_LIMIT,
+        }
     }
 }

@@ -14,10 +14,22 @@ impl Registry {
     /// Returns the leases that are meant, in order of attachment: each with its binding, or none if a local range gave it.
     pub(super) fn chosen(&self, now: Now, which: &Which) -> Vec<(Option<BindingId>, Row)> {
         let leased = |binding: &Binding| {
-            let ack = self.heard.of(binding.id).and_then(|exchanged| exchanged.ack.as_ref());
-            (Some(binding.id), Row { answered_in: ack.map(|ack| ack.took), ..row(binding, now.boot) })
+            let ack = self
+                .heard
+                .of(binding.id)
+                .and_then(|exchanged| exchanged.ack.as_ref());
+            (
+                Some(binding.id),
+                Row {
+                    answered_in: ack.map(|ack| ack.took),
+                    ..row(binding, now.boot)
+                },
+            )
         };
-        let held = self.ranges.all_held().map(|(attachment, held)| (None, row_of(attachment, held, now)));
+        let held = self
+            .ranges
+            .all_held()
+            .map(|(attachment, held)| (None, row_of(attachment, held, now)));
         let mut rows = which.of(self.bindings.iter().map(leased).chain(held));
         rows.sort_by(|(_, a), (_, b)| a.by_attachment(b));
         rows
@@ -41,5 +53,10 @@ impl Registry {
 fn row_of(attachment: &Attachment, held: &Held, now: Now) -> Row {
     let age = now.wall.saturating_since(held.record.since);
     let start = Instant::from_boot(now.boot.since_boot().saturating_sub(age));
-    Row::of_ranges(attachment.clone(), &held.record.given, start, held.is_leaving)
+    Row::of_ranges(
+        attachment.clone(),
+        &held.record.given,
+        start,
+        held.is_leaving,
+    )
 }

@@ -36,17 +36,24 @@ pub(super) struct Orphans(VecDeque<Orphan>);
 impl Orphans {
     /// Adds a link that has just disappeared.
     pub(super) fn add(&mut self, binding: BindingId, event: Box<Event>, now: Instant) {
-        self.0.push_back(Orphan { due: now + DEL_WAIT, binding, event });
+        self.0.push_back(Orphan {
+            due: now + DEL_WAIT,
+            binding,
+            event,
+        });
     }
 
     /// Forgets those of an attachment: its DEL has come.
     pub(super) fn claim(&mut self, attachment: &Attachment) {
-        self.0.retain(|orphan| orphan.event.attachment != *attachment);
+        self.0
+            .retain(|orphan| orphan.event.attachment != *attachment);
     }
 
     /// Takes out the next one whose DEL does not come.
     fn take(&mut self, now: Instant) -> Option<Orphan> {
-        self.0.pop_front_if(|orphan| now >= orphan.due).or_else(|| (self.0.len() > MOST).then(|| self.0.pop_front())?)
+        self.0
+            .pop_front_if(|orphan| now >= orphan.due)
+            .or_else(|| (self.0.len() > MOST).then(|| self.0.pop_front())?)
     }
 
     /// Returns when the next one is reported.
@@ -66,9 +73,18 @@ impl Registry {
         while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
             let address = event.address.map(tracing::field::display);
             tracing::warn!(attachment = %event.attachment, address, cause = %event.cause, "no DEL came for a link that is gone");
-            self.out.note_alone(binding, Event { wall: now.wall, ..*event });
+            self.out.note_alone(
+                binding,
+                Event {
+                    wall: now.wall,
+                    ..*event
+                },
+            );
         }
-        self.timers.set(Key::Orphans, self.orphans.deadline().map(|at| (at, Why::Orphan)));
+        self.timers.set(
+            Key::Orphans,
+            self.orphans.deadline().map(|at| (at, Why::Orphan)),
+        );
     }
 }
 
@@ -81,7 +97,15 @@ mod tests {
     fn event(n: usize) -> Box<Event> {
         let attachment = Attachment::cni("lan", n.to_string(), "eth0");
         let (wall, kind) = (WallTime::from_epoch(Duration::ZERO), EventKind::OrphanFound);
-        Box::new(Event { wall, attachment, kind, address: None, server: None, cause: String::new(), run: None })
+        Box::new(Event {
+            wall,
+            attachment,
+            kind,
+            address: None,
+            server: None,
+            cause: String::new(),
+            run: None,
+        })
     }
 
     fn told(orphans: &mut Orphans, now: Instant) -> Vec<String> {
@@ -92,11 +116,17 @@ mod tests {
 
     #[test]
     fn of_very_many_at_once_the_oldest_are_told_of_early() {
-        let (mut orphans, now) = (Orphans::default(), Instant::from_boot(Duration::from_secs(1)));
+        let (mut orphans, now) = (
+            Orphans::default(),
+            Instant::from_boot(Duration::from_secs(1)),
+        );
         (0..MOST + 2).for_each(|n| orphans.add(BindingId(n as u64), event(n), now));
         assert_eq!(told(&mut orphans, now), ["0", "1"]);
         orphans.claim(&event(7).attachment);
-        assert_eq!(told(&mut orphans, now + DEL_WAIT - Duration::from_micros(1)), [""; 0]);
+        assert_eq!(
+            told(&mut orphans, now + DEL_WAIT - Duration::from_micros(1)),
+            [""; 0]
+        );
         assert_eq!(told(&mut orphans, now + DEL_WAIT).len(), MOST - 1);
         assert_eq!(orphans.deadline(), None);
     }

@@ -17,11 +17,17 @@ use crate::time::Instant;
 
 /// How RELEASEs of one LAN leave: a server's socket holds about twice as many (`net.core.rmem_default`), and a server that
 /// works on each for 20 ms has processed half of 500 when the last one arrives.
-const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
+const RELEASES: Pace = Pace {
+    at_once: 128,
+    apart: Duration::from_millis(10),
+};
 
 /// How the due leases of one LAN are extended: after a suspend, all are due. A server that works on an answer for 30 ms has
 /// answered each a second later, and 10,000 leases have been requested after five minutes.
-const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
+const EXTENSIONS: Pace = Pace {
+    at_once: 32,
+    apart: Duration::from_millis(30),
+};
 
 /// The permits of all LANs.
 #[derive(Debug)]
@@ -49,7 +55,10 @@ struct Queue {
 
 impl Pacing {
     pub(super) fn new(permits: usize) -> Self {
-        Self { permits, lans: BTreeMap::new() }
+        Self {
+            permits,
+            lans: BTreeMap::new(),
+        }
     }
 
     /// Returns how many LANs have somebody who has a permit or waits for one.
@@ -70,7 +79,9 @@ impl Pacing {
 
     /// Returns whether a caller that asked now would get a permit at once.
     pub(super) fn has_room(&self, lan: &Lan) -> bool {
-        self.lans.get(lan).is_none_or(|queue| queue.has_room(self.permits, Urgency::Caller))
+        self.lans
+            .get(lan)
+            .is_none_or(|queue| queue.has_room(self.permits, Urgency::Caller))
     }
 
     /// Takes back a permit or a request for one. Returns who gets the permit next.
@@ -78,10 +89,17 @@ impl Pacing {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding).is_some();
         if !was_active {
-            queue.waiting.values_mut().for_each(|line| line.retain(|waiting| *waiting != binding));
+            queue
+                .waiting
+                .values_mut()
+                .for_each(|line| line.retain(|waiting| *waiting != binding));
         }
         queue.waiting.retain(|_, line| !line.is_empty());
-        let next = if was_active { queue.next(self.permits) } else { None };
+        let next = if was_active {
+            queue.next(self.permits)
+        } else {
+            None
+        };
         if queue.active.is_empty() && queue.waiting.is_empty() {
             self.lans.remove(lan);
         }
@@ -91,17 +109,27 @@ impl Pacing {
 
 impl Queue {
     fn has_room(&self, permits: usize, urgency: Urgency) -> bool {
-        let active = |urgency| self.active.values().filter(|active| **active == urgency).count();
+        let active = |urgency| {
+            self.active
+                .values()
+                .filter(|active| **active == urgency)
+                .count()
+        };
         match urgency {
             Urgency::Caller => self.active.len() - active(Urgency::Unanswered) < permits,
             Urgency::Unanswered => self.active.len() < permits,
-            Urgency::Background => active(urgency) < (permits / 2).max(1) && self.active.len() < permits,
+            Urgency::Background => {
+                active(urgency) < (permits / 2).max(1) && self.active.len() < permits
+            }
         }
     }
 
     /// Passes a returned permit to the next in line, if there is one.
     fn next(&mut self, permits: usize) -> Option<BindingId> {
-        let urgency = *self.waiting.keys().find(|urgency| self.has_room(permits, **urgency))?;
+        let urgency = *self
+            .waiting
+            .keys()
+            .find(|urgency| self.has_room(permits, **urgency))?;
         let next = self.waiting.get_mut(&urgency)?.pop_front()?;
         self.waiting.retain(|_, line| !line.is_empty());
         self.active.insert(next, urgency);
@@ -129,12 +157,18 @@ pub(super) struct Turns {
 impl Turns {
     /// Returns the turns of RELEASEs.
     pub(super) fn of_releases() -> Self {
-        Self { pace: RELEASES, filled: BTreeMap::new() }
+        Self {
+            pace: RELEASES,
+            filled: BTreeMap::new(),
+        }
     }
 
     /// Returns the turns of extensions.
     pub(super) fn of_extensions() -> Self {
-        Self { pace: EXTENSIONS, filled: BTreeMap::new() }
+        Self {
+            pace: EXTENSIONS,
+            filled: BTreeMap::new(),
+        }
     }
 
     /// Returns how long this many messages of one LAN take.
@@ -159,7 +193,10 @@ impl Turns {
     /// Returns when the next turn comes. Past turns leave no trace: what is kept is bounded by the messages of the last moments.
     fn next(&mut self, lan: &Lan, now: Instant) -> Instant {
         self.filled.retain(|_, filled| *filled > now);
-        let filled = self.filled.get(lan).map_or(Duration::ZERO, |until| until.saturating_since(now));
+        let filled = self
+            .filled
+            .get(lan)
+            .map_or(Duration::ZERO, |until| until.saturating_since(now));
         now + filled.saturating_sub(self.pace.apart * (self.pace.at_once - 1))
     }
 }
@@ -179,9 +216,17 @@ mod tests {
         assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Background));
         assert!(!ask(&lan, 3, Caller) && !ask(&lan, 4, Caller) && !ask(&lan, 5, Caller));
         assert!(ask(&other, 6, Caller), "each LAN has its own");
-        assert_eq!(pacing.leave(&lan, BindingId(3)), None, "one that waited goes without a word");
+        assert_eq!(
+            pacing.leave(&lan, BindingId(3)),
+            None,
+            "one that waited goes without a word"
+        );
         assert_eq!(pacing.leave(&lan, BindingId(1)), Some(BindingId(4)));
-        assert_eq!(pacing.leave(&lan, BindingId(1)), None, "a permit comes back once");
+        assert_eq!(
+            pacing.leave(&lan, BindingId(1)),
+            None,
+            "a permit comes back once"
+        );
         for id in [2, 4, 5, 6] {
             pacing.leave(if id == 6 { &other } else { &lan }, BindingId(id));
         }
@@ -203,8 +248,20 @@ mod tests {
         ] {
             assert_eq!(pacing.ask(&lan, BindingId(id), urgency), there, "{id}");
         }
-        for (id, next) in [(4, Some(6)), (5, None), (1, Some(3)), (2, Some(7)), (3, None), (6, None), (7, None)] {
-            assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId), "{id}");
+        for (id, next) in [
+            (4, Some(6)),
+            (5, None),
+            (1, Some(3)),
+            (2, Some(7)),
+            (3, None),
+            (6, None),
+            (7, None),
+        ] {
+            assert_eq!(
+                pacing.leave(&lan, BindingId(id)),
+                next.map(BindingId),
+                "{id}"
+            );
         }
         assert!(pacing.lans.is_empty());
     }
@@ -215,14 +272,24 @@ mod tests {
         let mut pacing = Pacing::new(2);
         let ask = |pacing: &mut Pacing, id, urgency| pacing.ask(&lan, BindingId(id), urgency);
         let leave = |pacing: &mut Pacing, id| pacing.leave(&lan, BindingId(id)).map(|next| next.0);
-        assert!(ask(&mut pacing, 1, Caller) && ask(&mut pacing, 2, Caller) && !ask(&mut pacing, 3, Caller));
+        assert!(
+            ask(&mut pacing, 1, Caller)
+                && ask(&mut pacing, 2, Caller)
+                && !ask(&mut pacing, 3, Caller)
+        );
         assert_eq!(leave(&mut pacing, 1), Some(3), "1 has asked in vain");
-        assert!(!ask(&mut pacing, 1, Unanswered), "and asks again when there is room");
+        assert!(
+            !ask(&mut pacing, 1, Unanswered),
+            "and asks again when there is room"
+        );
         assert_eq!(leave(&mut pacing, 2), Some(1));
         assert!(!ask(&mut pacing, 2, Unanswered));
         assert!(ask(&mut pacing, 4, Caller), "3 alone stands before it");
         assert!(!ask(&mut pacing, 5, Caller) && !ask(&mut pacing, 6, Background));
-        assert_eq!([1, 3, 4].map(|id| leave(&mut pacing, id)), [None, Some(5), Some(2)]);
+        assert_eq!(
+            [1, 3, 4].map(|id| leave(&mut pacing, id)),
+            [None, Some(5), Some(2)]
+        );
         assert_eq!([5, 2].map(|id| leave(&mut pacing, id)), [Some(6), None]);
         assert_eq!(leave(&mut pacing, 6), None);
         assert!(pacing.lans.is_empty());
@@ -233,11 +300,24 @@ mod tests {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".into()), Lan::Network("b".into()));
         let mut turns = Turns::of_releases();
-        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), at(1000))).collect();
+        let taken: Vec<_> = (0..300)
+            .map(|_| turns.take(lan.clone(), at(1000)))
+            .collect();
         assert!(taken[..128].iter().all(|turn| *turn == at(1000)));
-        assert_eq!((taken[128], taken[129], taken[299]), (at(1010), at(1020), at(2720)));
-        assert_eq!(turns.take(other.clone(), at(1000)), at(1000), "each LAN has its own");
-        assert_eq!(turns.take(lan.clone(), at(1500)), at(2730), "it goes on where it was");
+        assert_eq!(
+            (taken[128], taken[129], taken[299]),
+            (at(1010), at(1020), at(2720))
+        );
+        assert_eq!(
+            turns.take(other.clone(), at(1000)),
+            at(1000),
+            "each LAN has its own"
+        );
+        assert_eq!(
+            turns.take(lan.clone(), at(1500)),
+            at(2730),
+            "it goes on where it was"
+        );
         assert_eq!(turns.take(lan.clone(), at(3995)), at(3995));
         turns.take(other.clone(), at(10_000));
         assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
@@ -250,7 +330,10 @@ mod tests {
         let mut turns = Turns::of_extensions();
         let mut take = |latest| turns.take_by(lan.clone(), at(0), at(latest));
         assert!((0..32).all(|_| take(0) == Some(at(0))));
-        assert_eq!([take(29), take(30), take(59), take(60)], [None, Some(at(30)), None, Some(at(60))]);
+        assert_eq!(
+            [take(29), take(30), take(59), take(60)],
+            [None, Some(at(30)), None, Some(at(60))]
+        );
     }
 
     #[test]
@@ -261,7 +344,11 @@ mod tests {
         for (id, urgency) in [(2, Background), (3, Background), (4, Caller), (5, Caller)] {
             assert!(!pacing.ask(&lan, BindingId(id), urgency));
         }
-        assert_eq!(pacing.leave(&lan, BindingId(2)), None, "a wish is taken back");
+        assert_eq!(
+            pacing.leave(&lan, BindingId(2)),
+            None,
+            "a wish is taken back"
+        );
         for (id, next) in [(1, Some(4)), (4, Some(5)), (5, Some(3)), (3, None)] {
             assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId));
         }

@@ -35,10 +35,15 @@ impl Past {
     /// Remembers an identity's last address. Returns the record that is no longer needed, if there is one.
     pub(super) fn remember(&mut self, key: IdentityKey, last: Last) -> Option<BindingId> {
         self.count += 1;
-        let replaced = self.last.insert(key, (self.count, last)).map(|(_, before)| before);
+        let replaced = self
+            .last
+            .insert(key, (self.count, last))
+            .map(|(_, before)| before);
         let forgotten = replaced.or_else(|| {
             let all = self.last.iter().filter(|_| self.last.len() > MOST);
-            let first = all.min_by_key(|(_, (count, last))| (last.returns, *count)).map(|(key, _)| key.clone())?;
+            let first = all
+                .min_by_key(|(_, (count, last))| (last.returns, *count))
+                .map(|(key, _)| key.clone())?;
             self.last.remove(&first).map(|(_, last)| last)
         });
         forgotten.map(|last| last.record)
@@ -61,25 +66,49 @@ mod tests {
     use crate::identity::{ClientId, Lan};
 
     fn key(n: u64) -> IdentityKey {
-        (Lan::Network("lan".into()), ClientId::new(format!("\0{n}").into_bytes()).unwrap())
+        (
+            Lan::Network("lan".into()),
+            ClientId::new(format!("\0{n}").into_bytes()).unwrap(),
+        )
     }
 
     fn last(n: u64) -> Last {
-        Last { record: BindingId(n), address: Ipv4Addr::from_bits(n as u32), returns: true }
+        Last {
+            record: BindingId(n),
+            address: Ipv4Addr::from_bits(n as u32),
+            returns: true,
+        }
     }
 
     #[test]
     fn the_identity_of_a_container_is_forgotten_before_one_that_returns_with_another() {
         let mut past = Past::default();
-        let of_container = |n| Last { returns: false, ..last(n) };
+        let of_container = |n| Last {
+            returns: false,
+            ..last(n)
+        };
         for n in 1..MOST as u64 {
             past.remember(key(n), last(n));
         }
-        assert_eq!(past.remember(key(5000), of_container(5000)), None, "there is room");
-        assert_eq!(past.remember(key(5001), of_container(5001)), Some(BindingId(5000)));
+        assert_eq!(
+            past.remember(key(5000), of_container(5000)),
+            None,
+            "there is room"
+        );
+        assert_eq!(
+            past.remember(key(5001), of_container(5001)),
+            Some(BindingId(5000))
+        );
         assert_eq!(past.remember(key(5002), last(5002)), Some(BindingId(5001)));
-        assert_eq!(past.remember(key(5003), of_container(5003)), Some(BindingId(5003)), "not at all");
-        assert_eq!((past.of(&key(5003)), past.of(&key(1))), (None, Some(last(1))));
+        assert_eq!(
+            past.remember(key(5003), of_container(5003)),
+            Some(BindingId(5003)),
+            "not at all"
+        );
+        assert_eq!(
+            (past.of(&key(5003)), past.of(&key(1))),
+            (None, Some(last(1)))
+        );
     }
 
     #[test]
@@ -88,10 +117,21 @@ mod tests {
         for n in 1..=MOST as u64 {
             assert_eq!(past.remember(key(n), last(n)), None);
         }
-        assert_eq!(past.remember(key(1), last(5000)), Some(BindingId(1)), "its former record");
+        assert_eq!(
+            past.remember(key(1), last(5000)),
+            Some(BindingId(1)),
+            "its former record"
+        );
         assert_eq!(past.remember(key(6000), last(6000)), Some(BindingId(2)));
-        assert_eq!((past.of(&key(2)), past.of(&key(1))), (None, Some(last(5000))));
+        assert_eq!(
+            (past.of(&key(2)), past.of(&key(1))),
+            (None, Some(last(5000)))
+        );
         past.forget(&key(3));
-        assert_eq!(past.remember(key(6001), last(6001)), None, "there is room again");
+        assert_eq!(
+            past.remember(key(6001), last(6001)),
+            None,
+            "there is room again"
+        );
     }
 }

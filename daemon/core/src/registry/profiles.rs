@@ -32,13 +32,20 @@ mod tests {
     use crate::dhcpv4::profile::ClientProfile;
 
     fn named(n: usize) -> Profile {
-        Profile::from(ClientProfile { hostname: Some(n.to_string()), ..ClientProfile::default() })
+        Profile::from(ClientProfile {
+            hostname: Some(n.to_string()),
+            ..ClientProfile::default()
+        })
     }
 
     #[test]
     fn equal_profiles_are_one_and_others_are_not() {
         let mut profiles = Profiles::default();
-        let (a, b, c) = (profiles.share(named(1)), profiles.share(named(2)), profiles.share(named(1)));
+        let (a, b, c) = (
+            profiles.share(named(1)),
+            profiles.share(named(2)),
+            profiles.share(named(1)),
+        );
         assert!(Arc::ptr_eq(&a, &c) && !Arc::ptr_eq(&a, &b));
         assert_eq!((&*a, &*b), (&named(1), &named(2)));
     }

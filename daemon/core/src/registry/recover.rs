@@ -20,14 +20,26 @@ use crate::time::{BootId, Now};
 
 impl Registry {
     /// Takes over what the store holds.
-    pub(crate) fn recover_all(&mut self, now: Now, boot: BootId, records: Vec<(BindingId, Record)>) {
+    pub(crate) fn recover_all(
+        &mut self,
+        now: Now,
+        boot: BootId,
+        records: Vec<(BindingId, Record)>,
+    ) {
         self.boot = boot;
-        records.iter().for_each(|(id, _)| self.bindings.begin_after(*id));
-        let (mut past, records): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|(_, record)| record.state == RecordState::Past);
+        records
+            .iter()
+            .for_each(|(id, _)| self.bindings.begin_after(*id));
+        let (mut past, records): (Vec<_>, Vec<_>) = records
+            .into_iter()
+            .partition(|(_, record)| record.state == RecordState::Past);
         past.sort_unstable_by_key(|(_, record)| record.since);
         for (id, record) in past {
-            let last = Last { record: id, address: record.lease.ip(), returns: record.profile.returns() };
+            let last = Last {
+                record: id,
+                address: record.lease.ip(),
+                returns: record.profile.returns(),
+            };
             self.remember(record.identity.key(), last);
         }
         let count = records.len();
@@ -35,7 +47,9 @@ impl Registry {
         // live one.
         let mut latest_first = records;
         latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
-        latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
+        latest_first
+            .into_iter()
+            .for_each(|(id, record)| self.recover(now, id, record));
         // Our transactions never leave two live bindings with one address either, but an earlier daemon could.
         for double in self.bindings.holders().doubles() {
             self.with(now, double, |binding, cx| binding.keeps(cx, Hold::cede));
@@ -47,7 +61,9 @@ impl Registry {
     pub(crate) fn look_around(&mut self, now: Now) {
         self.audit_all();
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
-        awaited.into_iter().for_each(|id| self.await_interface(now, id));
+        awaited
+            .into_iter()
+            .for_each(|id| self.await_interface(now, id));
         self.await_servers(now);
         self.seek_all();
     }
@@ -60,9 +76,20 @@ impl Registry {
             record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
         }
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
-        let Record { attachment, identity, profile, link, lease, state, kept, former, .. } = record;
+        let Record {
+            attachment,
+            identity,
+            profile,
+            link,
+            lease,
+            state,
+            kept,
+            former,
+            ..
+        } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);
-        let former = former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
+        let former =
+            former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
         let left = (former, presence);
         let attachment = Arc::new(attachment);
         // An attachment does not have two bindings either: the older one is nobody's.
@@ -71,17 +98,42 @@ impl Registry {
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.hold(attachment.clone(), id);
         }
-        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link, told };
+        let holder = Holder {
+            attachment,
+            identity,
+            profile: self.profiles.share(profile),
+            link,
+            told,
+        };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
+        let (holders, interfaces, conflicts) = (
+            self.bindings.holders(),
+            &mut self.interfaces,
+            &mut self.conflicts,
+        );
         interfaces.enter(&holder.link, id);
         let departed = &self.departed;
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts, departed };
+        let mut cx = Cx {
+            now,
+            boot: &self.boot,
+            out,
+            rng,
+            holders,
+            interfaces,
+            conflicts,
+            departed,
+        };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx),
-            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),
+            (RecordState::Bound, true) if !taken => {
+                Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx)
+            }
+            (RecordState::Seeking, true) if !taken => {
+                Binding::seeking(id, holder, lease, left, &mut cx)
+            }
             // No server keeps it for the container.
-            (RecordState::Bound, _) if !lease.source.is_asked() => Binding::forgotten(id, holder, lease, &mut cx),
+            (RecordState::Bound, _) if !lease.source.is_asked() => {
+                Binding::forgotten(id, holder, lease, &mut cx)
+            }
             (RecordState::Bound, false) => {
                 // No container can return before there is a daemon.
                 let kept = now.boot + self.config.reboot_grace;
@@ -106,6 +158,7 @@ impl Registry {
 /// an identity made from an Ethernet address can return.
 fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
     let is_cnis = attachment.container().is_some();
-    let ends = attachment.is_named_by(&identity.client_id) || identity.client_id == ClientId::ethernet(identity.chaddr);
+    let ends = attachment.is_named_by(&identity.client_id)
+        || identity.client_id == ClientId::ethernet(identity.chaddr);
     (is_cnis && !ends).then_some(GRACE)
 }

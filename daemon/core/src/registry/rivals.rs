@@ -19,38 +19,71 @@ impl Registry {
     /// Settles with an ADD's rivals: the attachment's own earlier binding, and the holder of its identity. A rival
     /// that lives fails the ADD; one whose link is gone yields.
     pub(super) fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
+            return;
+        };
         if admission.add.place.netns().is_none() {
             self.bindings.note_host(&admission.add.lan, &view);
         }
-        let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
+        let (link, identity, cleared) = (
+            admission.link(&view),
+            admission.identity(&view),
+            admission.cleared,
+        );
         let latest = admission.latest;
-        let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
+        let (wanted, netns) = (
+            admission.add.wanted,
+            admission.add.place.netns().map(Path::to_owned),
+        );
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let limits = admission.add.limits.clone();
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
-            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else { continue };
-            let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
+            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else {
+                continue;
+            };
+            let same_place =
+                *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if let Some(why) = limits.as_ref().and_then(|limits| limits.refuse(lease.ip())) {
                     let (server, address) = (Some(lease.server), lease.ip());
-                    return self.refuse(now, attachment, Failure::Unfit { server, address, why });
+                    return self.refuse(
+                        now,
+                        attachment,
+                        Failure::Unfit {
+                            server,
+                            address,
+                            why,
+                        },
+                    );
                 }
                 if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, cx| binding.route_again(cx));
                     // The rival waits for the ADD's interface, not for the one that disappeared.
                     self.await_interface(now, rival);
-                    let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+                    let Some(Operation::Adding(admission)) = self.slots.operation(attachment)
+                    else {
+                        return;
+                    };
                     let answer = Answer::leased(&lease, &admission.add.profile.policy);
                     return self.answer_add(now, attachment, answer);
                 }
-                return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
+                return self.refuse(
+                    now,
+                    attachment,
+                    Failure::Attached {
+                        attachment: attachment.clone(),
+                        netns,
+                    },
+                );
             }
             if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
-                let failure = Failure::TimedOut { waiting_for: "the store to write the lease", waited };
+                let failure = Failure::TimedOut {
+                    waiting_for: "the store to write the lease",
+                    waited,
+                };
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
@@ -58,8 +91,11 @@ impl Registry {
                     return self.await_change(attachment, view);
                 }
                 let bare = cleared || binding.is_on_host();
-                let steps =
-                    if bare { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
+                let steps = if bare {
+                    Vec::new()
+                } else {
+                    binding.leavings(&view.addresses, &self.interfaces, now.boot)
+                };
                 if !steps.is_empty() {
                     return self.clear(attachment, link, steps);
                 }
@@ -88,7 +124,10 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
-            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Rival(rival)), target);
+            let op = self.out.inspect(
+                Waiter::Operation(attachment.clone(), Look::Rival(rival)),
+                target,
+            );
             if let Some(Operation::Adding(admission)) = self.operation(attachment) {
                 admission.ready = Ready::AwaitingRival(op, view);
             }
@@ -97,7 +136,9 @@ impl Registry {
         if self.interfaces.is_changing(view.at()) {
             return self.await_change(attachment, view);
         }
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+            return;
+        };
         match admission.leavings(&view) {
             steps if steps.is_empty() => self.claim(now, attachment, &view, link, identity),
             steps => self.clear(attachment, link, steps),
@@ -120,14 +161,20 @@ impl Registry {
         rival: BindingId,
         seen: Result<LinkView, LinkCause>,
     ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingRival(_, view) = &admission.ready else { return };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+            return;
+        };
+        let Ready::AwaitingRival(_, view) = &admission.ready else {
+            return;
+        };
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = match &seen {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
             // Our own sockets may keep the namespace of an ended container for a moment.
             Err(LinkCause::NoPath(_)) => true,
-            Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
+            Err(cause) => {
+                cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival))
+            }
             Ok(_) => false,
         };
         // Their names are unique in a network on the host: a container that asks again has ended. A search through all namespaces
@@ -137,14 +184,19 @@ impl Registry {
             && !gone
             && self.is_sought_in_same_network(attachment, rival)
         {
-            self.with(now, rival, |binding, cx| binding.on_news(News::Gone(cause.clone()), cx));
+            self.with(now, rival, |binding, cx| {
+                binding.on_news(News::Gone(cause.clone()), cx)
+            });
             return self.settle_rivals(now, attachment, view);
         }
         match self.bindings.get(rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
                     Link::InNetns { path, .. } if *binding.attachment == *attachment => {
-                        Failure::Attached { attachment: attachment.clone(), netns: Some(path.clone()) }
+                        Failure::Attached {
+                            attachment: attachment.clone(),
+                            netns: Some(path.clone()),
+                        }
                     }
                     Link::InNetns { .. } | Link::Parent { .. } => held_by(binding, seen.is_ok()),
                 };
@@ -161,10 +213,18 @@ impl Registry {
     /// Goes on after a search of the namespaces for the interface of an ADD's rival; `whole`: of every one. If it is nowhere, the
     /// rival yields.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingSearch(rival, view) = &admission.ready else { return };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+            return;
+        };
+        let Ready::AwaitingSearch(rival, view) = &admission.ready else {
+            return;
+        };
         let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
-        match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
+        match self
+            .bindings
+            .get(rival)
+            .filter(|binding| binding.sought().is_some())
+        {
             Some(binding) if !whole => {
                 let failure = held_by(binding, false);
                 return self.refuse(now, attachment, failure);
@@ -177,26 +237,40 @@ impl Registry {
 
     /// Returns whether an ADD's namespace, which was just seen, shows that its rival's missing one is gone.
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
+            return false;
+        };
+        let path = self
+            .bindings
+            .get(rival)
+            .and_then(|binding| binding.link.netns());
         let seen = admission.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
     /// Returns whether the daemon must find the interfaces of both an ADD and its rival, in the same network.
     fn is_sought_in_same_network(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let is_sought = |binding: &&Binding| {
-            binding.profile.wants.is_found_later() && binding.attachment.network() == attachment.network()
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
+            return false;
         };
-        admission.add.profile.wants.is_found_later() && self.bindings.get(rival).as_ref().is_some_and(is_sought)
+        let is_sought = |binding: &&Binding| {
+            binding.profile.wants.is_found_later()
+                && binding.attachment.network() == attachment.network()
+        };
+        admission.add.profile.wants.is_found_later()
+            && self.bindings.get(rival).as_ref().is_some_and(is_sought)
     }
 
     /// Returns whether an ADD on a host link replaces its rival: Docker creates an endpoint again, and has lost the last one. A
     /// dockerd that was killed unmounts the earlier namespaces, leaves their files for a while, and tells nobody.
     fn is_again(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let is_own = self.bindings.get(rival).is_some_and(|binding| *binding.attachment == *attachment);
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
+            return false;
+        };
+        let is_own = self
+            .bindings
+            .get(rival)
+            .is_some_and(|binding| *binding.attachment == *attachment);
         is_own && admission.add.place.netns().is_none()
     }
 
@@ -212,7 +286,11 @@ impl Registry {
     /// Has a held binding stand back: if another takes over its identity, it only waits; else its lease is given back.
     fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
         self.with(now, rival, |binding, cx| {
-            let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
+            let why = if binding.identity.key() == identity.key() {
+                Leave::Yielded
+            } else {
+                Leave::Displaced
+            };
             binding.give_back(why, cx);
         });
         if let Some(attachment) = self.attachment(rival) {
@@ -225,5 +303,10 @@ impl Registry {
 /// sight.
 fn held_by(binding: &Binding, seen: bool) -> Failure {
     let Identity { lan, client_id, .. } = binding.identity.clone();
-    Failure::Held { lan, client_id, holder: (*binding.attachment).clone(), seen }
+    Failure::Held {
+        lan,
+        client_id,
+        holder: (*binding.attachment).clone(),
+        seen,
+    }
 }

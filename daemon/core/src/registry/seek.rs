@@ -81,18 +81,35 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        if let Some(long) = self.bindings.get(id).and_then(|binding| binding.profile.wants.sought_for) {
+        if let Some(long) = self
+            .bindings
+            .get(id)
+            .and_then(|binding| binding.profile.wants.sought_for)
+        {
             self.await_interface_for(now, id, long);
         }
     }
 
     /// Waits for it this long.
     pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
-        if self.bindings.get(id).is_none_or(|binding| binding.sought().is_none()) {
+        if self
+            .bindings
+            .get(id)
+            .is_none_or(|binding| binding.sought().is_none())
+        {
             return;
         }
         let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
-        self.await_anew(id, Awaited { next, until, is_late: false, is_last: false, went: None });
+        self.await_anew(
+            id,
+            Awaited {
+                next,
+                until,
+                is_late: false,
+                is_last: false,
+                went: None,
+            },
+        );
     }
 
     /// Waits for it from now on: a search under way, which may come too early, is not the last one.
@@ -115,7 +132,16 @@ impl Registry {
             return;
         }
         let until = now.boot + DEL_WAIT;
-        self.await_anew(id, Awaited { next: until, until, is_late: true, is_last: false, went: Some(event) });
+        self.await_anew(
+            id,
+            Awaited {
+                next: until,
+                until,
+                is_late: true,
+                is_last: false,
+                went: Some(event),
+            },
+        );
         self.seek(Some(mac), None);
     }
 
@@ -131,7 +157,8 @@ impl Registry {
     /// Does the same for all.
     pub(crate) fn await_all_interfaces_soon(&mut self, now: Now) {
         let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
-        all.into_iter().for_each(|id| self.await_interface_soon(now, id));
+        all.into_iter()
+            .for_each(|id| self.await_interface_soon(now, id));
     }
 
     /// Prolongs the wait for every interface: the engines slept for so long too.
@@ -150,18 +177,36 @@ impl Registry {
     }
 
     fn time_seeking(&mut self) {
-        let next = self.seeking.awaited.values().map(|awaited| awaited.next).min();
+        let next = self
+            .seeking
+            .awaited
+            .values()
+            .map(|awaited| awaited.next)
+            .min();
         self.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
     /// Searches all namespaces for interfaces that should have appeared by now.
     pub(super) fn seek_on_clock(&mut self, now: Now) {
         let bindings = &self.bindings;
-        let is_sought = |id| bindings.get(id).is_some_and(|binding| binding.sought().is_some());
+        let is_sought = |id| {
+            bindings
+                .get(id)
+                .is_some_and(|binding| binding.sought().is_some())
+        };
         self.seeking.awaited.retain(|id, _| is_sought(*id));
-        for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
+        for awaited in self
+            .seeking
+            .awaited
+            .values_mut()
+            .filter(|awaited| now.boot >= awaited.next)
+        {
             (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
-            awaited.next = if awaited.is_last { now.boot + AGAIN } else { awaited.until };
+            awaited.next = if awaited.is_last {
+                now.boot + AGAIN
+            } else {
+                awaited.until
+            };
         }
         self.time_seeking();
         self.seek(None, None);
@@ -194,7 +239,12 @@ impl Registry {
             search.again = Some(number.filter(|_| !both));
             return;
         }
-        let wanted = |binding: &Binding| Some(Sought { mac: binding.sought()?, lan: binding.identity.lan.clone() });
+        let wanted = |binding: &Binding| {
+            Some(Sought {
+                mac: binding.sought()?,
+                lan: binding.identity.lan.clone(),
+            })
+        };
         let sought: BTreeSet<Sought> = match mac {
             Some(mac) => self.bindings.sought_by(mac).filter_map(wanted).collect(),
             None => self.bindings.sought().filter_map(wanted).collect(),
@@ -206,31 +256,58 @@ impl Registry {
         if mac.is_none() {
             adds = std::mem::take(&mut self.seeking.adds);
             let last = |awaited: &mut Awaited| std::mem::take(&mut awaited.is_last);
-            last_for.extend(self.seeking.awaited.iter_mut().filter_map(|(id, awaited)| last(awaited).then_some(*id)));
+            last_for.extend(
+                self.seeking
+                    .awaited
+                    .iter_mut()
+                    .filter_map(|(id, awaited)| last(awaited).then_some(*id)),
+            );
         }
-        self.seeking.searches.insert(mac, Search { again: None, last_for, adds });
+        self.seeking.searches.insert(
+            mac,
+            Search {
+                again: None,
+                last_for,
+                adds,
+            },
+        );
         self.out.seek(mac, sought.into_iter().collect(), number);
     }
 
     /// Goes on after a search.
     pub(super) fn sought(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
-        let Some(Search { again, last_for, adds }) = self.seeking.searches.remove(&by) else { return };
-        let Outcome::Sought(result) = outcome else { return };
+        let Some(Search {
+            again,
+            last_for,
+            adds,
+        }) = self.seeking.searches.remove(&by)
+        else {
+            return;
+        };
+        let Outcome::Sought(result) = outcome else {
+            return;
+        };
         let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
         if by.is_none() && !whole {
             self.seek_before_long(now);
         }
         match result {
             Ok(Sightings { found, unseen, .. }) => {
-                found.into_iter().for_each(|sighting| self.found_inside(now, sighting));
+                found
+                    .into_iter()
+                    .for_each(|sighting| self.found_inside(now, sighting));
                 if let Some(cause) = unseen {
                     self.warn_of_unseen(&cause);
                 }
             }
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
-        last_for.into_iter().filter(|_| whole).for_each(|id| self.give_up(now, id));
-        adds.into_iter().for_each(|attachment| self.rival_sought(now, &attachment, whole));
+        last_for
+            .into_iter()
+            .filter(|_| whole)
+            .for_each(|id| self.give_up(now, id));
+        adds.into_iter()
+            .for_each(|attachment| self.rival_sought(now, &attachment, whole));
         if let Some(number) = again {
             self.seek(by, number);
         }
@@ -246,7 +323,12 @@ impl Registry {
 
     /// Says why leases stay without an interface that should have appeared by now.
     fn warn_of_unseen(&self, cause: &LinkCause) {
-        let waiting = self.seeking.awaited.values().filter(|awaited| awaited.is_late).count();
+        let waiting = self
+            .seeking
+            .awaited
+            .values()
+            .filter(|awaited| awaited.is_late)
+            .count();
         if waiting > 0 {
             tracing::warn!(
                 %cause, leases = waiting,
@@ -258,13 +340,26 @@ impl Registry {
 
     /// Moves the bindings that sought an interface onto it.
     fn found_inside(&mut self, now: Now, sighting: Sighting) {
-        let Sighting { sought: Sought { mac, lan }, .. } = &sighting;
-        let of_lan = self.bindings.sought_by(*mac).filter(|binding| binding.identity.lan == *lan);
-        let Some(id) = of_lan.map(|binding| binding.id).min() else { return };
+        let Sighting {
+            sought: Sought { mac, lan },
+            ..
+        } = &sighting;
+        let of_lan = self
+            .bindings
+            .sought_by(*mac)
+            .filter(|binding| binding.identity.lan == *lan);
+        let Some(id) = of_lan.map(|binding| binding.id).min() else {
+            return;
+        };
         let (link, view) = (sighting.link(), sighting.view);
         self.await_interface_no_more(id);
-        self.with(now, id, |binding, cx| binding.holds(cx, |hold, common, cx| hold.move_in(common, (link, &view), cx)));
-        self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
+        self.with(now, id, |binding, cx| {
+            binding.holds(cx, |hold, common, cx| {
+                hold.move_in(common, (link, &view), cx)
+            })
+        });
+        self.interfaces
+            .on_carrier(view.at(), view.carrier, now.boot);
         self.saw(id);
         // What has happened there since the search was reported before anybody listened.
         self.audit_one(id);
@@ -272,16 +367,34 @@ impl Registry {
 
     /// Gives back the lease of an interface that has not appeared.
     fn give_up(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
+        let Some(binding) = self
+            .bindings
+            .get(id)
+            .filter(|binding| binding.sought().is_some())
+        else {
+            return;
+        };
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
-        let went = self.seeking.awaited.get_mut(&id).and_then(|awaited| awaited.went.take());
+        let went = self
+            .seeking
+            .awaited
+            .get_mut(&id)
+            .and_then(|awaited| awaited.went.take());
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| {
             match went {
-                Some(event) => cx.out.note_alone(id, Event { wall: now.wall, ..*event }),
-                None => {
-                    binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address appeared", cx)
-                }
+                Some(event) => cx.out.note_alone(
+                    id,
+                    Event {
+                        wall: now.wall,
+                        ..*event
+                    },
+                ),
+                None => binding.note_lease(
+                    EventKind::OrphanFound,
+                    "no interface with its Ethernet address appeared",
+                    cx,
+                ),
             }
             binding.give_back(Leave::LinkGone, cx);
         });

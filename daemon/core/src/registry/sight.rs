@@ -39,14 +39,21 @@ struct Doubt<K> {
 
 impl<K> Default for Sight<K> {
     fn default() -> Self {
-        Self { doubts: BTreeMap::new(), vouched: BTreeSet::new() }
+        Self {
+            doubts: BTreeMap::new(),
+            vouched: BTreeSet::new(),
+        }
     }
 }
 
 impl<K: Ord + Clone> Sight<K> {
     /// Returns how many namespaces are not seen.
     pub(super) fn unseen(&self) -> usize {
-        self.doubts.values().map(|doubt| doubt.unseen.len()).sum::<usize>() + self.vouched.len()
+        self.doubts
+            .values()
+            .map(|doubt| doubt.unseen.len())
+            .sum::<usize>()
+            + self.vouched.len()
     }
 
     /// Returns whether a look counts, whatever it shows. The next one then does not.
@@ -56,20 +63,31 @@ impl<K: Ord + Clone> Sight<K> {
 
     /// Records that a namespace in a directory was not seen. Returns whether that is new.
     pub(super) fn doubt(&mut self, directory: &Path, whose: K) -> bool {
-        let new = || Doubt { unseen: BTreeSet::new(), blind: false };
-        self.doubts.entry(directory.to_owned()).or_insert_with(new).unseen.insert(whose)
+        let new = || Doubt {
+            unseen: BTreeSet::new(),
+            blind: false,
+        };
+        self.doubts
+            .entry(directory.to_owned())
+            .or_insert_with(new)
+            .unseen
+            .insert(whose)
     }
 
     /// Returns whether a namespace in a directory is not seen.
     pub(super) fn doubts(&self, directory: &Path, whose: &K) -> bool {
-        self.doubts.get(directory).is_some_and(|doubt| doubt.unseen.contains(whose))
+        self.doubts
+            .get(directory)
+            .is_some_and(|doubt| doubt.unseen.contains(whose))
     }
 
     /// Records that a namespace was seen. Returns whose were not seen in its directory: they are looked at once more, and that
     /// counts.
     pub(super) fn saw(&mut self, directory: &Path, whose: &K) -> BTreeSet<K> {
         self.vouched.remove(whose);
-        let Some(Doubt { mut unseen, blind }) = self.doubts.remove(directory) else { return BTreeSet::new() };
+        let Some(Doubt { mut unseen, blind }) = self.doubts.remove(directory) else {
+            return BTreeSet::new();
+        };
         if blind {
             tracing::info!(directory = %directory.display(), "network namespaces are seen again: looking at all of them");
         }
@@ -91,7 +109,9 @@ impl<K: Ord + Clone> Sight<K> {
 impl Registry {
     /// Records that a binding's namespace was not seen.
     pub(super) fn doubt(&mut self, id: BindingId) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_held()) else { return };
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_held()) else {
+            return;
+        };
         if let Some(directory) = directory(binding) {
             self.sight.doubt(directory, id);
         }
@@ -99,13 +119,21 @@ impl Registry {
 
     /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
     pub(super) fn saw(&mut self, id: BindingId) {
-        let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else { return };
-        self.sight.saw(directory, &id).into_iter().for_each(|other| self.audit_one(other));
+        let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else {
+            return;
+        };
+        self.sight
+            .saw(directory, &id)
+            .into_iter()
+            .for_each(|other| self.audit_one(other));
     }
 
     /// Returns whether a namespace that holds a lease is seen in a directory, as far as is known.
     pub(super) fn sees(&self, at: &Path) -> bool {
-        let mut there = self.bindings.iter().filter(|binding| binding.is_held() && directory(binding) == Some(at));
+        let mut there = self
+            .bindings
+            .iter()
+            .filter(|binding| binding.is_held() && directory(binding) == Some(at));
         there.any(|binding| !self.sight.doubts(at, &binding.id))
     }
 
@@ -113,13 +141,24 @@ impl Registry {
     /// Returns whether there are any to look at.
     pub(super) fn seek_witnesses(&mut self) -> bool {
         let mut witnesses = Vec::new();
-        for (at, doubt) in self.sight.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
+        for (at, doubt) in self
+            .sight
+            .doubts
+            .iter_mut()
+            .filter(|(_, doubt)| !doubt.blind)
+        {
             let is_other = |binding: &&Binding| {
-                binding.is_held() && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
+                binding.is_held()
+                    && !doubt.unseen.contains(&binding.id)
+                    && directory(binding) == Some(at)
             };
             let others = self.bindings.iter().filter(is_other).filter_map(watched);
             // Usually one is enough.
-            let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
+            let most = if doubt.unseen.len() == 1 {
+                1
+            } else {
+                usize::MAX
+            };
             let before = witnesses.len();
             witnesses.extend(others.take(most));
             if witnesses.len() > before {

@@ -33,9 +33,18 @@ impl Silent {
 impl Registry {
     /// Returns whether a request on a LAN had no offer a moment ago, and its servers have not been heard since.
     pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
-        let since = self.silent.0.get(lan).copied().filter(|since| now < *since + SILENT_FOR);
+        let since = self
+            .silent
+            .0
+            .get(lan)
+            .copied()
+            .filter(|since| now < *since + SILENT_FOR);
         let granted = |binding: &Binding| binding.lease(now).map(|lease| lease.start);
-        let of_lan = || self.bindings.iter().filter(|binding| binding.identity.lan == *lan);
+        let of_lan = || {
+            self.bindings
+                .iter()
+                .filter(|binding| binding.identity.lan == *lan)
+        };
         since.is_some_and(|since| !of_lan().any(|binding| granted(binding) >= Some(since)))
     }
 

@@ -50,7 +50,12 @@ pub(super) enum Asked {
 impl Slots {
     /// Returns how many attachments there are.
     pub(super) fn len(&self) -> usize {
-        self.holders.len() + self.busy.keys().filter(|attachment| !self.holders.contains_key(*attachment)).count()
+        self.holders.len()
+            + self
+                .busy
+                .keys()
+                .filter(|attachment| !self.holders.contains_key(*attachment))
+                .count()
     }
 
     pub(super) fn contains(&self, attachment: &Attachment) -> bool {
@@ -64,7 +69,9 @@ impl Slots {
 
     /// Returns the attachments that hold a lease, with the bindings that hold it.
     pub(super) fn holders(&self) -> impl Iterator<Item = (&Arc<Attachment>, BindingId)> {
-        self.holders.iter().map(|(attachment, id)| (attachment, *id))
+        self.holders
+            .iter()
+            .map(|(attachment, id)| (attachment, *id))
     }
 
     /// Returns the attachments that do something.
@@ -93,9 +100,14 @@ impl Slots {
 
     /// Returns an attachment as shared with those that are known, if it is one of them.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let holds = self.holders.get_key_value(attachment).map(|(known, _)| known);
+        let holds = self
+            .holders
+            .get_key_value(attachment)
+            .map(|(known, _)| known);
         let known = holds.or_else(|| self.busy.get_key_value(attachment).map(|(known, _)| known));
-        known.cloned().unwrap_or_else(|| Arc::new(attachment.clone()))
+        known
+            .cloned()
+            .unwrap_or_else(|| Arc::new(attachment.clone()))
     }
 
     /// Returns the binding that holds an attachment's lease.
@@ -122,7 +134,10 @@ impl Slots {
 
     /// Forgets what an attachment does, if that is nothing.
     pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
-        if self.get(attachment).is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty()) {
+        if self
+            .get(attachment)
+            .is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty())
+        {
             self.busy.remove(attachment);
         }
     }

@@ -55,7 +55,10 @@ impl Audit {
 
     /// Has a look that is under way repeated. Returns whether there is one.
     fn repeat(&mut self, at: At) -> bool {
-        self.under_way.get_mut(&at).map(|asked| *asked = None).is_some()
+        self.under_way
+            .get_mut(&at)
+            .map(|asked| *asked = None)
+            .is_some()
     }
 }
 
@@ -68,7 +71,11 @@ impl Registry {
             }
             KernelMessage::PathGone { cookie } => self.hidden(now, cookie),
             KernelMessage::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
-            KernelMessage::Carrier { cookie, ifindex, up } => {
+            KernelMessage::Carrier {
+                cookie,
+                ifindex,
+                up,
+            } => {
                 let at = (cookie, ifindex);
                 self.interfaces.has_news(at);
                 if up {
@@ -80,11 +87,16 @@ impl Registry {
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| {
-                        back.into_iter().for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
+                        back.into_iter()
+                            .for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
                         binding.on_news(News::Free, cx);
                     });
                     // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
-                    if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce(&self.interfaces)) {
+                    if self
+                        .bindings
+                        .get(id)
+                        .is_some_and(|binding| binding.is_to_announce(&self.interfaces))
+                    {
                         self.audit_one(id);
                     }
                 }
@@ -98,25 +110,45 @@ impl Registry {
                     self.with(now, id, |binding, cx| binding.on_news(News::Down, cx));
                 }
             }
-            KernelMessage::Ethernet { cookie, ifindex, mac } => {
+            KernelMessage::Ethernet {
+                cookie,
+                ifindex,
+                mac,
+            } => {
                 self.interfaces.has_news((cookie, ifindex));
                 self.has_ethernet(now, (cookie, ifindex), mac);
                 self.appeared(mac, None);
             }
             KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
-            KernelMessage::OwnLink { owner, there } => self.notices.push_back(Notice::OwnLink { owner, there }),
-            KernelMessage::AddressAdded { cookie, ifindex, address } => {
+            KernelMessage::OwnLink { owner, there } => {
+                self.notices.push_back(Notice::OwnLink { owner, there })
+            }
+            KernelMessage::AddressAdded {
+                cookie,
+                ifindex,
+                address,
+            } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
+                    self.with(now, id, |binding, cx| {
+                        binding.on_news(News::AddressAdded(address), cx)
+                    });
                     // The kernel's report does not name the mask.
-                    if self.bindings.get(id).is_some_and(|binding| binding.may_be_outdated(address)) {
+                    if self
+                        .bindings
+                        .get(id)
+                        .is_some_and(|binding| binding.may_be_outdated(address))
+                    {
                         self.audit_one(id);
                     }
                 }
             }
             // It may be back by now, or the whole link may be disappearing: a look decides.
-            KernelMessage::AddressGone { cookie, ifindex, address } => {
+            KernelMessage::AddressGone {
+                cookie,
+                ifindex,
+                address,
+            } => {
                 if self.is_expected((cookie, ifindex), address) {
                     self.audit_at((cookie, ifindex));
                 }
@@ -137,8 +169,14 @@ impl Registry {
     fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
         self.interfaces.on_ethernet(at, mac);
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            if self.bindings.get(id).is_some_and(|binding| binding.link.mac() != mac) {
-                self.with(now, id, |binding, cx| binding.on_news(News::Ethernet(mac), cx));
+            if self
+                .bindings
+                .get(id)
+                .is_some_and(|binding| binding.link.mac() != mac)
+            {
+                self.with(now, id, |binding, cx| {
+                    binding.on_news(News::Ethernet(mac), cx)
+                });
             }
         }
     }
@@ -154,13 +192,19 @@ impl Registry {
     /// Handles the end of a link, or with `None` of all links, of a namespace.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.interfaces.bindings(cookie, ifindex) {
-            let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
+            let path = self
+                .bindings
+                .get(id)
+                .and_then(|binding| binding.link.netns())
+                .map(Path::to_owned);
             let Some(path) = path else { continue };
             let cause = match ifindex {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
                 None => LinkCause::NoNetns(path),
             };
-            self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx));
+            self.with(now, id, |binding, cx| {
+                binding.on_news(News::Gone(cause), cx)
+            });
         }
         self.admissions_gone(now, cookie, ifindex);
     }
@@ -168,9 +212,15 @@ impl Registry {
     /// Handles a namespace to which no path leads any more, though it may live on. A look at each binding's path decides.
     fn hidden(&mut self, now: Now, cookie: Cookie) {
         for id in self.interfaces.bindings(cookie, None) {
-            let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
+            let path = self
+                .bindings
+                .get(id)
+                .and_then(|binding| binding.link.netns())
+                .map(Path::to_owned);
             let Some(path) = path else { continue };
-            self.with(now, id, |binding, cx| binding.on_news(News::Hidden(LinkCause::NoPath(path)), cx));
+            self.with(now, id, |binding, cx| {
+                binding.on_news(News::Hidden(LinkCause::NoPath(path)), cx)
+            });
             self.audit_one(id);
         }
         self.admissions_gone(now, cookie, None);
@@ -179,7 +229,10 @@ impl Registry {
     /// Returns whether an interface should carry an address for any of its bindings.
     fn is_expected(&self, at: At, address: IpAddr) -> bool {
         let expected = |id: BindingId| self.bindings.get(id)?.expected_address(&self.interfaces);
-        self.interfaces.bindings(at.0, Some(at.1)).into_iter().any(|id| expected(id) == Some(address))
+        self.interfaces
+            .bindings(at.0, Some(at.1))
+            .into_iter()
+            .any(|id| expected(id) == Some(address))
     }
 
     /// Looks at the interface of a binding that is held, if it has one.
@@ -213,7 +266,10 @@ impl Registry {
     /// with changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn audit_all(&mut self) {
         let mut all: BTreeSet<_> = self.bindings.iter().filter_map(watched).collect();
-        self.audit.waiting.iter().for_each(|waits| _ = all.remove(waits));
+        self.audit
+            .waiting
+            .iter()
+            .for_each(|waits| _ = all.remove(waits));
         self.audit.waiting.extend(all);
         self.audit.failures.clear();
         self.audit_next();
@@ -233,12 +289,17 @@ impl Registry {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.repeat(at) => {}
                 Some(target) => {
-                    self.audit.under_way.insert(at, Some(self.interfaces.asked(at)));
+                    self.audit
+                        .under_way
+                        .insert(at, Some(self.interfaces.asked(at)));
                     self.out.inspect_with(Waiter::Audit(at), target, settles);
                 }
                 None => {
                     self.audit.failures.remove(&at);
-                    self.interfaces.bindings(at.0, Some(at.1)).into_iter().for_each(|id| self.sight.forget(&id));
+                    self.interfaces
+                        .bindings(at.0, Some(at.1))
+                        .into_iter()
+                        .for_each(|id| self.sight.forget(&id));
                 }
             }
         }
@@ -246,7 +307,11 @@ impl Registry {
 
     /// Returns the bindings of an interface that are held.
     fn held_at(&self, at: At) -> Vec<&Binding> {
-        let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter().filter_map(|id| self.bindings.get(id));
+        let here = self
+            .interfaces
+            .bindings(at.0, Some(at.1))
+            .into_iter()
+            .filter_map(|id| self.bindings.get(id));
         here.filter(|binding| watched(binding).is_some()).collect()
     }
 
@@ -256,7 +321,9 @@ impl Registry {
         let outdated = asked != Some(Some(self.interfaces.asked(at)));
         self.timers.set(Key::Audit(at), None);
         let held: Vec<_> = self.held_at(at).iter().map(|binding| binding.id).collect();
-        let Outcome::Inspected(result) = outcome else { return self.audit_next() };
+        let Outcome::Inspected(result) = outcome else {
+            return self.audit_next();
+        };
         match result {
             Ok(_) if outdated => self.audit_at(at),
             Ok(view) => self.saw_interface(now, (at, held), &view),
@@ -282,33 +349,54 @@ impl Registry {
             self.interfaces.on_up(at, now.boot);
         }
         for id in held {
-            self.with(now, id, |binding, cx| binding.on_news(News::Seen { view, back }, cx));
+            self.with(now, id, |binding, cx| {
+                binding.on_news(News::Seen { view, back }, cx)
+            });
         }
     }
 
     /// Tells the bindings of an interface that it is gone, if the look that failed shows that; else it is tried again.
-    fn missed_interface(&mut self, now: Now, (at, held): (At, Vec<BindingId>), cause: LinkCause, outdated: bool) {
+    fn missed_interface(
+        &mut self,
+        now: Now,
+        (at, held): (At, Vec<BindingId>),
+        cause: LinkCause,
+        outdated: bool,
+    ) {
         let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
-            let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
+            let was_hidden = self
+                .bindings
+                .get(id)
+                .is_some_and(|binding| binding.is_hidden);
             let counts = !outdated && (self.sight.takes_voucher(&id) || was_hidden);
             if cause.is_gone() && (counts || !cause.is_missing()) {
                 self.sight.forget(&id);
                 if !cause.is_missing() {
                     self.saw(id);
                 }
-                self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause.clone()), cx));
+                self.with(now, id, |binding, cx| {
+                    binding.on_news(News::Gone(cause.clone()), cx)
+                });
             } else if !outdated {
                 if cause.is_unseen() && !counts {
                     self.doubt(id);
                 }
                 if let LinkCause::NoPath(_) = cause {
-                    self.with(now, id, |binding, cx| binding.on_news(News::Hidden(cause.clone()), cx));
+                    self.with(now, id, |binding, cx| {
+                        binding.on_news(News::Hidden(cause.clone()), cx)
+                    });
                 }
             }
         }
-        let Some(attachment) = self.held_at(at).first().map(|binding| binding.attachment.clone()) else { return };
+        let Some(attachment) = self
+            .held_at(at)
+            .first()
+            .map(|binding| binding.attachment.clone())
+        else {
+            return;
+        };
         if outdated {
             return self.audit_at(at);
         }
@@ -316,11 +404,16 @@ impl Registry {
         let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
         // If nothing in a directory is seen, that is reported once for all of it.
         match cause.is_unseen() {
-            true => tracing::debug!(%attachment, %cause, ?pause, "namespace not seen: looking again"),
-            false => tracing::warn!(%attachment, %cause, ?pause, "link could not be looked at: trying again"),
+            true => {
+                tracing::debug!(%attachment, %cause, ?pause, "namespace not seen: looking again")
+            }
+            false => {
+                tracing::warn!(%attachment, %cause, ?pause, "link could not be looked at: trying again")
+            }
         }
         self.audit.failures.insert(at, backoff);
-        self.timers.set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
+        self.timers
+            .set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
     }
 }
 

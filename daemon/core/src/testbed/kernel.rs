@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use crate::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
-use crate::link::{Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
+use crate::link::{
+    Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target,
+};
 use crate::wire::Mac;
 use ipnet::Ipv4Net;
 
@@ -78,17 +80,37 @@ impl Kernel {
             wire
         };
         let loopback = (1, Wire::new("lo", Mac::default(), 65_536, 0, true));
-        let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
-        let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0, puts: 0 };
+        let links = (0..lans)
+            .map(|lan| (lan as u32 + 2, wire(lan)))
+            .chain([loopback])
+            .collect();
+        let host = Space {
+            path: PathBuf::new(),
+            links,
+            doomed: false,
+            sockets: 0,
+            puts: 0,
+        };
         // Cookies begin again with each boot, so those of an earlier boot come back.
-        let (spaces, paths, watched) = (BTreeMap::from([(HOST, host)]), BTreeMap::new(), BTreeSet::new());
-        Self { spaces, paths, watched, unseen: None, next: 2 }
+        let (spaces, paths, watched) = (
+            BTreeMap::from([(HOST, host)]),
+            BTreeMap::new(),
+            BTreeSet::new(),
+        );
+        Self {
+            spaces,
+            paths,
+            watched,
+            unseen: None,
+            next: 2,
+        }
     }
 
     /// Makes a namespace with one link in it, which is down.
     pub fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
         let cookie = self.create_empty(path);
-        self.put(cookie, Wire::new(ifname, mac, mtu, lan, false)).expect("it was just made")
+        self.put(cookie, Wire::new(ifname, mac, mtu, lan, false))
+            .expect("it was just made")
     }
 
     /// Makes a namespace without a link.
@@ -97,7 +119,13 @@ impl Kernel {
         self.next += 1;
         self.spaces.insert(
             cookie,
-            Space { path: path.to_owned(), links: BTreeMap::new(), doomed: false, sockets: 0, puts: 0 },
+            Space {
+                path: path.to_owned(),
+                links: BTreeMap::new(),
+                doomed: false,
+                sockets: 0,
+                puts: 0,
+            },
         );
         self.paths.insert(path.to_owned(), cookie);
         cookie
@@ -117,32 +145,64 @@ impl Kernel {
     pub fn arrival(&self, at: At) -> Option<KernelMessage> {
         let mac = self.link(at)?.mac;
         Some(match self.is_watched(at.0) {
-            true => KernelMessage::Ethernet { cookie: at.0, ifindex: at.1, mac },
-            false => KernelMessage::Appeared { number: at.0.0 as i32, mac },
+            true => KernelMessage::Ethernet {
+                cookie: at.0,
+                ifindex: at.1,
+                mac,
+            },
+            false => KernelMessage::Appeared {
+                number: at.0.0 as i32,
+                mac,
+            },
         })
     }
 
     /// Looks through Docker's namespaces, or only the one with this number.
-    pub fn seek(&mut self, sought: &[(Sought, usize)], number: Option<i32>) -> Result<Sightings, LinkCause> {
+    pub fn seek(
+        &mut self,
+        sought: &[(Sought, usize)],
+        number: Option<i32>,
+    ) -> Result<Sightings, LinkCause> {
         if self.unseen.is_some() {
             return Err(LinkCause::NoDirectory(DOCKER_NETNS.into()));
         }
         let is_one = |cookie: &Cookie| number.is_none_or(|number| cookie.0 as i32 == number);
-        let spaces = self.spaces.iter().filter(|(_, space)| !space.doomed && space.path.starts_with(DOCKER_NETNS));
+        let spaces = self
+            .spaces
+            .iter()
+            .filter(|(_, space)| !space.doomed && space.path.starts_with(DOCKER_NETNS));
         let spaces = spaces.filter(|(cookie, _)| is_one(cookie));
-        let mut sightings = Sightings { whole: number.is_none(), ..Sightings::default() };
+        let mut sightings = Sightings {
+            whole: number.is_none(),
+            ..Sightings::default()
+        };
         let mut found = Vec::new();
         for (cookie, space) in spaces {
             sightings.seen += 1;
             for (ifindex, wire) in &space.links {
-                let wanted = sought.iter().find(|(sought, lan)| sought.mac == wire.mac && *lan == wire.lan);
-                found.extend(wanted.map(|(sought, _)| (sought.clone(), space.path.clone(), (*cookie, *ifindex))));
+                let wanted = sought
+                    .iter()
+                    .find(|(sought, lan)| sought.mac == wire.mac && *lan == wire.lan);
+                found.extend(
+                    wanted.map(|(sought, _)| {
+                        (sought.clone(), space.path.clone(), (*cookie, *ifindex))
+                    }),
+                );
             }
         }
         for (sought, netns, at) in found {
-            let link = Link::InNetns { path: netns.clone(), cookie: at.0, ifindex: at.1, mac: sought.mac };
+            let link = Link::InNetns {
+                path: netns.clone(),
+                cookie: at.0,
+                ifindex: at.1,
+                mac: sought.mac,
+            };
             if let Ok(view) = self.inspect(&Target::Known(link)) {
-                sightings.found.push(Sighting { sought, netns, view });
+                sightings.found.push(Sighting {
+                    sought,
+                    netns,
+                    view,
+                });
             }
         }
         Ok(sightings)
@@ -175,7 +235,9 @@ impl Kernel {
             Link::InNetns { .. } => self.find(&Target::Known(link.clone())),
             Link::Parent { ifindex, .. } => {
                 let at = (HOST, *ifindex);
-                self.link(at).map(|_| at).ok_or(LinkCause::NoLink(ifindex.to_string()))
+                self.link(at)
+                    .map(|_| at)
+                    .ok_or(LinkCause::NoLink(ifindex.to_string()))
             }
         }
     }
@@ -183,18 +245,32 @@ impl Kernel {
     fn find(&self, target: &Target) -> Result<At, LinkCause> {
         let by_name = |cookie: Cookie, ifname: &String| {
             let links = self.spaces.get(&cookie).map(|space| &space.links);
-            let found = links.and_then(|links| links.iter().find(|(_, wire)| wire.ifname == *ifname));
-            found.map(|(ifindex, _)| (cookie, *ifindex)).ok_or(LinkCause::NoLink(ifname.clone()))
+            let found =
+                links.and_then(|links| links.iter().find(|(_, wire)| wire.ifname == *ifname));
+            found
+                .map(|(ifindex, _)| (cookie, *ifindex))
+                .ok_or(LinkCause::NoLink(ifname.clone()))
         };
         let at_path = |path: &PathBuf| match self.unseen {
             Some(cause) => Err(cause(path.clone())),
-            None => self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone())),
+            None => self
+                .paths
+                .get(path)
+                .copied()
+                .ok_or(LinkCause::NoNetns(path.clone())),
         };
         match target {
-            Target::Named(named) | Target::OfServer(named, _) => by_name(at_path(&named.netns)?, &named.ifname),
+            Target::Named(named) | Target::OfServer(named, _) => {
+                by_name(at_path(&named.netns)?, &named.ifname)
+            }
             Target::Host { ifname } => by_name(HOST, ifname),
             Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
-            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
+            Target::Known(Link::InNetns {
+                path,
+                cookie,
+                ifindex,
+                ..
+            }) => {
                 let at = (*cookie, *ifindex);
                 let there = at_path(path).and_then(|found| match found == *cookie {
                     true => Ok(()),
@@ -215,7 +291,11 @@ impl Kernel {
         if let Some(cause) = self.unseen {
             return Err(cause(path.to_owned()));
         }
-        let cookie = self.paths.get(path).copied().ok_or_else(|| LinkCause::NoNetns(path.to_owned()))?;
+        let cookie = self
+            .paths
+            .get(path)
+            .copied()
+            .ok_or_else(|| LinkCause::NoNetns(path.to_owned()))?;
         self.watched.insert(cookie);
         Ok(cookie)
     }
@@ -254,8 +334,17 @@ impl Kernel {
             }
             Err(cause) => (None, Err(cause)),
         };
-        let mut done = Applied { taken: 0, result, at, raised: false, addresses: Vec::new(), told: Vec::new() };
-        let Some((at, wire)) = at.and_then(|at| Some((at, self.link_mut(at)?))) else { return done };
+        let mut done = Applied {
+            taken: 0,
+            result,
+            at,
+            raised: false,
+            addresses: Vec::new(),
+            told: Vec::new(),
+        };
+        let Some((at, wire)) = at.and_then(|at| Some((at, self.link_mut(at)?))) else {
+            return done;
+        };
         done.addresses.push(wire.addresses());
         for step in steps.iter().take(most) {
             match wire.step(step) {
@@ -273,7 +362,9 @@ impl Kernel {
         }
         if done.taken == steps.len() {
             let was_down = done.raised;
-            done.result = self.inspect(target).map(|view| LinkView { was_down, ..view });
+            done.result = self
+                .inspect(target)
+                .map(|view| LinkView { was_down, ..view });
         }
         done
     }
@@ -288,20 +379,35 @@ impl Kernel {
     pub fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelMessage> {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
-        Some(KernelMessage::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
+        Some(KernelMessage::Carrier {
+            cookie: at.0,
+            ifindex: at.1,
+            up: carrier,
+        })
     }
 
     /// Makes a link's port forward nothing until this time.
     pub fn block(&mut self, at: At, until: u64) {
-        self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
+        self.link_mut(at)
+            .into_iter()
+            .for_each(|wire| wire.blocked = until);
     }
 
     /// Sets a link down.
     pub fn lower(&mut self, at: At) -> Vec<KernelMessage> {
-        let Some(wire) = self.link_mut(at) else { return Vec::new() };
+        let Some(wire) = self.link_mut(at) else {
+            return Vec::new();
+        };
         wire.lower();
         let (cookie, ifindex) = at;
-        vec![KernelMessage::Down { cookie, ifindex }, KernelMessage::Carrier { cookie, ifindex, up: false }]
+        vec![
+            KernelMessage::Down { cookie, ifindex },
+            KernelMessage::Carrier {
+                cookie,
+                ifindex,
+                up: false,
+            },
+        ]
     }
 
     /// Sets a link up. Carrier comes later.
@@ -314,21 +420,40 @@ impl Kernel {
     /// Deletes a link.
     pub fn delete_link(&mut self, at: At) -> Option<KernelMessage> {
         self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
-        Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 })
+        Some(KernelMessage::LinkGone {
+            cookie: at.0,
+            ifindex: at.1,
+        })
     }
 
     /// Makes a link in the host's namespace for a daemon with this store. Returns whether there was none before.
     pub fn make(&mut self, link: &OwnLink, store: u32, now: u64) -> Result<bool, LinkCause> {
         let name = link.owner.ifname();
-        let host = self.spaces.get_mut(&HOST).ok_or(LinkCause::NoLink(link.on.clone()))?;
+        let host = self
+            .spaces
+            .get_mut(&HOST)
+            .ok_or(LinkCause::NoLink(link.on.clone()))?;
         let on = host.links.values().find(|wire| wire.ifname == link.on);
         let on = on.cloned().ok_or(LinkCause::NoLink(link.on.clone()))?;
-        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now, moved: false };
+        let own = Own {
+            owner: link.owner.clone(),
+            store,
+            on: link.on.clone(),
+            came: now,
+            moved: false,
+        };
         if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
-            let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
+            let is_own = there
+                .own
+                .as_ref()
+                .is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
             // A VLAN's link of another store serves too, though somebody else made it.
             let will_do = is_own || matches!(link.owner, LinkOwner::Vlan { .. });
-            return if will_do { Ok(false) } else { Err(LinkCause::refused("make a link", "it is another's name")) };
+            return if will_do {
+                Ok(false)
+            } else {
+                Err(LinkCause::refused("make a link", "it is another's name"))
+            };
         }
         let mtu = link.mtu.map_or(on.mtu, |mtu| mtu.min(on.mtu));
         // Docker sets its own up, inside.
@@ -343,21 +468,48 @@ impl Kernel {
     /// Deletes the link with this owner and store from the host's namespace, and with it all links made on it, wherever they
     /// are. Returns all of them, the first one first.
     pub fn unmake(&mut self, owner: &LinkOwner, store: u32) -> Vec<(At, Wire)> {
-        let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| (&own.owner, own.store) == (owner, store));
-        let Some(host) = self.spaces.get_mut(&HOST) else { return Vec::new() };
-        let Some(at) = host.links.iter().find(|(_, wire)| is_it(wire)).map(|(at, _)| *at) else { return Vec::new() };
-        let mut gone: Vec<_> = host.links.remove(&at).map(|wire| ((HOST, at), wire)).into_iter().collect();
+        let is_it = |wire: &Wire| {
+            wire.own
+                .as_ref()
+                .is_some_and(|own| (&own.owner, own.store) == (owner, store))
+        };
+        let Some(host) = self.spaces.get_mut(&HOST) else {
+            return Vec::new();
+        };
+        let Some(at) = host
+            .links
+            .iter()
+            .find(|(_, wire)| is_it(wire))
+            .map(|(at, _)| *at)
+        else {
+            return Vec::new();
+        };
+        let mut gone: Vec<_> = host
+            .links
+            .remove(&at)
+            .map(|wire| ((HOST, at), wire))
+            .into_iter()
+            .collect();
         let name = owner.ifname();
         for (cookie, space) in &mut self.spaces {
             let on_it = |wire: &mut Wire| wire.own.as_ref().is_some_and(|own| own.on == name);
-            gone.extend(space.links.extract_if(.., |_, wire| on_it(wire)).map(|(at, wire)| ((*cookie, at), wire)));
+            gone.extend(
+                space
+                    .links
+                    .extract_if(.., |_, wire| on_it(wire))
+                    .map(|(at, wire)| ((*cookie, at), wire)),
+            );
         }
         gone
     }
 
     /// Returns the links in the host's namespace that were made for Docker, where they are.
     pub fn own(&self) -> impl Iterator<Item = (&Own, &Wire)> {
-        let wires = self.spaces.get(&HOST).into_iter().flat_map(|host| host.links.values());
+        let wires = self
+            .spaces
+            .get(&HOST)
+            .into_iter()
+            .flat_map(|host| host.links.values());
         wires.filter_map(|wire| Some((wire.own.as_ref()?, wire)))
     }
 
@@ -365,7 +517,13 @@ impl Kernel {
     pub fn list_own(&self, store: u32) -> OwnLinks {
         let (own, others): (Vec<_>, Vec<_>) = self.own().partition(|(own, _)| own.store == store);
         let owners = own.into_iter().map(|(own, _)| own.owner.clone()).collect();
-        OwnLinks { owners, strangers: others.into_iter().map(|(_, wire)| wire.ifname.clone()).collect() }
+        OwnLinks {
+            owners,
+            strangers: others
+                .into_iter()
+                .map(|(_, wire)| wire.ifname.clone())
+                .collect(),
+        }
     }
 
     /// Moves an endpoint's link from the host's namespace into another. Returns where it is then, and what it is.
@@ -373,7 +531,11 @@ impl Kernel {
         self.spaces.get(&to)?;
         let host = self.spaces.get_mut(&HOST)?;
         let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| own.owner == *owner);
-        let at = host.links.iter().find(|(_, wire)| is_it(wire)).map(|(at, _)| *at)?;
+        let at = host
+            .links
+            .iter()
+            .find(|(_, wire)| is_it(wire))
+            .map(|(at, _)| *at)?;
         let wire = host.links.remove(&at)?.moved("eth0", now);
         let own = wire.own.clone()?;
         Some((self.put(to, wire)?, own))
@@ -382,7 +544,12 @@ impl Kernel {
     /// Moves an endpoint's link back into the host's namespace. Returns what it is; `None` if it is no such link.
     pub fn move_back(&mut self, (cookie, ifindex): At, now: u64) -> Option<Own> {
         let own = self.link((cookie, ifindex))?.own.clone()?;
-        let wire = self.spaces.get_mut(&cookie)?.links.remove(&ifindex)?.moved(&own.owner.ifname(), now);
+        let wire = self
+            .spaces
+            .get_mut(&cookie)?
+            .links
+            .remove(&ifindex)?
+            .moved(&own.owner.ifname(), now);
         let host = self.spaces.get_mut(&HOST)?;
         host.puts += 1;
         host.links.insert(FIRST_OWN + host.puts as u32, wire);
@@ -392,7 +559,9 @@ impl Kernel {
     /// Takes a namespace's path away. It dies now, or with the last socket in it.
     pub fn doom(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
-        if !std::mem::replace(&mut space.doomed, true) && self.paths.get(&space.path) == Some(&cookie) {
+        if !std::mem::replace(&mut space.doomed, true)
+            && self.paths.get(&space.path) == Some(&cookie)
+        {
             self.paths.remove(&space.path);
         }
         self.bury(cookie)
@@ -439,9 +608,15 @@ impl Kernel {
 
 /// Returns what the kernel reports about a step.
 fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelMessage> {
-    let came =
-        did.came.iter().map(|address| KernelMessage::AddressAdded { cookie, ifindex, address: (*address).into() });
-    let went =
-        did.went.iter().map(|address| KernelMessage::AddressGone { cookie, ifindex, address: (*address).into() });
+    let came = did.came.iter().map(|address| KernelMessage::AddressAdded {
+        cookie,
+        ifindex,
+        address: (*address).into(),
+    });
+    let went = did.went.iter().map(|address| KernelMessage::AddressGone {
+        cookie,
+        ifindex,
+        address: (*address).into(),
+    });
     came.chain(went).collect()
 }

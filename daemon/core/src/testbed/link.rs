@@ -70,7 +70,19 @@ impl Wire {
     pub fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
         let (addresses, routes) = (Vec::new(), Vec::new());
         let (bridge, own) = (false, None);
-        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, blocked: 0, addresses, routes, lan, bridge, own }
+        Self {
+            ifname: ifname.to_owned(),
+            mac,
+            mtu,
+            up,
+            carrier: up,
+            blocked: 0,
+            addresses,
+            routes,
+            lan,
+            bridge,
+            own,
+        }
     }
 
     /// Returns the addresses on it.
@@ -89,12 +101,15 @@ impl Wire {
 
     /// Puts an address on it.
     pub fn put(&mut self, address: IpNet) {
-        self.step(&Step::AddAddress(address)).expect("it has none of IPv6");
+        self.step(&Step::AddAddress(address))
+            .expect("it has none of IPv6");
     }
 
     /// Returns whether an address is on it, with any prefix.
     pub fn has(&self, ip: Ipv4Addr) -> bool {
-        self.addresses.iter().any(|(address, _)| address.addr() == ip)
+        self.addresses
+            .iter()
+            .any(|(address, _)| address.addr() == ip)
     }
 
     /// Takes a step. Returns the reason if the kernel refuses.
@@ -103,9 +118,13 @@ impl Wire {
         match step {
             Step::Up => did.raised = !std::mem::replace(&mut self.up, true),
             Step::Mtu(mtu) => self.mtu = *mtu,
-            Step::AddAddress(IpNet::V4(address)) => did.came = self.add_address(*address).then_some(address.addr()),
+            Step::AddAddress(IpNet::V4(address)) => {
+                did.came = self.add_address(*address).then_some(address.addr())
+            }
             Step::RemoveAddress(IpNet::V4(address)) => did.went = self.remove_address(*address),
-            Step::AddAddress(IpNet::V6(_)) | Step::RemoveAddress(IpNet::V6(_)) => return Err("no IPv6 here"),
+            Step::AddAddress(IpNet::V6(_)) | Step::RemoveAddress(IpNet::V6(_)) => {
+                return Err("no IPv6 here");
+            }
             Step::AddRoute(route) => self.add_route(route)?,
             Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
             Step::ReplaceDefault { from, to } => self.replace_default(*from, *to)?,
@@ -115,9 +134,21 @@ impl Wire {
 
     /// Moves it to another namespace, where it has this name: it arrives there down and bare.
     pub fn moved(self, ifname: &str, now: u64) -> Self {
-        let own = self.own.map(|own| Own { came: now, moved: true, ..own });
+        let own = self.own.map(|own| Own {
+            came: now,
+            moved: true,
+            ..own
+        });
         let (addresses, routes) = (Vec::new(), Vec::new());
-        Self { ifname: ifname.to_owned(), up: false, carrier: false, addresses, routes, own, ..self }
+        Self {
+            ifname: ifname.to_owned(),
+            up: false,
+            carrier: false,
+            addresses,
+            routes,
+            own,
+            ..self
+        }
     }
 
     /// Sets it down.
@@ -130,17 +161,28 @@ impl Wire {
         if self.addresses.iter().any(|(there, _)| *there == address) {
             return false;
         }
-        let secondary = self.addresses.iter().any(|(there, secondary)| !secondary && of_one_subnet(there, &address));
+        let secondary = self
+            .addresses
+            .iter()
+            .any(|(there, secondary)| !secondary && of_one_subnet(there, &address));
         self.addresses.push((address, secondary));
         true
     }
 
     fn remove_address(&mut self, address: Ipv4Net) -> Vec<Ipv4Addr> {
-        let Some(at) = self.addresses.iter().position(|(there, _)| *there == address) else { return Vec::new() };
+        let Some(at) = self
+            .addresses
+            .iter()
+            .position(|(there, _)| *there == address)
+        else {
+            return Vec::new();
+        };
         let (_, was_secondary) = self.addresses.remove(at);
         let mut went = vec![address.addr()];
         if !was_secondary {
-            let with_it = self.addresses.extract_if(.., |(a, secondary)| *secondary && of_one_subnet(a, &address));
+            let with_it = self.addresses.extract_if(.., |(a, secondary)| {
+                *secondary && of_one_subnet(a, &address)
+            });
             went.extend(with_it.map(|(address, _)| address.addr()));
         }
         if self.addresses.is_empty() {
@@ -166,7 +208,11 @@ impl Wire {
 
     fn replace_default(&mut self, from: IpAddr, to: IpAddr) -> Result<(), &'static str> {
         let reaches = self.reaches(to);
-        for route in self.routes.iter_mut().filter(|r| r.destination.prefix_len() == 0 && r.via == Some(from)) {
+        for route in self
+            .routes
+            .iter_mut()
+            .filter(|r| r.destination.prefix_len() == 0 && r.via == Some(from))
+        {
             if !reaches {
                 return Err("next hop is not on the link");
             }
@@ -176,15 +222,27 @@ impl Wire {
     }
 
     fn reaches(&self, hop: IpAddr) -> bool {
-        let has = |address: &Ipv4Net| address.prefix_len() < 32 && IpNet::from(*address).contains(&hop);
+        let has =
+            |address: &Ipv4Net| address.prefix_len() < 32 && IpNet::from(*address).contains(&hop);
         let in_subnet = self.addresses.iter().any(|(address, _)| has(address));
-        in_subnet || self.routes.iter().any(|route| route.via.is_none() && route.destination.contains(&hop))
+        in_subnet
+            || self
+                .routes
+                .iter()
+                .any(|route| route.via.is_none() && route.destination.contains(&hop))
     }
 }
 
 /// Returns whether two routes are the same to the kernel, which does not compare their MTU.
 pub fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
-    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0), route.table);
+    let key = |route: &LinkRoute| {
+        (
+            route.destination.trunc(),
+            route.via,
+            route.metric.unwrap_or(0),
+            route.table,
+        )
+    };
     key(a) == key(b)
 }
 
@@ -202,17 +260,32 @@ fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     };
     let mut wire = Wire::new("eth0", Mac([2; 6]), 1500, 0, true);
     let default = route("0.0.0.0/0", Some("10.0.0.1"));
-    assert!(wire.step(&Step::AddRoute(default.clone())).is_err(), "the next hop is nowhere");
+    assert!(
+        wire.step(&Step::AddRoute(default.clone())).is_err(),
+        "the next hop is nowhere"
+    );
     for address in ["10.0.0.5/24", "10.0.0.6/24", "10.0.0.6/32", "172.16.0.1/16"] {
-        wire.step(&Step::AddAddress(net(address).into())).expect("an address is never refused");
+        wire.step(&Step::AddAddress(net(address).into()))
+            .expect("an address is never refused");
     }
-    wire.step(&Step::AddRoute(default)).expect("the next hop is on the link");
-    let did = wire.step(&Step::RemoveAddress(net("10.0.0.5/24").into())).expect("nor is its removal");
-    assert_eq!(did.went, ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address")));
+    wire.step(&Step::AddRoute(default))
+        .expect("the next hop is on the link");
+    let did = wire
+        .step(&Step::RemoveAddress(net("10.0.0.5/24").into()))
+        .expect("nor is its removal");
+    assert_eq!(
+        did.went,
+        ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address"))
+    );
     assert_eq!(wire.addresses(), [net("10.0.0.6/32"), net("172.16.0.1/16")]);
-    assert_eq!(wire.routes.len(), 1, "a route outlives the subnet of its next hop");
+    assert_eq!(
+        wire.routes.len(),
+        1,
+        "a route outlives the subnet of its next hop"
+    );
     for address in ["10.0.0.6/32", "172.16.0.1/16"] {
-        wire.step(&Step::RemoveAddress(net(address).into())).expect("an address can go");
+        wire.step(&Step::RemoveAddress(net(address).into()))
+            .expect("an address can go");
     }
     assert!(wire.routes.is_empty());
 }

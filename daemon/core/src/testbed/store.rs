@@ -8,7 +8,9 @@ use crate::event::{Event, EventKind};
 use crate::identity::{Attachment, DoorId};
 use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
-use crate::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange, RangeRecord, Record, RecordState};
+use crate::record::{
+    BindingId, Change, DoorKey, DoorRecord, RangeChange, RangeRecord, Record, RecordState,
+};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -71,8 +73,13 @@ impl Docker {
     pub fn records(&self) -> Vec<DoorRecord> {
         let pools = self.pools.values().cloned().map(DockerRecord::Pool);
         let networks = self.networks.values().cloned().map(DockerRecord::Network);
-        let read = pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint));
-        let unread = self.unread.iter().map(|key| DoorRecord { key: key.kept(), json: "{".to_owned() });
+        let read = pools
+            .chain(networks)
+            .chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint));
+        let unread = self.unread.iter().map(|key| DoorRecord {
+            key: key.kept(),
+            json: "{".to_owned(),
+        });
         read.map(|record| record.kept()).chain(unread).collect()
     }
 }
@@ -99,15 +106,27 @@ impl Store {
                 Change::Note(event) => self.events.push(*event),
                 Change::PutDoor(record) => self.docker.put(&record),
                 Change::RemoveDoor(key) => self.docker.remove(&key),
-                Change::Range(RangeChange::Put(record)) => _ = self.ranges.insert(record.attachment.clone(), *record),
-                Change::Range(RangeChange::Remove(attachment)) => _ = self.ranges.remove(&attachment),
+                Change::Range(RangeChange::Put(record)) => {
+                    _ = self.ranges.insert(record.attachment.clone(), *record)
+                }
+                Change::Range(RangeChange::Remove(attachment)) => {
+                    _ = self.ranges.remove(&attachment)
+                }
             }
         }
-        self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
+        self.events[before..]
+            .iter()
+            .find(|event| self.runs_ahead(event, before))
+            .cloned()
     }
 
     /// Keeps the end of a binding beside the socket, where a reboot loses it.
-    pub fn keep_beside(&mut self, op: OpId, binding: BindingId, changes: Vec<Change>) -> Option<Event> {
+    pub fn keep_beside(
+        &mut self,
+        op: OpId,
+        binding: BindingId,
+        changes: Vec<Change>,
+    ) -> Option<Event> {
         let file = self.durable.get(&binding).cloned();
         self.beside.entry(binding).or_insert(file);
         self.commit(op, changes)
@@ -153,19 +172,35 @@ impl Store {
 
     /// Returns the records that are durable as far as the daemon can know.
     pub fn known(&self) -> impl Iterator<Item = &Record> {
-        self.durable.values().chain(self.replaced.values().flatten())
+        self.durable
+            .values()
+            .chain(self.replaced.values().flatten())
     }
 
     /// Returns whether an event from `first` on, the last about its attachment, reports a lease other than the store's record.
     /// By the time an extension is written, its lease may be being released, or gone; a new lease may not.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
-        let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
+        let new = matches!(
+            event.kind,
+            EventKind::Acquired | EventKind::Adopted | EventKind::Changed
+        );
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
         let of_range = self.ranges.contains_key(&event.attachment);
-        let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
-        let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
-        let is_there = records.iter().any(|record| Some(record.lease.address.into()) == event.address);
-        let held = records.iter().any(|record| record.state == RecordState::Bound);
+        let last = self.events[first..]
+            .iter()
+            .rfind(|other| other.attachment == event.attachment)
+            == Some(event);
+        let records: Vec<_> = self
+            .durable
+            .values()
+            .filter(|record| record.attachment == event.attachment)
+            .collect();
+        let is_there = records
+            .iter()
+            .any(|record| Some(record.lease.address.into()) == event.address);
+        let held = records
+            .iter()
+            .any(|record| record.state == RecordState::Bound);
         last && !is_there && !of_range && (new || extended && held)
     }
 
@@ -183,6 +218,10 @@ impl Store {
 
     /// Returns all bindings, as a start reads them.
     pub fn records(&self) -> Vec<(BindingId, Record)> {
-        self.durable.iter().chain(&self.past).map(|(id, record)| (*id, record.clone())).collect()
+        self.durable
+            .iter()
+            .chain(&self.past)
+            .map(|(id, record)| (*id, record.clone()))
+            .collect()
     }
 }

@@ -212,8 +212,13 @@ pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
     }
     match ethertype {
         ETHERTYPE_IPV4 => {
-            let Datagram { source, destination, udp } = decode_ipv4(reader.0)?;
-            let (source_port, destination_port, payload) = decode_udp(udp, source, destination, meta)?;
+            let Datagram {
+                source,
+                destination,
+                udp,
+            } = decode_ipv4(reader.0)?;
+            let (source_port, destination_port, payload) =
+                decode_udp(udp, source, destination, meta)?;
             Ok(Frame::Udp(Udp {
                 source_mac,
                 destination_mac,
@@ -248,12 +253,35 @@ struct Datagram<'a> {
 fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
     let mut reader = Reader(packet);
     let fixed: [u8; IPV4_HEADER] = reader.array().ok_or(BadFrame::Ipv4TooShort)?;
-    let [first, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = fixed;
+    let [
+        first,
+        _,
+        l0,
+        l1,
+        _,
+        _,
+        f0,
+        f1,
+        _,
+        protocol,
+        _,
+        _,
+        s0,
+        s1,
+        s2,
+        s3,
+        d0,
+        d1,
+        d2,
+        d3,
+    ] = fixed;
     if first >> 4 != 4 {
         return Err(BadFrame::IpVersion(first >> 4));
     }
     let header_length = usize::from(first & 0x0f) * 4;
-    let header = packet.get(..header_length).filter(|h| h.len() >= IPV4_HEADER);
+    let header = packet
+        .get(..header_length)
+        .filter(|h| h.len() >= IPV4_HEADER);
     let header = header.ok_or(BadFrame::Ipv4HeaderLength(header_length))?;
     let total_length = u16::from_be_bytes([l0, l1]);
     let udp = packet.get(header_length..usize::from(total_length));
@@ -268,7 +296,11 @@ fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
         return Err(BadFrame::Protocol(protocol));
     }
     let (source, destination) = (Ipv4Addr::new(s0, s1, s2, s3), Ipv4Addr::new(d0, d1, d2, d3));
-    Ok(Datagram { source, destination, udp })
+    Ok(Datagram {
+        source,
+        destination,
+        udp,
+    })
 }
 
 /// Reads a UDP datagram (RFC 768): ports and payload. Its length may end it before the IPv4 packet does.
@@ -281,7 +313,9 @@ fn decode_udp(
     let mut reader = Reader(udp);
     let mut header = || Some((reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?));
     let (source_port, destination_port, length, sum) = header().ok_or(BadFrame::UdpTooShort)?;
-    let whole = udp.get(..usize::from(length)).ok_or(BadFrame::UdpLength(length))?;
+    let whole = udp
+        .get(..usize::from(length))
+        .ok_or(BadFrame::UdpLength(length))?;
     let payload = whole.get(UDP_HEADER..).ok_or(BadFrame::UdpLength(length))?;
     let checked = sum != 0 && !meta.checksum_not_ready;
     if checked && checksum(&[&pseudo_header(source, destination, length), whole]) != 0 {
@@ -291,9 +325,22 @@ fn decode_udp(
 }
 
 /// Reads an ARP packet (RFC 826) behind its Ethernet header.
-fn decode_arp(mut reader: Reader<'_>, source_mac: Mac, destination_mac: Mac) -> Result<Arp, BadFrame> {
-    let mut header = || Some((reader.u16()?, reader.u16()?, reader.u8()?, reader.u8()?, reader.u16()?));
-    let (hardware, protocol, hardware_length, protocol_length, op) = header().ok_or(BadFrame::ArpTooShort)?;
+fn decode_arp(
+    mut reader: Reader<'_>,
+    source_mac: Mac,
+    destination_mac: Mac,
+) -> Result<Arp, BadFrame> {
+    let mut header = || {
+        Some((
+            reader.u16()?,
+            reader.u16()?,
+            reader.u8()?,
+            reader.u8()?,
+            reader.u16()?,
+        ))
+    };
+    let (hardware, protocol, hardware_length, protocol_length, op) =
+        header().ok_or(BadFrame::ArpTooShort)?;
     if (hardware, protocol, hardware_length, protocol_length) != (1, ETHERTYPE_IPV4, 6, 4) {
         return Err(BadFrame::ArpFamily);
     }
@@ -304,7 +351,15 @@ fn decode_arp(mut reader: Reader<'_>, source_mac: Mac, destination_mac: Mac) -> 
     };
     let mut addresses = || Some((reader.mac()?, reader.ipv4()?, reader.mac()?, reader.ipv4()?));
     let (sender_mac, sender, target_mac, target) = addresses().ok_or(BadFrame::ArpTooShort)?;
-    Ok(Arp { op, source_mac, destination_mac, sender_mac, sender, target_mac, target })
+    Ok(Arp {
+        op,
+        source_mac,
+        destination_mac,
+        sender_mac,
+        sender,
+        target_mac,
+        target,
+    })
 }
 
 impl Udp<'_> {
@@ -316,17 +371,28 @@ impl Udp<'_> {
     /// # Panics
     /// If the payload is longer than [`Udp::MAX_PAYLOAD`]. No message of ours comes near it.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.payload.len() <= Self::MAX_PAYLOAD, "a payload of ours fits one IPv4 packet");
+        assert!(
+            self.payload.len() <= Self::MAX_PAYLOAD,
+            "a payload of ours fits one IPv4 packet"
+        );
         let udp_length = (UDP_HEADER + self.payload.len()) as u16;
         let mut frame = Vec::with_capacity(14 + IPV4_HEADER + usize::from(udp_length));
-        ethernet(&mut frame, self.source_mac, self.destination_mac, ETHERTYPE_IPV4);
+        ethernet(
+            &mut frame,
+            self.source_mac,
+            self.destination_mac,
+            ETHERTYPE_IPV4,
+        );
         frame.extend(ipv4_header(self.source, self.destination, udp_length));
         let start = frame.len();
         for field in [self.source_port, self.destination_port, udp_length, 0] {
             frame.extend(field.to_be_bytes());
         }
         frame.extend(self.payload);
-        let sum = checksum(&[&pseudo_header(self.source, self.destination, udp_length), &frame[start..]]);
+        let sum = checksum(&[
+            &pseudo_header(self.source, self.destination, udp_length),
+            &frame[start..],
+        ]);
         // 0 on the wire means "not computed"; its other form in ones' complement stands for it (RFC 768).
         let sum = if sum == 0 { 0xffff } else { sum };
         frame[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
@@ -352,7 +418,12 @@ impl Arp {
     /// Returns the frame, 42 bytes. Not padded.
     pub fn encode(&self) -> Vec<u8> {
         let mut frame = Vec::with_capacity(42);
-        ethernet(&mut frame, self.source_mac, self.destination_mac, ETHERTYPE_ARP);
+        ethernet(
+            &mut frame,
+            self.source_mac,
+            self.destination_mac,
+            ETHERTYPE_ARP,
+        );
         frame.extend([0, 1, 8, 0, 6, 4]);
         let op: u16 = match self.op {
             ArpOp::Request => 1,
@@ -403,7 +474,9 @@ fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u
 /// For bytes that include their own correct checksum it is 0. Parts of 64 KiB in total cannot overflow the 32 bits.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
-    let mut sum: u32 = words.map(|word| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from)).sum();
+    let mut sum: u32 = words
+        .map(|word| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from))
+        .sum();
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
     }

@@ -37,7 +37,9 @@ pub enum MessageType {
 impl MessageType {
     fn from_wire(byte: u8) -> Option<Self> {
         use MessageType::*;
-        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].into_iter().find(|kind| kind.to_wire() == byte)
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
+            .into_iter()
+            .find(|kind| kind.to_wire() == byte)
     }
 
     fn to_wire(self) -> u8 {
@@ -147,7 +149,8 @@ const HEADER: usize = 240;
 impl Message {
     /// Returns every option of a message as it was sent, by its code: for people. Empty if it is too short to have any.
     pub fn options_as_sent(bytes: &[u8]) -> BTreeMap<u8, Vec<u8>> {
-        let fields = split(bytes).map(|(header, options)| Fields::as_sent(options, header.file, header.sname));
+        let fields = split(bytes)
+            .map(|(header, options)| Fields::as_sent(options, header.file, header.sname));
         fields.unwrap_or_default()
     }
 
@@ -304,9 +307,12 @@ impl ClientMessage<'_> {
     /// acknowledges unless the message type (53) comes first. The options that identify the client and its request follow,
     /// as in most clients.
     fn write_options(&self, bytes: &mut Vec<u8>) {
-        let [requested, server_id] = [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
+        let [requested, server_id] =
+            [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
         let (kind, max_size) = ([self.kind.to_wire()], self.max_size.map(u16::to_be_bytes));
-        let text = self.message.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
+        let text = self
+            .message
+            .map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
         let own = [
             (code::MESSAGE_TYPE, &kind[..]),
             (code::CLIENT_ID, self.client_id),

@@ -17,7 +17,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// An Ethernet address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(into = "String", try_from = "String")]
 pub struct Mac(pub [u8; 6]);
 

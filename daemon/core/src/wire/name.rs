@@ -20,10 +20,16 @@ const MAX_LABELS: usize = 127;
 
 /// Reads a name as text. NULs at its end (some servers count C's) and one dot are cut off.
 pub(super) fn from_text(text: &[u8]) -> Result<String, BadName> {
-    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = text
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     let text = &text[..end];
     let text = text.strip_suffix(b".").unwrap_or(text);
-    let labels: Vec<&[u8]> = text.split(|byte| *byte == b'.').take(MAX_LABELS + 1).collect();
+    let labels: Vec<&[u8]> = text
+        .split(|byte| *byte == b'.')
+        .take(MAX_LABELS + 1)
+        .collect();
     from_labels(&labels)
 }
 
@@ -42,7 +48,11 @@ pub(super) fn from_labels(labels: &[&[u8]]) -> Result<String, BadName> {
             return Err(BadName::NotAName);
         }
     }
-    if name.is_empty() { Err(BadName::NotAName) } else { Ok(name) }
+    if name.is_empty() {
+        Err(BadName::NotAName)
+    } else {
+        Ok(name)
+    }
 }
 
 fn is_label(label: &[u8]) -> bool {

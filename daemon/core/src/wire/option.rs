@@ -115,7 +115,9 @@ pub fn search(value: &[u8]) -> Option<Vec<String>> {
 pub fn routes(code: u8, value: &[u8]) -> Option<Vec<WireRoute>> {
     match code {
         code::STATIC_ROUTE => value::static_routes(value, &mut drop).ok(),
-        code::CLASSLESS_ROUTES | code::MICROSOFT_ROUTES => value::classless_routes(value, &mut drop).ok(),
+        code::CLASSLESS_ROUTES | code::MICROSOFT_ROUTES => {
+            value::classless_routes(value, &mut drop).ok()
+        }
         _ => None,
     }
 }
@@ -227,7 +229,9 @@ pub enum BadOption {
     #[error("MTU below IPv4's least, 68: {0}")]
     Mtu(u16),
     /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
-    #[error("MTU below IPv6's least, 1280, not set (to set it anyway, use the main plugin or `tuning`): {0}")]
+    #[error(
+        "MTU below IPv6's least, 1280, not set (to set it anyway, use the main plugin or `tuning`): {0}"
+    )]
     MtuForIpv6(u16),
     /// A name whose characters or lengths are not those of a domain name.
     #[error("not a domain name: \"{0}\"")]
@@ -288,9 +292,21 @@ impl BadOption {
     /// Returns whether the option's meaning is unknown because it is cut short or malformed; else it is known and useless.
     fn is_unread(&self) -> bool {
         match self {
-            Self::Truncated | Self::Length(_) | Self::Compression | Self::RouteWidth(_) | Self::RouteTruncated => true,
-            Self::Misplaced | Self::Overload(_) | Self::Mask(_) | Self::NotAHost(_) | Self::TooMany(_) => false,
-            Self::Mtu(_) | Self::MtuForIpv6(_) | Self::Name(_) | Self::Destination(_) | Self::NoRoute => false,
+            Self::Truncated
+            | Self::Length(_)
+            | Self::Compression
+            | Self::RouteWidth(_)
+            | Self::RouteTruncated => true,
+            Self::Misplaced
+            | Self::Overload(_)
+            | Self::Mask(_)
+            | Self::NotAHost(_)
+            | Self::TooMany(_) => false,
+            Self::Mtu(_)
+            | Self::MtuForIpv6(_)
+            | Self::Name(_)
+            | Self::Destination(_)
+            | Self::NoRoute => false,
         }
     }
 }
@@ -304,12 +320,18 @@ impl Options {
             BadOption::Length(_) => dropped.code == code::OVERLOAD,
             _ => false,
         };
-        self.dropped.iter().any(|dropped| hides(dropped) || dropped.code == code && dropped.cause.is_unread())
+        self.dropped
+            .iter()
+            .any(|dropped| hides(dropped) || dropped.code == code && dropped.cause.is_unread())
     }
 
     /// Reads the values of all fields' options.
     pub(super) fn read(fields: Fields<'_>) -> Self {
-        let Fields { values, mut dropped, .. } = fields;
+        let Fields {
+            values,
+            mut dropped,
+            ..
+        } = fields;
         let mut options = Self::default();
         for (code, value) in values {
             if let Err(cause) = options.set(code, value, &mut dropped) {
@@ -335,8 +357,12 @@ impl Options {
             code::INTERFACE_MTU => self.mtu = Some(value::mtu(&value)?),
             code::BROADCAST_ADDRESS => self.broadcast_address = Some(value::broadcast(&value)?),
             code::STATIC_ROUTE => self.static_routes = value::static_routes(bytes, &mut note)?,
-            code::CLASSLESS_ROUTES => self.classless_routes = Some(value::classless_routes(bytes, &mut note)?),
-            code::MICROSOFT_ROUTES => self.microsoft_routes = Some(value::classless_routes(bytes, &mut note)?),
+            code::CLASSLESS_ROUTES => {
+                self.classless_routes = Some(value::classless_routes(bytes, &mut note)?)
+            }
+            code::MICROSOFT_ROUTES => {
+                self.microsoft_routes = Some(value::classless_routes(bytes, &mut note)?)
+            }
             code::LEASE_TIME => self.lease_time = Some(value::u32(&value)?),
             code::T1 => self.t1 = Some(value::u32(&value)?),
             code::T2 => self.t2 = Some(value::u32(&value)?),

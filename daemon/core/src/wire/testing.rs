@@ -2,8 +2,15 @@
 
 /// Returns the bytes of a text of hexadecimal digits and white space.
 pub(super) fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).unwrap() as u8).collect();
-    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_digit(16).unwrap() as u8)
+        .collect();
+    digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 /// Returns one instance of an option: code, length, value.
@@ -26,7 +33,10 @@ impl Reply {
     /// Returns an ACK with these options behind its type, and an end marker.
     pub(super) fn ack(options: &[u8]) -> Self {
         let options = [&option(53, &[5]), options, &[255]].concat();
-        Self { options, ..Self::bare() }
+        Self {
+            options,
+            ..Self::bare()
+        }
     }
 
     /// Returns a message without any option, the end marker included.

@@ -35,33 +35,55 @@ pub(crate) enum CaptureError {
 /// Returns what to tell a person at the end.
 pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let unwritten = |error| CaptureError::File(args.write.clone(), error);
-    let whose = args.attachment.as_ref().map(|name| format!("&attachment={}", to_url(name))).unwrap_or_default();
+    let whose = args
+        .attachment
+        .as_ref()
+        .map(|name| format!("&attachment={}", to_url(name)))
+        .unwrap_or_default();
     let ask = |more: &str| -> Result<Frames, CaptureError> {
-        Ok(client::read(&client::get(&args.socket, &format!("{CAPTURE}?{more}{whose}"))?)?)
+        Ok(client::read(&client::get(
+            &args.socket,
+            &format!("{CAPTURE}?{more}{whose}"),
+        )?)?)
     };
     let mut after = ask("wait=0")?.next_after;
     let out: Box<dyn Write> = match args.write.as_os_str() == "-" {
         true => Box::new(io::stdout().lock()),
-        false => Box::new(BufWriter::new(File::create(&args.write).map_err(unwritten)?)),
+        false => Box::new(BufWriter::new(
+            File::create(&args.write).map_err(unwritten)?,
+        )),
     };
     let mut file = Pcapng::new(out).map_err(unwritten)?;
     let until = args.limit.map(|limit| Instant::now() + limit);
     let (mut frames, mut missed, mut unsaid) = (0, 0, 0);
     while file.written() < args.size.saturating_mul(1 << 20) {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64().ceil() as u64);
+        let left = until.map(|until| {
+            until
+                .saturating_duration_since(Instant::now())
+                .as_secs_f64()
+                .ceil() as u64
+        });
         if left == Some(0) {
             break;
         }
-        let read = ask(&format!("after={after}&wait={}", left.unwrap_or(WAIT).min(WAIT)))?;
+        let read = ask(&format!(
+            "after={after}&wait={}",
+            left.unwrap_or(WAIT).min(WAIT)
+        ))?;
         (after, missed, unsaid) = (read.next_after, missed + read.missed, unsaid + read.missed);
         for frame in &read.frames {
             let bytes = BASE64.decode(frame.bytes.as_bytes())?;
-            file.frame(frame, &bytes, std::mem::take(&mut unsaid)).map_err(unwritten)?;
+            file.frame(frame, &bytes, std::mem::take(&mut unsaid))
+                .map_err(unwritten)?;
             frames += 1;
         }
         file.flush().map_err(unwritten)?;
     }
-    let lost = if missed == 0 { String::new() } else { format!(", {missed} came too fast") };
+    let lost = if missed == 0 {
+        String::new()
+    } else {
+        format!(", {missed} came too fast")
+    };
     let plural = if frames == 1 { "" } else { "s" };
     Ok(format!("{frames} frame{plural}{lost}\n"))
 }

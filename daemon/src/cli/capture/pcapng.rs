@@ -36,11 +36,19 @@ pub(super) struct Pcapng<W> {
 impl<W: Write> Pcapng<W> {
     /// Begins a file.
     pub(super) fn new(out: W) -> io::Result<Self> {
-        let mut file = Self { out, interfaces: Vec::new(), written: 0 };
+        let mut file = Self {
+            out,
+            interfaces: Vec::new(),
+            written: 0,
+        };
         let mut body = BYTE_ORDER.to_le_bytes().to_vec();
         body.extend([1, 0, 0, 0]); // version 1.0
         body.extend(UNKNOWN.to_le_bytes());
-        option(&mut body, SHB_USERAPPL, concat!("leasehold ", env!("CARGO_PKG_VERSION")).as_bytes());
+        option(
+            &mut body,
+            SHB_USERAPPL,
+            concat!("leasehold ", env!("CARGO_PKG_VERSION")).as_bytes(),
+        );
         end(&mut body);
         file.block(SECTION_HEADER, body)?;
         file.out.flush()?;
@@ -57,8 +65,10 @@ impl<W: Write> Pcapng<W> {
         let interface = self.interface(frame.attachment.as_deref().unwrap_or("-"))?;
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let (high, low) = ((frame.micros >> 32) as u32, frame.micros as u32);
-        let mut body: Vec<u8> =
-            [interface, high, low, length, length].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut body: Vec<u8> = [interface, high, low, length, length]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
         body.extend(bytes);
         pad(&mut body);
         let direction = if frame.sent { OUTBOUND } else { INBOUND };
@@ -93,7 +103,13 @@ impl<W: Write> Pcapng<W> {
     /// Writes a block: type, length, body, length again.
     fn block(&mut self, kind: u32, body: Vec<u8>) -> io::Result<()> {
         let length = (body.len() + 12) as u32;
-        let block = [&kind.to_le_bytes()[..], &length.to_le_bytes(), &body, &length.to_le_bytes()].concat();
+        let block = [
+            &kind.to_le_bytes()[..],
+            &length.to_le_bytes(),
+            &body,
+            &length.to_le_bytes(),
+        ]
+        .concat();
         self.written += block.len() as u64;
         self.out.write_all(&block)
     }
@@ -121,7 +137,13 @@ mod tests {
     use super::*;
 
     fn frame(attachment: &str, sent: bool) -> Frame {
-        Frame { number: 1, micros: 0x1_0000_0002, sent, attachment: Some(attachment.to_owned()), bytes: String::new() }
+        Frame {
+            number: 1,
+            micros: 0x1_0000_0002,
+            sent,
+            attachment: Some(attachment.to_owned()),
+            bytes: String::new(),
+        }
     }
 
     #[test]
@@ -140,6 +162,16 @@ mod tests {
             kinds.push(word(at));
             at += length;
         }
-        assert_eq!(kinds, [SECTION_HEADER, INTERFACE_DESCRIPTION, 6, 6, INTERFACE_DESCRIPTION, 6]);
+        assert_eq!(
+            kinds,
+            [
+                SECTION_HEADER,
+                INTERFACE_DESCRIPTION,
+                6,
+                6,
+                INTERFACE_DESCRIPTION,
+                6
+            ]
+        );
     }
 }

@@ -29,14 +29,37 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, level: Level::Ok, found: found.into(), way_out: None }
+        Self {
+            check,
+            level: Level::Ok,
+            found: found.into(),
+            way_out: None,
+        }
     }
 
-    pub(super) fn warning(check: &'static str, found: impl Into<String>, way_out: impl Into<String>) -> Self {
-        Self { check, level: Level::Warning, found: found.into(), way_out: Some(way_out.into()) }
+    pub(super) fn warning(
+        check: &'static str,
+        found: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Self {
+        Self {
+            check,
+            level: Level::Warning,
+            found: found.into(),
+            way_out: Some(way_out.into()),
+        }
     }
 
-    pub(super) fn failure(check: &'static str, found: impl Into<String>, way_out: impl Into<String>) -> Self {
-        Self { check, level: Level::Failure, found: found.into(), way_out: Some(way_out.into()) }
+    pub(super) fn failure(
+        check: &'static str,
+        found: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Self {
+        Self {
+            check,
+            level: Level::Failure,
+            found: found.into(),
+            way_out: Some(way_out.into()),
+        }
     }
 }

@@ -25,7 +25,11 @@ struct Report {
 /// Checks this host, prints what is found, and returns the exit code for it.
 pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
     let findings = checks::all(&facts::gather(args));
-    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let worst = findings
+        .iter()
+        .map(|finding| finding.level)
+        .max()
+        .unwrap_or(Level::Ok);
     let report = Report { worst, findings };
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
@@ -41,7 +45,13 @@ pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
 /// Returns a line for each finding, wrapped, with what to do below it.
 fn text(report: &Report, term: Term) -> String {
     let mut text = String::new();
-    for Finding { check, level, found, way_out } in &report.findings {
+    for Finding {
+        check,
+        level,
+        found,
+        way_out,
+    } in &report.findings
+    {
         let (word, paint) = match level {
             Level::Ok => ("ok", Paint::Good),
             Level::Warning => ("warning", Paint::Warn),
@@ -49,7 +59,11 @@ fn text(report: &Report, term: Term) -> String {
         };
         let line = term.wrapped(&format!("{word:7}  "), &format!("{check}: {found}"));
         text += &line.replacen(word, &term.paint(paint, word), 1);
-        text.extend(way_out.iter().map(|way_out| term.wrapped("         -> ", way_out)));
+        text.extend(
+            way_out
+                .iter()
+                .map(|way_out| term.wrapped("         -> ", way_out)),
+        );
     }
     text
 }
@@ -60,13 +74,22 @@ mod tests {
 
     #[test]
     fn each_finding_is_a_line_with_the_way_out_below() {
-        let findings =
-            vec![Finding::ok("kernel", "Linux 6.1"), Finding::failure("socket", "there is none", "start it")];
-        let report = Report { worst: Level::Failure, findings };
-        let expected = "ok       kernel: Linux 6.1\nfailure  socket: there is none\n         -> start it\n";
+        let findings = vec![
+            Finding::ok("kernel", "Linux 6.1"),
+            Finding::failure("socket", "there is none", "start it"),
+        ];
+        let report = Report {
+            worst: Level::Failure,
+            findings,
+        };
+        let expected =
+            "ok       kernel: Linux 6.1\nfailure  socket: there is none\n         -> start it\n";
         assert_eq!(text(&report, Term::PLAIN), expected);
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["worst"], "failure");
-        assert_eq!(json["findings"][0], serde_json::json!({"check": "kernel", "level": "ok", "found": "Linux 6.1"}));
+        assert_eq!(
+            json["findings"][0],
+            serde_json::json!({"check": "kernel", "level": "ok", "found": "Linux 6.1"})
+        );
     }
 }

@@ -32,10 +32,15 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(body) => Pin::new(body).poll_frame(cx),
-            Self::Events(events) => events.poll_recv(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(events) => events
+                .poll_recv(cx)
+                .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -56,8 +61,11 @@ impl Page {
     pub(super) fn new() -> Self {
         let hash = |tag: &str| {
             let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-            let inner =
-                PAGE.split_once(&open).and_then(|(_, rest)| rest.split_once(&close)).expect("the page has it").0;
+            let inner = PAGE
+                .split_once(&open)
+                .and_then(|(_, rest)| rest.split_once(&close))
+                .expect("the page has it")
+                .0;
             format!("'sha256-{}'", BASE64.encode(&Sha256::digest(inner)))
         };
         // Nothing is loaded from elsewhere, and injected code does not run.
@@ -67,12 +75,16 @@ impl Page {
             hash("script"),
             hash("style"),
         );
-        Self { policy: HeaderValue::from_str(&policy).expect("ASCII") }
+        Self {
+            policy: HeaderValue::from_str(&policy).expect("ASCII"),
+        }
     }
 
     pub(super) fn response(&self) -> Response<Answer> {
         let mut response = said(StatusCode::OK, "text/html; charset=utf-8", PAGE);
-        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, self.policy.clone());
+        response
+            .headers_mut()
+            .insert(header::CONTENT_SECURITY_POLICY, self.policy.clone());
         response
     }
 }
@@ -82,9 +94,14 @@ pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> 
     let up = u8::from(asked.is_ok());
     let text = asked.as_deref().unwrap_or_default();
     let text = text.strip_suffix(END).unwrap_or(text);
-    let own =
-        format!("# HELP leasehold_up Whether the daemon answered.\n# TYPE leasehold_up gauge\nleasehold_up {up}\n");
-    said(StatusCode::OK, CONTENT_TYPE, [text, own.as_bytes(), END].concat())
+    let own = format!(
+        "# HELP leasehold_up Whether the daemon answered.\n# TYPE leasehold_up gauge\nleasehold_up {up}\n"
+    );
+    said(
+        StatusCode::OK,
+        CONTENT_TYPE,
+        [text, own.as_bytes(), END].concat(),
+    )
 }
 
 /// Answers with events as they happen.
@@ -99,7 +116,10 @@ pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Answer> {
 
 /// Answers with one sentence.
 pub(super) fn sentence(status: StatusCode, error: &str) -> Response<Answer> {
-    json(status, serde_json::json!({ "error": error }).to_string().into())
+    json(
+        status,
+        serde_json::json!({ "error": error }).to_string().into(),
+    )
 }
 
 fn said(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
@@ -111,13 +131,18 @@ fn with_headers(status: StatusCode, kind: &'static str, body: Answer) -> Respons
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ];
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    ALWAYS.into_iter().for_each(|(name, value)| _ = headers.insert(name, HeaderValue::from_static(value)));
+    ALWAYS
+        .into_iter()
+        .for_each(|(name, value)| _ = headers.insert(name, HeaderValue::from_static(value)));
     response
 }
 
@@ -130,13 +155,27 @@ mod tests {
         for tag in ["style", "script"] {
             assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1, "{tag}");
         }
-        for foreign in
-            ["http://", "https://", "src=", "@import", "url(", "cookie", "localStorage", "innerHTML", " style="]
-        {
+        for foreign in [
+            "http://",
+            "https://",
+            "src=",
+            "@import",
+            "url(",
+            "cookie",
+            "localStorage",
+            "innerHTML",
+            " style=",
+        ] {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
         let policy = Page::new().policy;
-        assert!(policy.to_str().unwrap().starts_with("default-src 'none'; script-src 'sha256-"), "{policy:?}");
+        assert!(
+            policy
+                .to_str()
+                .unwrap()
+                .starts_with("default-src 'none'; script-src 'sha256-"),
+            "{policy:?}"
+        );
     }
 
     #[test]
@@ -144,17 +183,23 @@ mod tests {
         let text = |asked| match metrics(&asked).into_body() {
             Answer::Whole(mut body) => {
                 let mut cx = Context::from_waker(std::task::Waker::noop());
-                let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) else { panic!() };
+                let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) else {
+                    panic!()
+                };
                 String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
             }
             Answer::Events(_) => panic!(),
         };
         let up = text(Ok(b"leasehold_x 1\n# EOF\n".to_vec()));
         assert!(
-            up.starts_with("leasehold_x 1\n# HELP leasehold_up ") && up.ends_with("\nleasehold_up 1\n# EOF\n"),
+            up.starts_with("leasehold_x 1\n# HELP leasehold_up ")
+                && up.ends_with("\nleasehold_up 1\n# EOF\n"),
             "{up}"
         );
         let down = text(Err(ClientError::NoDaemon("/s".into())));
-        assert!(down.starts_with("# HELP leasehold_up ") && down.ends_with("\nleasehold_up 0\n# EOF\n"), "{down}");
+        assert!(
+            down.starts_with("# HELP leasehold_up ") && down.ends_with("\nleasehold_up 0\n# EOF\n"),
+            "{down}"
+        );
     }
 }

@@ -72,12 +72,19 @@ impl Feed {
         }
         let (page, events) = mpsc::channel(BEHIND);
         let (follows, cut_off) = oneshot::channel();
-        let missed = known.events.iter().filter(|(number, _)| last.is_none_or(|last| *number > last));
+        let missed = known
+            .events
+            .iter()
+            .filter(|(number, _)| last.is_none_or(|last| *number > last));
         let daemon = Some(&known.daemon).filter(|said| !said.is_empty());
         for bytes in daemon.into_iter().chain(missed.map(|(_, bytes)| bytes)) {
-            page.try_send(bytes.clone()).expect("there is room for what is kept");
+            page.try_send(bytes.clone())
+                .expect("there is room for what is kept");
         }
-        known.pages.push(Page { events: page, _follows: follows });
+        known.pages.push(Page {
+            events: page,
+            _follows: follows,
+        });
         Some(Subscription { events, cut_off })
     }
 
@@ -87,12 +94,18 @@ impl Feed {
         // Pages are told at once whether the daemon answers; only then is there something to wait for.
         let (mut after, mut wait) = (0, 0);
         loop {
-            let (socket, url) = (socket.clone(), format!("{EVENTS}?after={after}&wait={wait}"));
+            let (socket, url) = (
+                socket.clone(),
+                format!("{EVENTS}?after={after}&wait={wait}"),
+            );
             let patience = Duration::from_secs(WAIT + 5);
             let asked = spawn_blocking(move || client::get_within(&socket, &url, patience)).await;
-            let answer = asked.expect("a request does not panic").map_err(|error| log::chain(&error));
-            let read =
-                answer.and_then(|body| serde_json::from_slice::<Events>(&body).map_err(|error| error.to_string()));
+            let answer = asked
+                .expect("a request does not panic")
+                .map_err(|error| log::chain(&error));
+            let read = answer.and_then(|body| {
+                serde_json::from_slice::<Events>(&body).map_err(|error| error.to_string())
+            });
             match read {
                 Ok(Events { events, next_after }) => {
                     (after, wait) = (next_after, WAIT);
@@ -114,7 +127,11 @@ impl Feed {
             known.tell(&Bytes::from_static(b":\n\n"));
         }
         for event in events {
-            let bytes = Bytes::from(format!("id: {}\nevent: lease\ndata: {}\n\n", event.number, to_json(event)));
+            let bytes = Bytes::from(format!(
+                "id: {}\nevent: lease\ndata: {}\n\n",
+                event.number,
+                to_json(event)
+            ));
             known.tell(&bytes);
             known.events.push_back((event.number, bytes));
         }
@@ -124,7 +141,9 @@ impl Feed {
 
     fn down(&self, why: &str) {
         let text = serde_json::json!({ "error": why }).to_string();
-        self.0.borrow_mut().daemon_is(Bytes::from(format!("event: down\ndata: {text}\n\n")));
+        self.0
+            .borrow_mut()
+            .daemon_is(Bytes::from(format!("event: down\ndata: {text}\n\n")));
     }
 }
 
@@ -139,7 +158,8 @@ impl Known {
 
     /// Tells all pages; a page that does not read is cut off.
     fn tell(&mut self, bytes: &Bytes) {
-        self.pages.retain(|page| page.events.try_send(bytes.clone()).is_ok());
+        self.pages
+            .retain(|page| page.events.try_send(bytes.clone()).is_ok());
     }
 }
 
@@ -150,7 +170,11 @@ mod tests {
     use super::*;
 
     fn event(number: u64) -> Event {
-        let attachment = Attachment::Cni { network: "lan".into(), container: "c".into(), ifname: "eth0".into() };
+        let attachment = Attachment::Cni {
+            network: "lan".into(),
+            container: "c".into(),
+            ifname: "eth0".into(),
+        };
         Event {
             number,
             time: String::new(),
@@ -166,7 +190,15 @@ mod tests {
 
     fn drained(page: &mut Subscription) -> Vec<String> {
         let text = std::iter::from_fn(|| page.events.try_recv().ok());
-        text.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap().lines().next().unwrap().to_owned()).collect()
+        text.map(|bytes| {
+            String::from_utf8(bytes.to_vec())
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
     }
 
     #[test]
@@ -175,14 +207,20 @@ mod tests {
         feed.up(&(1..=300).map(event).collect::<Vec<_>>());
         let mut new = feed.subscribe(None).unwrap();
         let first = drained(&mut new);
-        assert_eq!((first.len(), first[0].as_str(), first[1].as_str()), (201, "event: up", "id: 101"));
+        assert_eq!(
+            (first.len(), first[0].as_str(), first[1].as_str()),
+            (201, "event: up", "id: 101")
+        );
         let mut back = feed.subscribe(Some(298)).unwrap();
         assert_eq!(drained(&mut back), ["event: up", "id: 299", "id: 300"]);
         feed.up(&[event(301)]);
         feed.down("no daemon");
         feed.down("no daemon");
         feed.up(&[]);
-        assert_eq!(drained(&mut back), ["id: 301", "event: down", "event: up", ":"]);
+        assert_eq!(
+            drained(&mut back),
+            ["id: 301", "event: down", "event: up", ":"]
+        );
     }
 
     #[test]
@@ -195,8 +233,14 @@ mod tests {
             drained(&mut quick);
         }
         assert_eq!(feed.0.borrow().pages.len(), 1);
-        assert_eq!(slow.cut_off.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        assert_eq!(quick.cut_off.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        assert_eq!(
+            slow.cut_off.try_recv(),
+            Err(oneshot::error::TryRecvError::Closed)
+        );
+        assert_eq!(
+            quick.cut_off.try_recv(),
+            Err(oneshot::error::TryRecvError::Empty)
+        );
         assert_eq!(drained(&mut slow).len(), BEHIND);
         let pages: Vec<_> = std::iter::from_fn(|| feed.subscribe(None)).collect();
         assert_eq!(pages.len(), MOST - 1);

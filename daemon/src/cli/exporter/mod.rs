@@ -72,7 +72,11 @@ pub(crate) enum ExporterError {
 /// Serves until told to stop.
 pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(ASKING).build().map_err(ExporterError::Start)?;
+    let runtime = runtime
+        .enable_all()
+        .max_blocking_threads(ASKING)
+        .build()
+        .map_err(ExporterError::Start)?;
     let served = LocalSet::new().block_on(&runtime, serve(args));
     // This does not wait for pending requests to the daemon.
     runtime.shutdown_background();
@@ -82,13 +86,25 @@ pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
 async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ExporterError::Start)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ExporterError::Start)?;
-    let failed = |source| ExporterError::Listen { address: args.listen, source };
+    let failed = |source| ExporterError::Listen {
+        address: args.listen,
+        source,
+    };
     let listener = listen(args.listen).map_err(failed)?;
-    eprintln!("leasehold: listening on http://{}/", listener.local_addr().map_err(failed)?);
+    eprintln!(
+        "leasehold: listening on http://{}/",
+        listener.local_addr().map_err(failed)?
+    );
     let feed = Feed::default();
     spawn_local(feed.clone().follow(args.socket.clone()));
     let (page, said) = (Page::new(), ASKED.map(|url| (url, Fresh::default())).into());
-    let site = Rc::new(Site { socket: args.socket.as_path().into(), hosts: args.host.clone(), page, feed, said });
+    let site = Rc::new(Site {
+        socket: args.socket.as_path().into(),
+        hosts: args.host.clone(),
+        page,
+        feed,
+        said,
+    });
     tokio::select! {
         () = accept(&listener, &site) => {}
         _ = terminate.recv() => {}
@@ -99,7 +115,11 @@ async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
 
 /// Listens, even while another exporter of the same user does: an update may start the next one before it ends the last.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
     socket.bind(address)?;
@@ -118,7 +138,12 @@ struct Site {
 }
 
 /// The requests to the daemon. However many ask and however slow it is, at most one of each kind is under way.
-const ASKED: [&str; 4] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS];
+const ASKED: [&str; 4] = [
+    control::METRICS,
+    control::HEALTH,
+    control::READINESS,
+    control::BINDINGS,
+];
 
 /// The daemon's answer.
 type Said = Rc<Result<Vec<u8>, ClientError>>;
@@ -126,7 +151,11 @@ type Said = Rc<Result<Vec<u8>, ClientError>>;
 async fn accept(listener: &TcpListener, site: &Rc<Site>) {
     let places = Arc::new(Semaphore::new(MOST));
     loop {
-        let place = places.clone().acquire_owned().await.expect("the places are never closed");
+        let place = places
+            .clone()
+            .acquire_owned()
+            .await
+            .expect("the places are never closed");
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
@@ -142,7 +171,10 @@ async fn accept(listener: &TcpListener, site: &Rc<Site>) {
 /// Serves one request.
 async fn connection(stream: TcpStream, site: Rc<Site>) {
     let (site, follows) = (&site, &Cell::new(None));
-    let service = service_fn(|request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) });
+    let service =
+        service_fn(
+            |request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) },
+        );
     let serving = http1().serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
@@ -161,7 +193,10 @@ type Follows = Cell<Option<oneshot::Receiver<Infallible>>>;
 
 async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) -> Response<Answer> {
     if request.method() != Method::GET {
-        return answer::sentence(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here");
+        return answer::sentence(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "nothing can be changed here",
+        );
     }
     // The answers name no container, and scrapers may use any name for this host.
     match request.uri().path() {
@@ -170,21 +205,33 @@ async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) ->
         control::READINESS => return relayed(site, control::READINESS).await,
         _ => {}
     }
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = request
+        .headers()
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| host::is_ours(host, &site.hosts)) {
-        return answer::sentence(StatusCode::FORBIDDEN, "the page is not served under this name: see `--host`");
+        return answer::sentence(
+            StatusCode::FORBIDDEN,
+            "the page is not served under this name: see `--host`",
+        );
     }
     match request.uri().path() {
         "/" => site.page.response(),
         "/leases" => relayed(site, control::BINDINGS).await,
         "/events" => {
-            let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+            let last = request
+                .headers()
+                .get("last-event-id")
+                .and_then(|id| id.to_str().ok()?.parse().ok());
             match site.feed.subscribe(last) {
                 Some(Subscription { events, cut_off }) => {
                     follows.set(Some(cut_off));
                     answer::events(events)
                 }
-                None => answer::sentence(StatusCode::SERVICE_UNAVAILABLE, "too many follow events: close a page"),
+                None => answer::sentence(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too many follow events: close a page",
+                ),
             }
         }
         _ => answer::sentence(StatusCode::NOT_FOUND, "there is nothing here by that name"),

@@ -51,13 +51,18 @@ const SNAP_DATA: (&str, &str) = ("${SNAP_DATA}", "/var/snap/microk8s/current");
 /// Returns the directories that exist, each once.
 pub(crate) fn of_the_host() -> Result<Vec<PathBuf>, InstallError> {
     let mut directories = Vec::new();
-    for file in CONFIGURATIONS.iter().flat_map(|path| files(Path::new(path))) {
+    for file in CONFIGURATIONS
+        .iter()
+        .flat_map(|path| files(Path::new(path)))
+    {
         let text = match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             read => read.doing("read", &file)?,
         };
-        let table: Table =
-            text.parse().map_err(|source| InstallError::Configuration { path: file, source: Box::new(source) })?;
+        let table: Table = text.parse().map_err(|source| InstallError::Configuration {
+            path: file,
+            source: Box::new(source),
+        })?;
         collect(&table, "", &mut directories);
     }
     directories.extend(WELL_KNOWN.map(PathBuf::from));
@@ -72,8 +77,14 @@ pub(crate) fn of_the_host() -> Result<Vec<PathBuf>, InstallError> {
 
 /// Returns the file, or the files of the directory in the order of their names.
 fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(directory) = fs::read_dir(path) else { return vec![path.to_owned()] };
-    let mut files: Vec<_> = directory.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let Ok(directory) = fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let mut files: Vec<_> = directory
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
     files.sort();
     files
 }
@@ -91,8 +102,14 @@ fn collect(table: &Table, name: &str, directories: &mut Vec<PathBuf>) {
             _ => continue,
         };
         if KEYS.contains(&(name, key)) {
-            let texts = texts.into_iter().map(|text| text.replace(SNAP_DATA.0, SNAP_DATA.1));
-            directories.extend(texts.filter(|text| text.starts_with('/')).map(PathBuf::from));
+            let texts = texts
+                .into_iter()
+                .map(|text| text.replace(SNAP_DATA.0, SNAP_DATA.1));
+            directories.extend(
+                texts
+                    .filter(|text| text.starts_with('/'))
+                    .map(PathBuf::from),
+            );
         }
     }
 }
@@ -104,23 +121,44 @@ mod tests {
     fn named(text: &str) -> Vec<String> {
         let mut directories = Vec::new();
         collect(&text.parse().unwrap(), "", &mut directories);
-        directories.into_iter().map(|path| path.display().to_string()).collect()
+        directories
+            .into_iter()
+            .map(|path| path.display().to_string())
+            .collect()
     }
 
     #[test]
     fn each_runtime_says_where_its_plugins_are() {
         let table = [
-            ("[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/opt/a'\nconf_dir = '/etc/cni'", &["/opt/a"][..]),
-            ("[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/opt/a', '/opt/b']", &["/opt/a", "/opt/b"]),
-            ("[plugins.cri.cni]\nbin_dir = \"${SNAP_DATA}/opt/cni/bin\"", &["/var/snap/microk8s/current/opt/cni/bin"]),
-            ("[crio.network]\nplugin_dirs = [\n  '/opt/cni/bin/',\n]\nnetwork_dir = '/etc/cni'", &["/opt/cni/bin/"]),
+            (
+                "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/opt/a'\nconf_dir = '/etc/cni'",
+                &["/opt/a"][..],
+            ),
+            (
+                "[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/opt/a', '/opt/b']",
+                &["/opt/a", "/opt/b"],
+            ),
+            (
+                "[plugins.cri.cni]\nbin_dir = \"${SNAP_DATA}/opt/cni/bin\"",
+                &["/var/snap/microk8s/current/opt/cni/bin"],
+            ),
+            (
+                "[crio.network]\nplugin_dirs = [\n  '/opt/cni/bin/',\n]\nnetwork_dir = '/etc/cni'",
+                &["/opt/cni/bin/"],
+            ),
             (
                 "[network]\ncni_plugin_dirs = ['/usr/lib/cni']\n[engine]\nhelper_binaries_dir = ['/x']",
                 &["/usr/lib/cni"],
             ),
             // Programs that check images, not plugins.
-            ("[plugins.'io.containerd.image-verifier.v1.bindir']\nbin_dir = '/opt/verifiers'", &[]),
-            ("[plugins.cri.cni]\nbin_dir = ''\nbin_dirs = [1, 'relative']", &[]),
+            (
+                "[plugins.'io.containerd.image-verifier.v1.bindir']\nbin_dir = '/opt/verifiers'",
+                &[],
+            ),
+            (
+                "[plugins.cri.cni]\nbin_dir = ''\nbin_dirs = [1, 'relative']",
+                &[],
+            ),
             ("", &[]),
         ];
         for (text, directories) in table {

@@ -38,7 +38,9 @@ pub(crate) enum InstallError {
     #[error("the plugin `dhcp` is not beside this program, nor in {}: build or unpack both", .0.display())]
     NoShim(PathBuf),
     /// There is nowhere to put it.
-    #[error("no runtime on this host has a directory for CNI plugins: say which it is with --cni-bin-dir")]
+    #[error(
+        "no runtime on this host has a directory for CNI plugins: say which it is with --cni-bin-dir"
+    )]
     NoDirectory,
     /// Others' files are in the way.
     #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
@@ -88,7 +90,11 @@ impl InstallError {
 }
 
 fn paths(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Adds to an error what was tried with which file.
@@ -98,7 +104,11 @@ trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, doing: &'static str, path: &Path) -> Result<T, InstallError> {
-        self.map_err(|source| InstallError::File { doing, path: path.to_owned(), source })
+        self.map_err(|source| InstallError::File {
+            doing,
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 
@@ -110,7 +120,11 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     enter(&args.root)?;
     store::check_version(&args.state_dir)?;
     let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
-    let names: &[&str] = if args.host_local { &[DHCP, HOST_LOCAL] } else { &[DHCP] };
+    let names: &[&str] = if args.host_local {
+        &[DHCP, HOST_LOCAL]
+    } else {
+        &[DHCP]
+    };
     let mut places = Vec::new();
     for directory in writable(directories(named)?, out)? {
         places.extend(names.iter().map(|name| plugin(directory.join(name), &shim)));
@@ -121,13 +135,16 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     if args.systemd {
         places.extend(units::places(&program));
     }
-    let mut found =
-        places.into_iter().map(|place| Ok((place.look()?, place))).collect::<Result<Vec<_>, InstallError>>()?;
+    let mut found = places
+        .into_iter()
+        .map(|place| Ok((place.look()?, place)))
+        .collect::<Result<Vec<_>, InstallError>>()?;
     if args.update {
         found.retain(|(found, _)| matches!(found, Found::Same(_) | Found::Ours(_)));
     }
-    let in_the_way =
-        |(found, place): &(Found, Place)| matches!(found, Found::Foreign { package: None }).then(|| place.path.clone());
+    let in_the_way = |(found, place): &(Found, Place)| {
+        matches!(found, Found::Foreign { package: None }).then(|| place.path.clone())
+    };
     let in_the_way: Vec<_> = found.iter().filter_map(in_the_way).collect();
     if !in_the_way.is_empty() && !args.force {
         return Err(InstallError::NotOurs(in_the_way));
@@ -135,7 +152,11 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     for (found, place) in found {
         say(out, &place.path, &place.put(&found)?)?;
     }
-    if args.systemd { units::start(out) } else { Ok(()) }
+    if args.systemd {
+        units::start(out)
+    } else {
+        Ok(())
+    }
 }
 
 /// Removes the shim, puts back what it replaced, and says what it did. Leases and running containers stay.
@@ -154,45 +175,68 @@ pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> Result<(),
             say(out, &place.path, &place.take()?)?;
         }
     }
-    if args.systemd { units::forget() } else { Ok(()) }
+    if args.systemd {
+        units::forget()
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the place of a plugin in a CNI directory.
 fn plugin(path: PathBuf, contents: &[u8]) -> Place {
-    Place { path, contents: contents.to_owned(), mode: 0o755, version: shim_version }
+    Place {
+        path,
+        contents: contents.to_owned(),
+        mode: 0o755,
+        version: shim_version,
+    }
 }
 
 /// Returns the version of the shim whose program file this is; `None` for any other file.
 pub(crate) fn shim_version(file: &[u8]) -> Option<String> {
     // The daemon's own program has the mark too, without a version.
     memchr_all(file, SHIM_MARK.as_bytes()).find_map(|at| {
-        let line = file[at + SHIM_MARK.len()..].iter().take(32).take_while(|byte| **byte != b'\n');
+        let line = file[at + SHIM_MARK.len()..]
+            .iter()
+            .take(32)
+            .take_while(|byte| **byte != b'\n');
         let version: String = line.map(|byte| char::from(*byte)).collect();
-        let is_version =
-            version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(|c| c.is_ascii_graphic());
+        let is_version = version.starts_with(|c: char| c.is_ascii_digit())
+            && version.chars().all(|c| c.is_ascii_graphic());
         is_version.then_some(version)
     })
 }
 
 /// Returns the places where `word` occurs in `file`.
 fn memchr_all<'a>(file: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    file.windows(word.len()).enumerate().filter(move |(_, window)| *window == word).map(|(at, _)| at)
+    file.windows(word.len())
+        .enumerate()
+        .filter(move |(_, window)| *window == word)
+        .map(|(at, _)| at)
 }
 
 /// Returns the contents of the shim that came with this program.
 fn shim() -> Result<Vec<u8>, InstallError> {
     let own = env::current_exe().doing("find", Path::new("/proc/self/exe"))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    let found = BESIDE.iter().filter_map(|path| fs::read(beside.join(path)).ok());
+    let found = BESIDE
+        .iter()
+        .filter_map(|path| fs::read(beside.join(path)).ok());
     let is_ours = |file: &Vec<u8>| shim_version(file).is_some();
-    found.into_iter().find(is_ours).ok_or_else(|| InstallError::NoShim(beside.join(BESIDE[1])))
+    found
+        .into_iter()
+        .find(is_ours)
+        .ok_or_else(|| InstallError::NoShim(beside.join(BESIDE[1])))
 }
 
 /// Returns this program: its path, and its file's contents.
 fn own_program() -> Result<units::Program, InstallError> {
     let exe = Path::new("/proc/self/exe");
     let path = env::current_exe().doing("find", exe)?;
-    Ok(units::Program { path, contents: fs::read(exe).doing("read", exe)? })
+    Ok(units::Program {
+        path,
+        contents: fs::read(exe).doing("read", exe)?,
+    })
 }
 
 /// Makes the host's root directory this process's own, so that links and programs in it mean the same as they do to the host.
@@ -200,7 +244,9 @@ fn enter(root: &Path) -> Result<(), InstallError> {
     if root == Path::new("/") {
         return Ok(());
     }
-    chroot(root).map_err(io::Error::from).doing("change the root directory to", root)?;
+    chroot(root)
+        .map_err(io::Error::from)
+        .doing("change the root directory to", root)?;
     env::set_current_dir("/").doing("enter", Path::new("/"))
 }
 
@@ -238,7 +284,11 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// Runs a program of the host, and returns what it printed; `None` if there is no such program.
 fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
-    let output = match std::process::Command::new(program).args(args).env("LC_ALL", "C").output() {
+    let output = match std::process::Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C")
+        .output()
+    {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         ran => ran.doing("run", Path::new(program))?,
     };
@@ -246,8 +296,13 @@ fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
     if output.status.success() {
         return Ok(Some(text(&output.stdout)));
     }
-    let command = args.iter().fold(program.to_owned(), |all, arg| all + " " + &arg.to_string_lossy());
-    Err(InstallError::Command { command, said: text(&output.stderr) })
+    let command = args.iter().fold(program.to_owned(), |all, arg| {
+        all + " " + &arg.to_string_lossy()
+    });
+    Err(InstallError::Command {
+        command,
+        said: text(&output.stderr),
+    })
 }
 
 #[cfg(test)]

@@ -41,16 +41,20 @@ impl Place {
         let file = match fs::read(&self.path) {
             Ok(file) => file,
             // A dangling link belongs to somebody.
-            Err(error) if error.kind() == ErrorKind::NotFound => match fs::symlink_metadata(&self.path) {
-                Err(_) => return Ok(Found::Nothing),
-                Ok(_) => Vec::new(),
-            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match fs::symlink_metadata(&self.path) {
+                    Err(_) => return Ok(Found::Nothing),
+                    Ok(_) => Vec::new(),
+                }
+            }
             Err(error) => return Err(error).doing("read", &self.path),
         };
         Ok(match (self.version)(&file) {
             Some(version) if file == self.contents => Found::Same(version),
             Some(version) => Found::Ours(version),
-            None => Found::Foreign { package: dpkg::owner(&self.path)? },
+            None => Found::Foreign {
+                package: dpkg::owner(&self.path)?,
+            },
         })
     }
 
@@ -61,12 +65,19 @@ impl Place {
         let done = match found {
             Found::Same(version) => return Ok(format!("is version {version} already")),
             Found::Nothing => format!("installed, version {version}"),
-            Found::Ours(before) if *before == version => format!("replaced by another build of version {version}"),
+            Found::Ours(before) if *before == version => {
+                format!("replaced by another build of version {version}")
+            }
             Found::Ours(before) => format!("version {before} replaced by {version}"),
             Found::Foreign { package: None } => {
-                format!("installed, version {version}; the previous file is kept as {}", kept.display())
+                format!(
+                    "installed, version {version}; the previous file is kept as {}",
+                    kept.display()
+                )
             }
-            Found::Foreign { package: Some(package) } => format!(
+            Found::Foreign {
+                package: Some(package),
+            } => format!(
                 "installed, version {version}; the file of the package {package} is diverted to {}",
                 kept.display()
             ),
@@ -116,7 +127,11 @@ impl Place {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let write = || {
             fs::create_dir_all(directory)?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&new)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(self.mode)
+                .open(&new)?;
             // Independent of the umask.
             file.set_permissions(fs::Permissions::from_mode(self.mode))?;
             file.write_all(&self.contents)?;
@@ -124,7 +139,9 @@ impl Place {
         };
         write().doing("write", &new)?;
         fs::rename(&new, &self.path).doing("write", &self.path)?;
-        File::open(directory).and_then(|directory| directory.sync_all()).doing("sync", directory)
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .doing("sync", directory)
     }
 }
 

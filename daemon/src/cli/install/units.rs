@@ -8,10 +8,22 @@ use super::place::Place;
 use super::{InstallError, run, say};
 
 const UNITS: [(&str, &str); 4] = [
-    ("leasehold.socket", include_str!("../../../dist/leasehold.socket")),
-    ("leasehold-read.socket", include_str!("../../../dist/leasehold-read.socket")),
-    ("leasehold.service", include_str!("../../../dist/leasehold.service")),
-    (EXPORTER, include_str!("../../../dist/leasehold-exporter@.service")),
+    (
+        "leasehold.socket",
+        include_str!("../../../dist/leasehold.socket"),
+    ),
+    (
+        "leasehold-read.socket",
+        include_str!("../../../dist/leasehold-read.socket"),
+    ),
+    (
+        "leasehold.service",
+        include_str!("../../../dist/leasehold.service"),
+    ),
+    (
+        EXPORTER,
+        include_str!("../../../dist/leasehold-exporter@.service"),
+    ),
 ];
 
 /// The units that are enabled and started. An administrator who wants a TCP port enables the exporter.
@@ -42,7 +54,10 @@ pub(super) struct Program {
 impl Program {
     /// Returns a stand-in for a program that is only to be removed.
     pub(super) fn none() -> Self {
-        Self { path: PathBuf::new(), contents: Vec::new() }
+        Self {
+            path: PathBuf::new(),
+            contents: Vec::new(),
+        }
     }
 }
 
@@ -51,7 +66,12 @@ pub(super) fn places(program: &Program) -> Vec<Place> {
     if are_in(PACKAGED) {
         return Vec::new();
     }
-    let copy = Place { path: PROGRAM.into(), contents: program.contents.clone(), mode: 0o755, version };
+    let copy = Place {
+        path: PROGRAM.into(),
+        contents: program.contents.clone(),
+        mode: 0o755,
+        version,
+    };
     let units = UNITS.map(|(name, text)| Place {
         path: Path::new(DIRECTORY).join(name),
         contents: text.replace(OF_A_PACKAGE, PROGRAM).into(),
@@ -66,7 +86,9 @@ pub(super) fn places(program: &Program) -> Vec<Place> {
 /// Only our units and the daemon's program at these places contain the name leasehold. They have no version of their own.
 fn version(file: &[u8]) -> Option<String> {
     let word = b"leasehold";
-    file.windows(word.len()).any(|window| window == word).then(|| env!("CARGO_PKG_VERSION").to_owned())
+    file.windows(word.len())
+        .any(|window| window == word)
+        .then(|| env!("CARGO_PKG_VERSION").to_owned())
 }
 
 /// Makes systemd read the units, and start them now and at each boot.
@@ -75,16 +97,26 @@ pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
     let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
     // Once more, for a daemon of an earlier version; one that has just started loses nothing.
     control(&["try-restart", SERVICE])?;
-    let done = if started { "enabled and started" } else { "there is no systemctl: enable it yourself" };
+    let done = if started {
+        "enabled and started"
+    } else {
+        "there is no systemctl: enable it yourself"
+    };
     say(out, Path::new(SERVICE), done)
 }
 
 /// Stops and disables the daemon. Containers keep their addresses, and the store its leases.
 pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
-    if (are_in(DIRECTORY) || are_in(PACKAGED)) && control(&[&["disable", "--now"], &STARTED[..]].concat())? {
+    if (are_in(DIRECTORY) || are_in(PACKAGED))
+        && control(&[&["disable", "--now"], &STARTED[..]].concat())?
+    {
         control(&["disable", EXPORTER])?;
         control(&["stop", "leasehold-exporter@*.service"])?;
-        say(out, Path::new(SERVICE), "stopped; running containers keep their addresses until their leases end")?;
+        say(
+            out,
+            Path::new(SERVICE),
+            "stopped; running containers keep their addresses until their leases end",
+        )?;
     }
     Ok(())
 }
@@ -95,7 +127,9 @@ pub(super) fn forget() -> Result<(), InstallError> {
 }
 
 fn are_in(directory: &str) -> bool {
-    UNITS.iter().any(|(name, _)| Path::new(directory).join(name).exists())
+    UNITS
+        .iter()
+        .any(|(name, _)| Path::new(directory).join(name).exists())
 }
 
 /// Returns whether there is a systemctl to run.

@@ -8,8 +8,20 @@ use crate::cli::term::brief;
 
 const FEW: [&str; 5] = ["NAME", "ATTACHMENT", "ADDRESS", "STATE", "LEFT"];
 
-const ALL: [&str; 12] =
-    ["ATTACHMENT", "NAME", "LAN", "CLIENT ID", "CHADDR", "ADDRESS", "STATE", "SERVER", "T1", "T2", "EXPIRES", "LINK"];
+const ALL: [&str; 12] = [
+    "ATTACHMENT",
+    "NAME",
+    "LAN",
+    "CLIENT ID",
+    "CHADDR",
+    "ADDRESS",
+    "STATE",
+    "SERVER",
+    "T1",
+    "T2",
+    "EXPIRES",
+    "LINK",
+];
 
 /// The minimum width of a column that is cut to fit.
 const LEAST: usize = 10;
@@ -21,10 +33,21 @@ const ID: usize = 12;
 pub(super) fn few(bindings: &[Binding], width: usize) -> String {
     let mut rows = vec![FEW.map(str::to_owned)];
     rows.extend(bindings.iter().map(|binding| {
-        [binding.name.clone(), short(&binding.attachment), first_address(binding), state(binding), left(binding)]
-            .map(|cell| escaped(&cell))
+        [
+            binding.name.clone(),
+            short(&binding.attachment),
+            first_address(binding),
+            state(binding),
+            left(binding),
+        ]
+        .map(|cell| escaped(&cell))
     }));
-    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widest = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
     let mut widths: [usize; FEW.len()] = std::array::from_fn(widest);
     let room = width.saturating_sub(2 * (FEW.len() - 1));
     while widths.iter().sum::<usize>() > room {
@@ -35,7 +58,9 @@ pub(super) fn few(bindings: &[Binding], width: usize) -> String {
         widths[wider] -= 1;
     }
     for row in &mut rows {
-        row.iter_mut().zip(widths).for_each(|(cell, width)| *cell = cut(cell, width));
+        row.iter_mut()
+            .zip(widths)
+            .for_each(|(cell, width)| *cell = cut(cell, width));
     }
     columns(&rows)
 }
@@ -50,7 +75,11 @@ pub(super) fn wide(bindings: &[Binding]) -> String {
 /// Returns a text that is no longer than `width`.
 fn cut(text: &str, width: usize) -> String {
     match text.chars().count() > width {
-        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        true => text
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
         false => text.to_owned(),
     }
 }
@@ -58,7 +87,11 @@ fn cut(text: &str, width: usize) -> String {
 /// Returns an attachment with the beginning of its container's id.
 fn short(attachment: &Attachment) -> String {
     match attachment {
-        Attachment::Cni { network, container, ifname } => {
+        Attachment::Cni {
+            network,
+            container,
+            ifname,
+        } => {
             let id: String = container.chars().take(ID).collect();
             format!("{network}/{id}/{ifname}")
         }
@@ -96,7 +129,12 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         (None, Some(_)) => "never".to_owned(),
         (None, None) => "-".to_owned(),
     };
-    let of_identity = |what: fn(&Identity) -> String| binding.identity.as_ref().map_or_else(|| "-".to_owned(), what);
+    let of_identity = |what: fn(&Identity) -> String| {
+        binding
+            .identity
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), what)
+    };
     let cells = [
         binding.attachment.to_string(),
         binding.name.clone(),
@@ -116,7 +154,10 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         seconds(binding.seconds_to_t1),
         seconds(binding.seconds_to_t2),
         seconds(binding.seconds_to_expiry),
-        binding.link.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+        binding
+            .link
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), ToString::to_string),
     ];
     // Names come from callers and packets: none may move a terminal's cursor.
     cells.map(|cell| escaped(&cell))
@@ -124,8 +165,17 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
 
 /// Returns all addresses of a lease.
 fn addresses(binding: &Binding) -> String {
-    let all: Vec<_> = binding.address.iter().chain(&binding.more_addresses).map(ToString::to_string).collect();
-    if all.is_empty() { "-".to_owned() } else { all.join(" ") }
+    let all: Vec<_> = binding
+        .address
+        .iter()
+        .chain(&binding.more_addresses)
+        .map(ToString::to_string)
+        .collect();
+    if all.is_empty() {
+        "-".to_owned()
+    } else {
+        all.join(" ")
+    }
 }
 
 /// Shows a client identifier as the daemon's messages do.

@@ -104,7 +104,10 @@ impl Question {
     /// Returns the LAN that the link is on.
     pub(super) fn lan(&self) -> Lan {
         match &self.netns {
-            None => Lan::Link { parent: (&self.ifname).into(), vlan: self.vlan },
+            None => Lan::Link {
+                parent: (&self.ifname).into(),
+                vlan: self.vlan,
+            },
             // The host's link of that LAN is unknown.
             Some(netns) => Lan::Network(format!("{} in {}", self.ifname, netns.display()).into()),
         }
@@ -114,13 +117,20 @@ impl Question {
         let ifname = self.ifname.clone();
         match &self.netns {
             None => Place::Parent { ifname, mac },
-            Some(netns) => Place::InNetns(ByName { netns: netns.clone(), ifname, host_too: true }),
+            Some(netns) => Place::InNetns(ByName {
+                netns: netns.clone(),
+                ifname,
+                host_too: true,
+            }),
         }
     }
 
     /// Asks, and hands each answer to `hear` as it comes.
     pub(super) fn ask(&self, hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AskError::Runtime)?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AskError::Runtime)?;
         runtime.block_on(async {
             let (events, news) = unbounded_channel();
             let config = NetConfig {
@@ -131,7 +141,14 @@ impl Question {
                 sockets: SOCKETS,
             };
             let net = Net::start(config, events)?;
-            Asking { question: self, net, news, ops: 0 }.run(hear).await
+            Asking {
+                question: self,
+                net,
+                news,
+                ops: 0,
+            }
+            .run(hear)
+            .await
         })
     }
 }
@@ -176,10 +193,17 @@ impl Asking<'_> {
         let link = place.link(&view, &lan);
         let goes_beside = question.netns.is_none() && mac != view.mac;
         let mut beside = Beside::of(&link, &view, !goes_beside) == Beside::Possible;
-        let mut exchange = self.open(link.clone(), mac).await.map_err(|cause| self.failed(cause))?;
+        let mut exchange = self
+            .open(link.clone(), mac)
+            .await
+            .map_err(|cause| self.failed(cause))?;
 
-        let client = Arc::new(ClientProfile { rapid_commit: false, ..question.client.clone() });
-        let mut sender = Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
+        let client = Arc::new(ClientProfile {
+            rapid_commit: false,
+            ..question.client.clone()
+        });
+        let mut sender =
+            Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
         sender.set_mtu(view.mtu);
         let began = Clock::now().boot;
         let end = began + question.wait;
@@ -219,12 +243,24 @@ impl Asking<'_> {
                 },
             }
         }
-        let silence = if offered { None } else { Some(self.silence(link, &view).await) };
-        Ok(Asked { mac, tally: inquiry.tally().clone(), silence, not_beside })
+        let silence = if offered {
+            None
+        } else {
+            Some(self.silence(link, &view).await)
+        };
+        Ok(Asked {
+            mac,
+            tally: inquiry.tally().clone(),
+            silence,
+            not_beside,
+        })
     }
 
     fn failed(&self, cause: LinkCause) -> AskError {
-        AskError::Link { link: self.question.ifname.clone(), cause }
+        AskError::Link {
+            link: self.question.ifname.clone(),
+            cause,
+        }
     }
 
     fn op(&mut self) -> OpId {
@@ -255,7 +291,16 @@ impl Asking<'_> {
     async fn open(&mut self, link: Link, chaddr: Mac) -> Result<ExchangeId, LinkCause> {
         let op = self.op();
         let exchange = ExchangeId(op.0);
-        self.net.open(op, exchange, link, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
+        self.net.open(
+            op,
+            exchange,
+            link,
+            Sockets {
+                chaddr,
+                arp: Hears::Answers,
+                hold_port: None,
+            },
+        );
         match self.outcome(op).await {
             Ok(Outcome::Opened(opened)) => opened.map(|()| exchange),
             _ => Err(LinkCause::TimedOut),
@@ -265,12 +310,18 @@ impl Asking<'_> {
     /// Looks for what keeps servers from answering.
     async fn silence(&mut self, link: Link, before: &LinkView) -> Silence {
         let op = self.op();
-        self.net.survey(op, link, self.question.lan().parent().map(str::to_owned));
+        self.net
+            .survey(op, link, self.question.lan().parent().map(str::to_owned));
         let survey = match self.outcome(op).await {
             Ok(Outcome::Surveyed(survey)) => survey,
             _ => Survey::default(),
         };
-        Silence { ifname: self.question.ifname.clone(), before: before.received, up_for: None, survey }
+        Silence {
+            ifname: self.question.ifname.clone(),
+            before: before.received,
+            up_for: None,
+            survey,
+        }
     }
 }
 
@@ -280,7 +331,12 @@ fn seed() -> u64 {
 }
 
 /// Returns a frame as an answer to the inquiry, unless it answers somebody else.
-fn answer(inquiry: &mut Inquiry, (bytes, meta): (&[u8], FrameMeta), now: Instant, began: Instant) -> Option<Answer> {
+fn answer(
+    inquiry: &mut Inquiry,
+    (bytes, meta): (&[u8], FrameMeta),
+    now: Instant,
+    began: Instant,
+) -> Option<Answer> {
     let udp = match frame::decode(bytes, meta) {
         Ok(Frame::Udp(udp)) => udp,
         Ok(Frame::Arp(_)) => return None,

@@ -51,9 +51,19 @@ pub(crate) enum ProbeError {
 
 /// Probes, and prints each answer as it comes, then the outcome; as JSON, everything at the end.
 pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, ProbeError> {
-    let network = args.network.as_deref().map(|name| network(name, &args.cni_conf_dir)).transpose()?;
+    let network = args
+        .network
+        .as_deref()
+        .map(|name| network(name, &args.cni_conf_dir))
+        .transpose()?;
     let (client, servers) = match network {
-        Some(client) => (ClientProfile { servers: Servers::default(), ..client.clone() }, Some(client.servers)),
+        Some(client) => (
+            ClientProfile {
+                servers: Servers::default(),
+                ..client.clone()
+            },
+            Some(client.servers),
+        ),
         None => (ClientProfile::default(), None),
     };
     let question = Question {
@@ -68,16 +78,24 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
     let mut judge = Judge::new(args.network.clone().zip(servers));
     let mut answers = Vec::new();
     let asked = question.ask(|answer| {
-        let Some(heard) = judge.hears(&answer) else { return };
+        let Some(heard) = judge.hears(&answer) else {
+            return;
+        };
         if !args.json && written.is_ok() {
-            written = out.write_all((heard.text(term) + "\n").as_bytes()).and_then(|()| out.flush());
+            written = out
+                .write_all((heard.text(term) + "\n").as_bytes())
+                .and_then(|()| out.flush());
         }
         answers.push(heard);
     })?;
     written?;
     let report = judge.report(&question, &asked, answers);
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&report).map_err(io::Error::from)?)?,
+        true => writeln!(
+            out,
+            "{}",
+            serde_json::to_string_pretty(&report).map_err(io::Error::from)?
+        )?,
         false => out.write_all(report.summary(term).as_bytes())?,
     }
     Ok(report.verdict())
@@ -85,14 +103,31 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
 
 /// Returns what a network's containers say about themselves and which servers they believe.
 fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
-    let Networks { ours, .. } = networks(dir, &site()).map_err(|error| ProbeError::Directory(dir.to_owned(), error))?;
+    let Networks { ours, .. } =
+        networks(dir, &site()).map_err(|error| ProbeError::Directory(dir.to_owned(), error))?;
     let names: Vec<_> = ours.iter().map(|network| network.name.clone()).collect();
-    let others = if names.is_empty() { String::new() } else { format!("; these do: {}", names.join(", ")) };
+    let others = if names.is_empty() {
+        String::new()
+    } else {
+        format!("; these do: {}", names.join(", "))
+    };
     let found = ours.into_iter().find(|network| network.name == name);
-    let network = found.ok_or_else(|| ProbeError::NoNetwork { name: name.to_owned(), dir: dir.to_owned(), others })?;
+    let network = found.ok_or_else(|| ProbeError::NoNetwork {
+        name: name.to_owned(),
+        dir: dir.to_owned(),
+        others,
+    })?;
     match network.add {
         // Names belong to containers, and here there is none.
-        Ok(add) => Ok(ClientProfile { hostname: None, fqdn: None, ..(*add.profile.client).clone() }),
-        Err(error) => Err(ProbeError::Refused { name: name.to_owned(), file: network.file, reason: error.msg }),
+        Ok(add) => Ok(ClientProfile {
+            hostname: None,
+            fqdn: None,
+            ..(*add.profile.client).clone()
+        }),
+        Err(error) => Err(ProbeError::Refused {
+            name: name.to_owned(),
+            file: network.file,
+            reason: error.msg,
+        }),
     }
 }

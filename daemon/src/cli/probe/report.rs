@@ -108,7 +108,10 @@ pub(super) struct Judge {
 impl Judge {
     /// Returns the judge for clients that believe `servers` of this network, or all servers.
     pub(super) fn new(network: Option<(String, Servers)>) -> Self {
-        Self { network, seen: BTreeSet::new() }
+        Self {
+            network,
+            seen: BTreeSet::new(),
+        }
     }
 
     /// Returns an answer, unless the same answer came before.
@@ -128,33 +131,51 @@ impl Judge {
         Some(Heard {
             server,
             mac,
-            relay: message.map(|message| message.giaddr).filter(|relay| !relay.is_unspecified()),
+            relay: message
+                .map(|message| message.giaddr)
+                .filter(|relay| !relay.is_unspecified()),
             after_ms: millis(answer.after),
             message: message.map(|message| message.kind.to_string()),
-            address: offered.map(|offer| offer.lease.address).or_else(|| yiaddr(answer)),
+            address: offered
+                .map(|offer| offer.lease.address)
+                .or_else(|| yiaddr(answer)),
             believed: because.is_none(),
             because,
-            options: answer.options.iter().map(|(code, bytes)| sent(*code, bytes)).collect(),
+            options: answer
+                .options
+                .iter()
+                .map(|(code, bytes)| sent(*code, bytes))
+                .collect(),
         })
     }
 
     fn distrusts(&self, server: Ipv4Addr) -> Option<String> {
         let (network, servers) = self.network.as_ref()?;
-        (!servers.trusts(server)).then(|| format!("`servers` of network {network} does not allow {server}"))
+        (!servers.trusts(server))
+            .then(|| format!("`servers` of network {network} does not allow {server}"))
     }
 
     /// Returns everything that was found.
     pub(super) fn report(self, question: &Question, asked: &Asked, answers: Vec<Heard>) -> Report {
         let unheard = asked.not_beside.as_ref();
-        let beside =
-            unheard.map(|cause| format!("a server in a macvlan on {} was not asked: {cause}", question.ifname));
+        let beside = unheard.map(|cause| {
+            format!(
+                "a server in a macvlan on {} was not asked: {cause}",
+                question.ifname
+            )
+        });
         let silence = asked.silence.as_ref().filter(|_| answers.is_empty());
-        let host = silence.map(|silence| silence.reasons(&question.lan())).unwrap_or_default();
+        let host = silence
+            .map(|silence| silence.reasons(&question.lan()))
+            .unwrap_or_default();
         // Each refused answer already says why it was refused.
         let tally = asked.tally.reason().filter(|_| answers.is_empty());
         Report {
             link: question.ifname.clone(),
-            netns: question.netns.as_ref().map(|netns| netns.display().to_string()),
+            netns: question
+                .netns
+                .as_ref()
+                .map(|netns| netns.display().to_string()),
             vlan: question.vlan,
             mac: asked.mac.to_string(),
             network: self.network.map(|(network, _)| network),
@@ -168,12 +189,22 @@ impl Judge {
 
 /// Returns the address that an unacceptable answer offers, if it is an address.
 fn yiaddr(answer: &Answer) -> Option<Ipv4Net> {
-    let message = answer.message.as_ref().filter(|message| message.kind == MessageType::Offer)?;
-    Ipv4Net::new(message.yiaddr, message.options.subnet_mask?).ok().filter(|net| !net.addr().is_unspecified())
+    let message = answer
+        .message
+        .as_ref()
+        .filter(|message| message.kind == MessageType::Offer)?;
+    Ipv4Net::new(message.yiaddr, message.options.subnet_mask?)
+        .ok()
+        .filter(|net| !net.addr().is_unspecified())
 }
 
 fn sent(code: u8, bytes: &[u8]) -> Sent {
-    Sent { code, name: options::name(code), value: options::value(code, bytes), bytes: HEXLOWER.encode(bytes) }
+    Sent {
+        code,
+        name: options::name(code),
+        value: options::value(code, bytes),
+        bytes: HEXLOWER.encode(bytes),
+    }
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -183,40 +214,74 @@ fn millis(duration: Duration) -> f64 {
 impl Heard {
     /// Returns the answer as lines of text.
     pub(super) fn text(&self, term: Term) -> String {
-        let server = self.server.map_or_else(|| "an unnamed server".to_owned(), |server| server.to_string());
-        let relay = self.relay.map(|relay| format!(", relay {relay}")).unwrap_or_default();
+        let server = self.server.map_or_else(
+            || "an unnamed server".to_owned(),
+            |server| server.to_string(),
+        );
+        let relay = self
+            .relay
+            .map(|relay| format!(", relay {relay}"))
+            .unwrap_or_default();
         let offers = match (&self.address, self.message.as_deref()) {
             (Some(address), _) => format!("offers {address}"),
             (None, Some(message)) => format!("answers {message}"),
             (None, None) => "sent an unreadable answer".to_owned(),
         };
-        let head = format!("{server} ({}{relay}) {offers} after {} ms", self.mac, self.after_ms);
+        let head = format!(
+            "{server} ({}{relay}) {offers} after {} ms",
+            self.mac, self.after_ms
+        );
         let judged = match &self.because {
             None => String::new(),
             Some(because) => term.wrapped("  ", &format!("not taken: {because}")),
         };
-        let width = self.options.iter().map(|option| option.label().len()).max().unwrap_or_default();
-        let options =
-            self.options.iter().map(|option| term.wrapped(&format!("  {:width$}  ", option.label()), &option.value));
-        let paint = if self.believed { Paint::Good } else { Paint::Warn };
-        format!("{}\n{judged}{}", term.paint(paint, &head), options.collect::<String>())
+        let width = self
+            .options
+            .iter()
+            .map(|option| option.label().len())
+            .max()
+            .unwrap_or_default();
+        let options = self
+            .options
+            .iter()
+            .map(|option| term.wrapped(&format!("  {:width$}  ", option.label()), &option.value));
+        let paint = if self.believed {
+            Paint::Good
+        } else {
+            Paint::Warn
+        };
+        format!(
+            "{}\n{judged}{}",
+            term.paint(paint, &head),
+            options.collect::<String>()
+        )
     }
 }
 
 impl Sent {
     fn label(&self) -> String {
-        self.name.map_or_else(|| format!("option {}", self.code), |name| format!("{name} ({})", self.code))
+        self.name.map_or_else(
+            || format!("option {}", self.code),
+            |name| format!("{name} ({})", self.code),
+        )
     }
 }
 
 impl Report {
     /// Returns the text below the answers.
     pub(super) fn summary(&self, term: Term) -> String {
-        let asked = format!("{} in {} s", count(self.discovers as usize, "DISCOVER"), self.seconds);
+        let asked = format!(
+            "{} in {} s",
+            count(self.discovers as usize, "DISCOVER"),
+            self.seconds
+        );
         let said = match (self.answers.len(), self.verdict()) {
             (0, _) => format!("No server answered {asked}."),
             (answers, Verdict::Refused) => {
-                format!("{} to {asked}, but the daemon would take none.", count(answers, "answer"))
+                format!(
+                    "{} to {asked}, but the daemon would take none.",
+                    count(answers, "answer")
+                )
             }
             (answers, _) => format!("{} to {asked}.", count(answers, "answer")),
         };
@@ -260,7 +325,11 @@ mod tests {
         let server: Ipv4Addr = server.into();
         let address: Ipv4Net = offered.unwrap_or("0.0.0.0/24").parse().unwrap();
         let none = Ipv4Addr::UNSPECIFIED;
-        let options = Options { server_id: Some(server), subnet_mask: Some(24), ..Options::default() };
+        let options = Options {
+            server_id: Some(server),
+            subnet_mask: Some(24),
+            ..Options::default()
+        };
         let message = Message {
             kind,
             xid: 1,
@@ -273,13 +342,23 @@ mod tests {
             chaddr: MAC,
             options,
         };
-        let lease = Lease { server, ..Lease::unknown(address, Instant::BOOT) };
+        let lease = Lease {
+            server,
+            ..Lease::unknown(address, Instant::BOOT)
+        };
         let refused = Refused::Unbelieved(Refusal::NoLeaseTime);
         Answer {
             after: Duration::from_micros(1_234),
             from: MAC,
             options: vec![(1, vec![255, 255, 255, 0]), (224, vec![7])],
-            offer: if offered.is_some() { Ok(Offer { message: message.clone(), lease }) } else { Err(refused) },
+            offer: if offered.is_some() {
+                Ok(Offer {
+                    message: message.clone(),
+                    lease,
+                })
+            } else {
+                Err(refused)
+            },
             message: Some(message),
         }
     }
@@ -298,7 +377,12 @@ mod tests {
     fn asked(silence: Option<Silence>) -> Asked {
         let mut tally = Tally::default();
         tally.discovers = 4;
-        Asked { mac: MAC, tally, silence, not_beside: None }
+        Asked {
+            mac: MAC,
+            tally,
+            silence,
+            not_beside: None,
+        }
     }
 
     #[test]
@@ -311,7 +395,10 @@ mod tests {
                     subnet-mask (1)  255.255.255.0\n  option 224       07\n";
         assert_eq!(heard.text(Term::PLAIN), text);
         let report = judge.report(&question(), &asked(None), vec![heard]);
-        assert_eq!(report.summary(Term::PLAIN), "1 answer to 4 DISCOVERs in 8 s.\n");
+        assert_eq!(
+            report.summary(Term::PLAIN),
+            "1 answer to 4 DISCOVERs in 8 s.\n"
+        );
         assert_eq!(report.verdict(), Verdict::Offered);
         let options = json!([
             {"code": 1, "name": "subnet-mask", "value": "255.255.255.0", "bytes": "ffffff00"},
@@ -329,7 +416,10 @@ mod tests {
 
     #[test]
     fn what_the_daemon_would_not_take_is_shown_with_the_reason() {
-        let deny = Servers { deny: vec![[10, 0, 0, 1].into()], ..Servers::default() };
+        let deny = Servers {
+            deny: vec![[10, 0, 0, 1].into()],
+            ..Servers::default()
+        };
         let mut judge = Judge::new(Some(("lan".to_owned(), deny)));
         let unreadable = Answer {
             message: None,
@@ -342,29 +432,62 @@ mod tests {
             answer([10, 0, 0, 2], MessageType::Nak, None),
             unreadable,
         ];
-        let heard: Vec<_> = answers.iter().filter_map(|answer| judge.hears(answer)).collect();
+        let heard: Vec<_> = answers
+            .iter()
+            .filter_map(|answer| judge.hears(answer))
+            .collect();
         let heads = [
-            ("10.0.0.1 (02:00:00:00:00:09) offers 10.0.0.7/24", "`servers` of network lan does not allow 10.0.0.1"),
-            ("10.0.0.2 (02:00:00:00:00:09) answers NAK", "lease time missing"),
-            ("an unnamed server (02:00:00:00:00:09) sent an unreadable answer", "message type missing"),
+            (
+                "10.0.0.1 (02:00:00:00:00:09) offers 10.0.0.7/24",
+                "`servers` of network lan does not allow 10.0.0.1",
+            ),
+            (
+                "10.0.0.2 (02:00:00:00:00:09) answers NAK",
+                "lease time missing",
+            ),
+            (
+                "an unnamed server (02:00:00:00:00:09) sent an unreadable answer",
+                "message type missing",
+            ),
         ];
         for (heard, (head, because)) in heard.iter().zip(heads) {
             let text = heard.text(Term::PLAIN);
-            assert!(text.starts_with(head) && text.contains(&format!("\n  not taken: {because}\n")), "{text}");
+            assert!(
+                text.starts_with(head) && text.contains(&format!("\n  not taken: {because}\n")),
+                "{text}"
+            );
         }
         let report = judge.report(&question(), &asked(None), heard);
         let summary = "3 answers to 4 DISCOVERs in 8 s, but the daemon would take none.\n";
-        assert_eq!((report.summary(Term::PLAIN).as_str(), report.verdict()), (summary, Verdict::Refused));
+        assert_eq!(
+            (report.summary(Term::PLAIN).as_str(), report.verdict()),
+            (summary, Verdict::Refused)
+        );
     }
 
     #[test]
     fn silence_is_explained_by_what_the_link_and_the_host_show() {
-        let survey = Survey { carrier: Some(true), received: Some(10), ..Survey::default() };
-        let silence = Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey };
+        let survey = Survey {
+            carrier: Some(true),
+            received: Some(10),
+            ..Survey::default()
+        };
+        let silence = Silence {
+            ifname: "eth0".to_owned(),
+            before: 10,
+            up_for: None,
+            survey,
+        };
         let report = Judge::new(None).report(&question(), &asked(Some(silence)), Vec::new());
         let summary = "No server answered 4 DISCOVERs in 8 s.\n\
                        - not one frame came in on eth0: is that the right network, VLAN and switch\n  port?\n";
-        assert_eq!((report.summary(Term::PLAIN).as_str(), report.verdict()), (summary, Verdict::Silent));
-        assert_eq!([Verdict::Offered, Verdict::Silent, Verdict::Refused].map(Verdict::code), [0, 3, 4]);
+        assert_eq!(
+            (report.summary(Term::PLAIN).as_str(), report.verdict()),
+            (summary, Verdict::Silent)
+        );
+        assert_eq!(
+            [Verdict::Offered, Verdict::Silent, Verdict::Refused].map(Verdict::code),
+            [0, 3, 4]
+        );
     }
 }

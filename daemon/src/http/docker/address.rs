@@ -16,11 +16,20 @@ use super::{Asked, Host, Refused, parse, refused};
 /// Reads a request for an address.
 pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<Asked, Refused> {
     let (id, options) = known(&said.pool_id)?;
-    let address = if said.address.is_empty() { None } else { Some(parse::address(&said.address)?) };
-    let is_gateway = said.options.get(wire::ADDRESS_TYPE).is_some_and(|kind| kind == wire::GATEWAY);
+    let address = if said.address.is_empty() {
+        None
+    } else {
+        Some(parse::address(&said.address)?)
+    };
+    let is_gateway = said
+        .options
+        .get(wire::ADDRESS_TYPE)
+        .is_some_and(|kind| kind == wire::GATEWAY);
     if is_gateway && address.is_none() && is_anything(&id) {
         // It has none, and Docker accepts no other answer.
-        return Ok(Asked::Known(to_json(&wire::Address { address: Ipv4Net::default() })));
+        return Ok(Asked::Known(to_json(&wire::Address {
+            address: Ipv4Net::default(),
+        })));
     }
     let (name, mac) = (name(&said.options)?, mac(&said.options)?);
     let is_endpoint = match (mac, name) {
@@ -47,9 +56,15 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
         )),
         _ => None,
     };
-    let form = Form { warning, ..Form::new(about, Shape::Address(id.subnet.prefix_len())) };
+    let form = Form {
+        warning,
+        ..Form::new(about, Shape::Address(id.subnet.prefix_len()))
+    };
     if !is_endpoint {
-        return Ok(Asked::Core { call: Call::Pool(PoolCall::Reserve { pool: id, address }), form });
+        return Ok(Asked::Core {
+            call: Call::Pool(PoolCall::Reserve { pool: id, address }),
+            form,
+        });
     }
     let (ifname, lan) = host.lan(&options.parent);
     let endpoint = Endpoint {
@@ -61,19 +76,38 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
         id: format!("address:#{:016x}", host.number),
     };
     let (subnet, pool, shared) = (id.subnet, Some(id), host.ipvlan);
-    let source = Source { ifname, lan, parent: &options.parent, subnet, pool, shared, options: &options.lease };
-    Ok(Asked::Core { call: Call::Add(Box::new(endpoint.add(source, address, &host.site)?)), form })
+    let source = Source {
+        ifname,
+        lan,
+        parent: &options.parent,
+        subnet,
+        pool,
+        shared,
+        options: &options.lease,
+    };
+    Ok(Asked::Core {
+        call: Call::Add(Box::new(endpoint.add(source, address, &host.site)?)),
+        form,
+    })
 }
 
 fn name(options: &wire::Options) -> Result<Option<&str>, Refused> {
     match options.get(wire::ENDPOINT_NAME).map(String::as_str) {
         None | Some("") => Ok(None),
         Some(name) if is_name(name) => Ok(Some(name)),
-        Some(name) => Err(refused(format!("{} is not the name of a container", quoted(name)))),
+        Some(name) => Err(refused(format!(
+            "{} is not the name of a container",
+            quoted(name)
+        ))),
     }
 }
 
 fn mac(options: &wire::Options) -> Result<Option<Mac>, Refused> {
-    let Some(text) = options.get(wire::MAC_ADDRESS).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = options
+        .get(wire::MAC_ADDRESS)
+        .filter(|text| !text.is_empty())
+    else {
+        return Ok(None);
+    };
     parse::ethernet(text).map(Some)
 }

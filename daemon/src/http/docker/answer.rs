@@ -12,15 +12,36 @@ pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
         Source::Leased(_) => record.address.to_string(),
         Source::Ipam => String::new(),
     };
-    let mac_address = if tells_mac { record.mac.to_string() } else { String::new() };
-    Created { interface: Interface { address, address_ipv6: String::new(), mac_address } }
+    let mac_address = if tells_mac {
+        record.mac.to_string()
+    } else {
+        String::new()
+    };
+    Created {
+        interface: Interface {
+            address,
+            address_ipv6: String::new(),
+            mac_address,
+        },
+    }
 }
 
 /// Returns what dockerd should do with an endpoint's link.
-pub(super) fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway: Option<Ipv4Addr>) -> Joined {
+pub(super) fn joined(
+    ifname: &str,
+    inside: &str,
+    grant: Option<&Grant>,
+    gateway: Option<Ipv4Addr>,
+) -> Joined {
     let leased = grant.and_then(|grant| grant.gateway);
-    let gateway = gateway.map(IpAddr::V4).or(leased).map(|gateway| gateway.to_string());
-    let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
+    let gateway = gateway
+        .map(IpAddr::V4)
+        .or(leased)
+        .map(|gateway| gateway.to_string());
+    let routes = grant
+        .map(|grant| grant.routes.as_slice())
+        .unwrap_or_default()
+        .iter();
     Joined {
         interface_name: InterfaceName {
             src_name: ifname.to_owned(),
@@ -35,5 +56,8 @@ pub(super) fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway:
 }
 
 fn route(route: &Route) -> StaticRoute {
-    StaticRoute { destination: route.destination.to_string(), route_type: StaticRoute::ON_LINK }
+    StaticRoute {
+        destination: route.destination.to_string(),
+        route_type: StaticRoute::ON_LINK,
+    }
 }

@@ -50,23 +50,47 @@ pub(super) struct Source<'a> {
 
 impl Endpoint<'_> {
     /// Returns the ADD for the endpoint, which asks for the address `wanted`.
-    pub(super) fn add(&self, source: Source<'_>, wanted: Option<Ipv4Addr>, site: &Site) -> Result<Add, Refused> {
+    pub(super) fn add(
+        &self,
+        source: Source<'_>,
+        wanted: Option<Ipv4Addr>,
+        site: &Site,
+    ) -> Result<Add, Refused> {
         let client_id = self.client_id(&source, site)?;
-        let Source { ifname, lan, subnet, pool, shared, options, .. } = source;
+        let Source {
+            ifname,
+            lan,
+            subnet,
+            pool,
+            shared,
+            options,
+            ..
+        } = source;
         let mut profile = options.profile(site, shared, options.hostname(self.name)?);
         profile.grace = self.grace(options, site);
         profile.policy.prefix = Some(subnet.prefix_len()).filter(|prefix| *prefix != 0);
         profile.wants = wants(pool.as_ref());
         Ok(Add {
-            attachment: Attachment::Docker { pool: (&self.within).into(), endpoint: self.of_its_own().into() },
-            place: Place::Parent { ifname, mac: self.mac },
+            attachment: Attachment::Docker {
+                pool: (&self.within).into(),
+                endpoint: self.of_its_own().into(),
+            },
+            place: Place::Parent {
+                ifname,
+                mac: self.mac,
+            },
             lan,
             client_id,
             chaddr: None,
-            wanted: wanted.map(|address| Wanted { address, preferred: false }),
+            wanted: wanted.map(|address| Wanted {
+                address,
+                preferred: false,
+            }),
             profile,
             timeout: options.timeout(site),
-            fallback: pool.as_ref().map_or(Ok(None), |pool| options.fallback((pool.subnet, pool.range), site))?,
+            fallback: pool.as_ref().map_or(Ok(None), |pool| {
+                options.fallback((pool.subnet, pool.range), site)
+            })?,
             limits: pool.map(|pool| pool.limits()),
         })
     }
@@ -84,7 +108,14 @@ impl Endpoint<'_> {
     ///
     /// By name only, the containers `web` of two hosts would be one client to the server.
     fn client_id(&self, source: &Source<'_>, site: &Site) -> Result<ClientIdRule, Refused> {
-        let Source { parent, subnet, options: LeaseOptions { flag, client_id, .. }, .. } = source;
+        let Source {
+            parent,
+            subnet,
+            options: LeaseOptions {
+                flag, client_id, ..
+            },
+            ..
+        } = source;
         let machine = site.machine_id;
         let own = self.name.map_or_else(|| self.of_its_own(), str::to_owned);
         let of_host = |machine| of_host(&format!("docker/{parent}/{subnet}/{own}"), machine);
@@ -94,7 +125,9 @@ impl Endpoint<'_> {
             (Kind::Auto, _) if self.own_mac => return Ok(ClientIdRule::Mac),
             (Kind::Duid, Some(machine)) => of_host(machine),
             (kind @ (Kind::Auto | Kind::Duid), _) => {
-                return Err(refused(format!("{flag} client-id={kind} needs the host's /etc/machine-id")));
+                return Err(refused(format!(
+                    "{flag} client-id={kind} needs the host's /etc/machine-id"
+                )));
             }
             (Kind::Hex(bytes), _) => bytes.clone(),
             (Kind::Text(text), _) => untyped(text),
@@ -107,7 +140,9 @@ impl Endpoint<'_> {
     fn grace(&self, options: &LeaseOptions, site: &Site) -> Option<u32> {
         let chosen = self.chosen_mac;
         let returns = match options.client_id {
-            Kind::Auto => (self.name.is_some() && site.machine_id.is_some()) || chosen == Some(true),
+            Kind::Auto => {
+                (self.name.is_some() && site.machine_id.is_some()) || chosen == Some(true)
+            }
             Kind::Mac | Kind::Duid => chosen != Some(false),
             Kind::Hex(_) | Kind::Text(_) => true,
         };

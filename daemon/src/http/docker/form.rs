@@ -55,16 +55,29 @@ impl Eq for Then {}
 
 impl Form {
     pub(super) fn new(about: impl Into<String>, shape: Shape) -> Self {
-        Self { about: about.into(), shape, warning: None, then: None }
+        Self {
+            about: about.into(),
+            shape,
+            warning: None,
+            then: None,
+        }
     }
 
     /// Returns the answer to dockerd.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Refused> {
         match answer {
-            Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(id.to_string(), id.subnet, *gateway))),
-            Answer::Leased { tenures } => {
-                self.address(tenures.iter().flat_map(|tenure| &tenure.grant.addresses).next().copied())
-            }
+            Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(
+                id.to_string(),
+                id.subnet,
+                *gateway,
+            ))),
+            Answer::Leased { tenures } => self.address(
+                tenures
+                    .iter()
+                    .flat_map(|tenure| &tenure.grant.addresses)
+                    .next()
+                    .copied(),
+            ),
             Answer::Reserved(address) => self.address(Some(Ipv4Net::from(*address).into())),
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),
@@ -75,12 +88,25 @@ impl Form {
 
     /// Returns the answer with an address of the pool.
     fn address(&self, address: Option<ipnet::IpNet>) -> Result<String, Refused> {
-        let prefix = if let Shape::Address(prefix) = self.shape { prefix } else { 0 };
+        let prefix = if let Shape::Address(prefix) = self.shape {
+            prefix
+        } else {
+            0
+        };
         let address = address.and_then(|address| match address.addr() {
-            IpAddr::V4(own) => Ipv4Net::new(own, if prefix == 0 { address.prefix_len() } else { prefix }).ok(),
+            IpAddr::V4(own) => Ipv4Net::new(
+                own,
+                if prefix == 0 {
+                    address.prefix_len()
+                } else {
+                    prefix
+                },
+            )
+            .ok(),
             IpAddr::V6(_) => None,
         });
-        let address = address.ok_or_else(|| refused("the daemon answered without an IPv4 address: this is a bug"))?;
+        let address = address
+            .ok_or_else(|| refused("the daemon answered without an IPv4 address: this is a bug"))?;
         Ok(to_json(&wire::Address { address }))
     }
 
@@ -91,9 +117,19 @@ impl Form {
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
                 Ok(to_json(&answer::created(record, *tells_mac)))
             }
-            (NetworkAnswer::Joined { ifname, grant, gateway }, Shape::Join { ifname: inside }) => {
-                Ok(to_json(&answer::joined(ifname, inside, grant.as_deref(), *gateway)))
-            }
+            (
+                NetworkAnswer::Joined {
+                    ifname,
+                    grant,
+                    gateway,
+                },
+                Shape::Join { ifname: inside },
+            ) => Ok(to_json(&answer::joined(
+                ifname,
+                inside,
+                grant.as_deref(),
+                *gateway,
+            ))),
             (
                 NetworkAnswer::Done
                 | NetworkAnswer::Found(_)
@@ -114,7 +150,10 @@ impl Form {
 
     /// Returns the answer of a daemon that stops before it has one.
     pub(crate) fn unanswered(&self) -> Refused {
-        refused(format!("the leasehold daemon stopped before it had {}: try again", self.about))
+        refused(format!(
+            "the leasehold daemon stopped before it had {}: try again",
+            self.about
+        ))
     }
 }
 

@@ -62,12 +62,19 @@ impl fmt::Display for Flag {
 impl Flag {
     /// Refuses a value, and names what is expected instead.
     pub(super) fn expected(self, key: &str, value: &str, what: &str) -> Refused {
-        refused(format!("{self} {key}={}: expected {what}", cut(value).escape_debug()))
+        refused(format!(
+            "{self} {key}={}: expected {what}",
+            cut(value).escape_debug()
+        ))
     }
 
     /// Refuses a key.
     pub(super) fn unknown(self, key: &str, known: &[&str]) -> Refused {
-        refused(format!("{self} {}: unknown option; the options are {}", cut(key).escape_debug(), known.join(", ")))
+        refused(format!(
+            "{self} {}: unknown option; the options are {}",
+            cut(key).escape_debug(),
+            known.join(", ")
+        ))
     }
 }
 
@@ -106,8 +113,16 @@ pub(super) enum Kind {
 
 impl LeaseOptions {
     /// All options.
-    pub(super) const KNOWN: [&str; 8] =
-        ["client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace", "fallback"];
+    pub(super) const KNOWN: [&str; 8] = [
+        "client-id",
+        "hostname",
+        "timeout",
+        "servers-allow",
+        "servers-deny",
+        "release",
+        "grace",
+        "fallback",
+    ];
 
     /// Returns the options of a network that names none.
     pub(super) fn new(flag: Flag) -> Self {
@@ -132,23 +147,37 @@ impl LeaseOptions {
             "hostname" => {
                 let example = value.replace(NAME, "x");
                 if !(value.is_empty() || is_hostname(&example)) {
-                    return Err(expected("a host name, in which {name} stands for the container's name, or nothing"));
+                    return Err(expected(
+                        "a host name, in which {name} stands for the container's name, or nothing",
+                    ));
                 }
                 self.hostname = Some(value.to_owned());
             }
             "timeout" => {
-                let seconds = value.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
-                let seconds = seconds.ok_or_else(|| expected(&format!("whole seconds, from 1 to {MOST_SECONDS}")))?;
+                let seconds = value
+                    .parse()
+                    .ok()
+                    .filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+                let seconds = seconds
+                    .ok_or_else(|| expected(&format!("whole seconds, from 1 to {MOST_SECONDS}")))?;
                 self.timeout = Some(Duration::from_secs(seconds));
             }
             "servers-allow" => self.allow = servers(value).ok_or_else(|| expected(SERVERS))?,
             "servers-deny" => self.deny = servers(value).ok_or_else(|| expected(SERVERS))?,
             "release" => self.release = value.parse().map_err(|_| expected("true or false"))?,
-            "grace" => self.grace = Some(value.parse().map_err(|_| expected("a number of seconds"))?),
+            "grace" => {
+                self.grace = Some(value.parse().map_err(|_| expected("a number of seconds"))?)
+            }
             "fallback" => {
-                let ends = value.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-                let what = "the first and the last address of a range, as in 192.168.1.200-192.168.1.220";
-                self.fallback = Some(ends.filter(|(first, last)| first <= last).ok_or_else(|| expected(what))?);
+                let ends = value
+                    .split_once('-')
+                    .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                let what =
+                    "the first and the last address of a range, as in 192.168.1.200-192.168.1.220";
+                self.fallback = Some(
+                    ends.filter(|(first, last)| first <= last)
+                        .ok_or_else(|| expected(what))?,
+                );
             }
             _ => return Ok(false),
         }
@@ -171,23 +200,45 @@ impl LeaseOptions {
             self.grace.map(|grace| grace.to_string()),
             self.fallback.map(|(first, last)| format!("{first}-{last}")),
         ];
-        Self::KNOWN.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)))
+        Self::KNOWN
+            .into_iter()
+            .zip(values)
+            .filter_map(|(key, value)| Some((key, value?)))
     }
 
     /// Returns what any client of the network says and wants. `shared`: all have their parent's Ethernet address.
     pub(super) fn profile(&self, site: &Site, shared: bool, hostname: Option<String>) -> Profile {
-        let servers =
-            Servers { allow: self.allow.iter().copied().collect(), deny: self.deny.iter().copied().collect() };
+        let servers = Servers {
+            allow: self.allow.iter().copied().collect(),
+            deny: self.deny.iter().copied().collect(),
+        };
         let broadcast = site.broadcast || shared;
-        let client = ClientProfile { hostname, broadcast, servers, ..ClientProfile::default() };
+        let client = ClientProfile {
+            hostname,
+            broadcast,
+            servers,
+            ..ClientProfile::default()
+        };
         // Docker chooses once which of its networks a container's default route uses.
-        let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
-        Profile { client: Arc::new(client), on_parent: shared, release: self.release, policy, ..Profile::default() }
+        let policy = Policy {
+            suppress_default_route: true,
+            follow_router: true,
+            ..Policy::default()
+        };
+        Profile {
+            client: Arc::new(client),
+            on_parent: shared,
+            release: self.release,
+            policy,
+            ..Profile::default()
+        }
     }
 
     /// Refuses what no endpoint of the network could have. `shared`: all have their parent's Ethernet address.
     pub(super) fn suit(&self, site: &Site, shared: bool) -> Result<(), Refused> {
-        let Self { flag, client_id, .. } = self;
+        let Self {
+            flag, client_id, ..
+        } = self;
         if shared && *client_id == Kind::Mac {
             return Err(refused(format!(
                 "{flag} client-id=mac: on ipvlan all containers have the parent's Ethernet address: leave it out"
@@ -208,7 +259,9 @@ impl LeaseOptions {
         (subnet, part): (Ipv4Net, Option<Ipv4Net>),
         site: &Site,
     ) -> Result<Option<Box<Fallback>>, Refused> {
-        let Some((first, last)) = self.fallback else { return Ok(None) };
+        let Some((first, last)) = self.fallback else {
+            return Ok(None);
+        };
         let bad = |why: String| refused(format!("{} fallback={first}-{last}: {why}", self.flag));
         if let Some(part) = part.filter(|part| !part.contains(&first) || !part.contains(&last)) {
             return Err(bad(format!("outside the network's --ip-range {part}")));
@@ -220,7 +273,12 @@ impl LeaseOptions {
                 "timeout must be at least {least} s, of which {beside} are for its turn and for probes"
             )));
         }
-        let said = Said { subnet: subnet.into(), start: Some(first.into()), end: Some(last.into()), gateway: None };
+        let said = Said {
+            subnet: subnet.into(),
+            start: Some(first.into()),
+            end: Some(last.into()),
+            gateway: None,
+        };
         let sets = Sets::new(&[vec![said]]).map_err(|why| bad(why.to_string()))?;
         let offset = site.machine_id.map_or(0, MachineId::place);
         Ok(Fallback::new(sets, after, offset).map(Box::new))
@@ -228,7 +286,8 @@ impl LeaseOptions {
 
     /// Returns how long an address may take.
     pub(super) fn timeout(&self, site: &Site) -> Duration {
-        self.timeout.unwrap_or(site.add_timeout.min(Duration::from_secs(MOST_SECONDS)))
+        self.timeout
+            .unwrap_or(site.add_timeout.min(Duration::from_secs(MOST_SECONDS)))
     }
 
     /// Returns option 12 for a container, whose name Docker may pass.
@@ -245,7 +304,10 @@ impl LeaseOptions {
                 match said.as_str() {
                     "" => Ok(None),
                     said if is_hostname(said) => Ok(Some(said.to_owned())),
-                    said => Err(refused(format!("{flag} hostname: {} is not a valid host name", quoted(said)))),
+                    said => Err(refused(format!(
+                        "{flag} hostname: {} is not a valid host name",
+                        quoted(said)
+                    ))),
                 }
             }
         }
@@ -256,7 +318,10 @@ impl LeaseOptions {
 const SERVERS: &str = "comma-separated IPv4 addresses of DHCP servers, 32 at most";
 
 fn servers(list: &str) -> Option<BTreeSet<Ipv4Addr>> {
-    let servers = list.split(',').map(|server| server.trim().parse().ok()).collect::<Option<BTreeSet<_>>>()?;
+    let servers = list
+        .split(',')
+        .map(|server| server.trim().parse().ok())
+        .collect::<Option<BTreeSet<_>>>()?;
     (servers.len() <= MOST_SERVERS).then_some(servers)
 }
 
@@ -269,7 +334,9 @@ impl Kind {
             ("duid", "") => Ok(Self::Duid),
             ("hex", digits) => {
                 let id = ClientId::try_from(digits.replace(':', ""));
-                let id = id.map_err(|bad| format!("hex: and the bytes of option 61, type byte first; {bad}"))?;
+                let id = id.map_err(|bad| {
+                    format!("hex: and the bytes of option 61, type byte first; {bad}")
+                })?;
                 Ok(Self::Hex(id.as_bytes().to_vec()))
             }
             ("text", text) if (1..=254).contains(&text.len()) => Ok(Self::Text(text.to_owned())),

@@ -87,9 +87,19 @@ impl Host<'_> {
     /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether a link of that name exists already
     /// or Docker's own drivers make it later: the LAN is the same. It is an ordinary link only if there is no `eth0`.
     fn lan(&self, parent: &str) -> (String, Lan) {
-        let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.into(), vlan });
+        let of = |link: &str, vlan| {
+            (
+                link.to_owned(),
+                Lan::Link {
+                    parent: link.into(),
+                    vlan,
+                },
+            )
+        };
         match Self::in_vlan(parent) {
-            Some((link, vlan)) if (self.link)(link).is_some() || (self.link)(parent).is_none() => of(link, vlan),
+            Some((link, vlan)) if (self.link)(link).is_some() || (self.link)(parent).is_none() => {
+                of(link, vlan)
+            }
             _ => of(parent, 0),
         }
     }
@@ -143,7 +153,10 @@ impl Asked {
             // The networks of our network driver are made under this name.
             Method::Activate => {
                 let form = Form::new("the drivers that it is", Shape::Activated);
-                Self::Core { call: Call::Network(NetworkCall::Started), form }
+                Self::Core {
+                    call: Call::Network(NetworkCall::Started),
+                    form,
+                }
             }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             Method::Capabilities => Self::Known(to_json(&Capabilities {
@@ -157,7 +170,12 @@ impl Asked {
             Method::RequestPool => pool::request(&read(body)?, host)?,
             Method::ReleasePool => {
                 let wire::ReleasePool { pool_id } = read(body)?;
-                Self::core(Call::Pool(PoolCall::Release { id: pool::id(&pool_id)? }), "the end of a pool")
+                Self::core(
+                    Call::Pool(PoolCall::Release {
+                        id: pool::id(&pool_id)?,
+                    }),
+                    "the end of a pool",
+                )
             }
             Method::RequestAddress => address::request(&read(body)?, host)?,
             Method::ReleaseAddress => {
@@ -177,27 +195,40 @@ impl Asked {
     }
 
     fn core(call: Call, about: impl Into<String>) -> Self {
-        Self::Core { call, form: Form::new(about, Shape::Plain) }
+        Self::Core {
+            call,
+            form: Form::new(about, Shape::Plain),
+        }
     }
 
     /// Goes on with a call once its network is known.
-    pub(crate) fn about(then: &Then, network: &NetworkRecord, host: &Host<'_>) -> Result<Self, Refused> {
+    pub(crate) fn about(
+        then: &Then,
+        network: &NetworkRecord,
+        host: &Host<'_>,
+    ) -> Result<Self, Refused> {
         network::endpoint(&then.0, network, host)
     }
 }
 
 /// Returns what this plugin is.
 fn manifest() -> String {
-    to_json(&Activated { implements: DRIVERS.map(str::to_owned).into() })
+    to_json(&Activated {
+        implements: DRIVERS.map(str::to_owned).into(),
+    })
 }
 
 /// Reads the body of a call.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let unreadable = |error: serde_json::Error| match body {
         [] => Refused::Undecodable(
-            "the call has no body: dockerd's first try broke off, perhaps because the daemon ended".to_owned(),
+            "the call has no body: dockerd's first try broke off, perhaps because the daemon ended"
+                .to_owned(),
         ),
-        _ => Refused::Undecodable(format!("the call cannot be read: {}", cut(&error.to_string()))),
+        _ => Refused::Undecodable(format!(
+            "the call cannot be read: {}",
+            cut(&error.to_string())
+        )),
     };
     serde_json::from_slice(body).map_err(unreadable)
 }

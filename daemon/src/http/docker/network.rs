@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_api::docker::network::{
-    AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, GwAlloc, IFNAME, INTERNAL, Interface, IpamData, Join,
-    Named, NetworkCapabilities, PREFIX,
+    AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, GwAlloc, IFNAME, INTERNAL, Interface,
+    IpamData, Join, Named, NetworkCapabilities, PREFIX,
 };
 use leasehold_api::docker::{MAC_ADDRESS, Released};
 use leasehold_api::to_json;
@@ -85,22 +85,39 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
             gw_alloc_checker: true,
         })),
         // The router comes with the lease.
-        NetworkMethod::GwAllocCheck => Asked::Known(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
+        NetworkMethod::GwAllocCheck => Asked::Known(to_json(&GwAlloc {
+            skip_ipv4: true,
+            skip_ipv6: true,
+        })),
         NetworkMethod::CreateNetwork => {
             let network = network(&read(body)?, host)?;
-            asked(NetworkCall::Create(Box::new(network)), "a network", Shape::Nothing)
+            asked(
+                NetworkCall::Create(Box::new(network)),
+                "a network",
+                Shape::Nothing,
+            )
         }
         NetworkMethod::DeleteNetwork => {
             let Named { network_id, .. } = read(body)?;
-            asked(NetworkCall::Delete(id("NetworkID", &network_id)?), "the end of a network", Shape::Nothing)
+            asked(
+                NetworkCall::Delete(id("NetworkID", &network_id)?),
+                "the end of a network",
+                Shape::Nothing,
+            )
         }
         NetworkMethod::CreateEndpoint => {
             let said: CreateEndpoint = read(body)?;
             id("EndpointID", &said.endpoint_id)?;
             let call = NetworkCall::Find(id("NetworkID", &said.network_id)?);
             let form = Form::new("an endpoint", Shape::Endpoint { tells_mac: false });
-            let form = Form { then: Some(Then(Box::new(said))), ..form };
-            Asked::Core { call: Call::Network(call), form }
+            let form = Form {
+                then: Some(Then(Box::new(said))),
+                ..form
+            };
+            Asked::Core {
+                call: Call::Network(call),
+                form,
+            }
         }
         NetworkMethod::DeleteEndpoint => {
             let Named { endpoint_id, .. } = read(body)?;
@@ -109,10 +126,27 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
         }
         NetworkMethod::Join => {
             let said: Join = read(body)?;
-            let (network, endpoint) = (id("NetworkID", &said.network_id)?, id("EndpointID", &said.endpoint_id)?);
-            let shape = Shape::Join { ifname: ifname(&said.options)? };
-            let sandbox = if said.sandbox_key.len() <= LONGEST_SANDBOX { said.sandbox_key } else { String::new() };
-            asked(NetworkCall::Join { network, endpoint, sandbox }, "the link of an endpoint", shape)
+            let (network, endpoint) = (
+                id("NetworkID", &said.network_id)?,
+                id("EndpointID", &said.endpoint_id)?,
+            );
+            let shape = Shape::Join {
+                ifname: ifname(&said.options)?,
+            };
+            let sandbox = if said.sandbox_key.len() <= LONGEST_SANDBOX {
+                said.sandbox_key
+            } else {
+                String::new()
+            };
+            asked(
+                NetworkCall::Join {
+                    network,
+                    endpoint,
+                    sandbox,
+                },
+                "the link of an endpoint",
+                shape,
+            )
         }
         NetworkMethod::EndpointOperInfo => Asked::Known(json!({ "Value": {} }).to_string()),
         NetworkMethod::AllocateNetwork => Asked::Known(json!({ "Options": {} }).to_string()),
@@ -126,32 +160,52 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
 }
 
 fn asked(call: NetworkCall, about: &str, shape: Shape) -> Asked {
-    Asked::Core { call: Call::Network(call), form: Form::new(about, shape) }
+    Asked::Core {
+        call: Call::Network(call),
+        form: Form::new(about, shape),
+    }
 }
 
 fn id(key: &str, text: &str) -> Result<DoorId, Refused> {
-    let refuse = |_| refused(format!("{key} {}: not a Docker id (1 to 64 letters and digits)", quoted(text)));
+    let refuse = |_| {
+        refused(format!(
+            "{key} {}: not a Docker id (1 to 64 letters and digits)",
+            quoted(text)
+        ))
+    };
     DoorId::try_from(text.to_owned()).map_err(refuse)
 }
 
 /// Reads a requested network.
 fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refused> {
     let id = id("NetworkID", &said.network_id)?;
-    let is_true = |key| said.options.get(key).is_some_and(|value| matches!(value, Value::Bool(true)));
+    let is_true = |key| {
+        said.options
+            .get(key)
+            .is_some_and(|value| matches!(value, Value::Bool(true)))
+    };
     if is_true(ENABLE_IPV6) || !said.ipv6_data.is_empty() {
         return Err(ipv6());
     }
     if is_true(INTERNAL) {
-        return Err(refused("a network on the LAN cannot be isolated: leave out --internal"));
+        return Err(refused(
+            "a network on the LAN cannot be isolated: leave out --internal",
+        ));
     }
     let data = match &said.ipv4_data[..] {
         [] => IpamData::default(),
         [data] => data.clone(),
-        _ => return Err(refused("a network on the LAN has one subnet: pass one --subnet, or none")),
+        _ => {
+            return Err(refused(
+                "a network on the LAN has one subnet: pass one --subnet, or none",
+            ));
+        }
     };
     let pool: Ipv4Net = match data.pool.as_str() {
         "" => Ipv4Net::default(),
-        text => text.parse().map_err(|_| refused(format!("--subnet {}: not a subnet of IPv4", quoted(text))))?,
+        text => text
+            .parse()
+            .map_err(|_| refused(format!("--subnet {}: not a subnet of IPv4", quoted(text))))?,
     };
     let leases = data.address_space == ADDRESS_SPACE;
     let options = NetworkOptions::read(&wiring::said(&said.options)?, host)?;
@@ -181,17 +235,28 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         }));
     }
     // Its addresses are leased before the network exists, or Docker assigns them.
-    if let Some((key, _)) = options.lease.spelled().next().filter(|_| leases || is_numbered) {
+    if let Some((key, _)) = options
+        .lease
+        .spelled()
+        .next()
+        .filter(|_| leases || is_numbered)
+    {
         return Err(refused(match leases {
             true => format!(
                 "-o {key}: with --ipam-driver leasehold an address is leased before its network is known: pass it as \
                  --ipam-opt {key}= instead"
             ),
-            false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),
+            false => format!(
+                "-o {key}: with -o addresses=docker there is no lease: leave one of the two out"
+            ),
         }));
     }
     // A pool of ours names the gateway of the moment; the lease knows better.
-    let from_ipam = data.gateway.parse().ok().map(|gateway: Ipv4Net| gateway.addr());
+    let from_ipam = data
+        .gateway
+        .parse()
+        .ok()
+        .map(|gateway: Ipv4Net| gateway.addr());
     let from_ipam = from_ipam.filter(|gateway| !leases && !gateway.is_unspecified());
     Ok(NetworkRecord {
         id,
@@ -205,13 +270,25 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
 }
 
 /// Reads a requested endpoint.
-pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Host<'_>) -> Result<Asked, Refused> {
+pub(super) fn endpoint(
+    said: &CreateEndpoint,
+    network: &NetworkRecord,
+    host: &Host<'_>,
+) -> Result<Asked, Refused> {
     let id = id("EndpointID", &said.endpoint_id)?;
-    let Interface { address, address_ipv6, mac_address } = &said.interface;
+    let Interface {
+        address,
+        address_ipv6,
+        mac_address,
+    } = &said.interface;
     if !address_ipv6.is_empty() {
         return Err(refused("leasehold gives IPv4 addresses: leave out --ip6"));
     }
-    let given = if mac_address.is_empty() { None } else { Some(ethernet(mac_address)?) };
+    let given = if mac_address.is_empty() {
+        None
+    } else {
+        Some(ethernet(mac_address)?)
+    };
     let chosen = chosen_mac(&said.options)?;
     let shared = network.wiring.mode == Mode::Ipvlan;
     let mac = match given.or(chosen) {
@@ -241,17 +318,37 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
                 quoted(text)
             )));
         }
-        text => EndpointAddress::Ipam(
-            text.parse().map_err(|_| refused(format!("{} is not an IPv4 address with a prefix", quoted(text))))?,
-        ),
+        text => EndpointAddress::Ipam(text.parse().map_err(|_| {
+            refused(format!(
+                "{} is not an IPv4 address with a prefix",
+                quoted(text)
+            ))
+        })?),
     };
-    let request = EndpointRequest { id, network: network.id.clone(), mac, address: origin };
+    let request = EndpointRequest {
+        id,
+        network: network.id.clone(),
+        mac,
+        address: origin,
+    };
     let call = NetworkCall::CreateEndpoint(Box::new(request));
-    Ok(asked(call, "an endpoint", Shape::Endpoint { tells_mac: given.is_none() && !shared }))
+    Ok(asked(
+        call,
+        "an endpoint",
+        Shape::Endpoint {
+            tells_mac: given.is_none() && !shared,
+        },
+    ))
 }
 
 /// Returns the ADD for an endpoint to which no IPAM driver gave an address.
-fn add(id: &DoorId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host<'_>) -> Result<Add, Refused> {
+fn add(
+    id: &DoorId,
+    mac: Mac,
+    chosen: bool,
+    network: &NetworkRecord,
+    host: &Host<'_>,
+) -> Result<Add, Refused> {
     let shared = network.wiring.mode == Mode::Ipvlan;
     let endpoint = Endpoint {
         within: in_network(network.id.short()),
@@ -280,11 +377,17 @@ fn chosen_mac(options: &AnyOptions) -> Result<Option<Mac>, Refused> {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) if text.is_empty() => return Ok(None),
         Some(Value::String(text)) => text,
-        Some(_) => return Err(refused(format!("{MAC_ADDRESS}: expected six bytes in Base64"))),
+        Some(_) => {
+            return Err(refused(format!(
+                "{MAC_ADDRESS}: expected six bytes in Base64"
+            )));
+        }
     };
     match six_bytes(text).map(Mac) {
         Some(mac) if is_interfaces(&mac) => Ok(Some(mac)),
-        Some(mac) => Err(refused(format!("--mac-address {mac} is not the Ethernet address of an interface"))),
+        Some(mac) => Err(refused(format!(
+            "--mac-address {mac} is not the Ethernet address of an interface"
+        ))),
         None => ethernet(text).map(Some),
     }
 }
@@ -305,7 +408,12 @@ fn six_bytes(text: &str) -> Option<[u8; 6]> {
 fn ifname(options: &AnyOptions) -> Result<String, Refused> {
     match options.get(IFNAME) {
         None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(name)) if name.is_empty() || is_link_name(name, LONGEST_NAME) => Ok(name.clone()),
-        Some(other) => Err(refused(format!("{IFNAME}={}: expected the name of a link", quoted(&other.to_string())))),
+        Some(Value::String(name)) if name.is_empty() || is_link_name(name, LONGEST_NAME) => {
+            Ok(name.clone())
+        }
+        Some(other) => Err(refused(format!(
+            "{IFNAME}={}: expected the name of a link",
+            quoted(&other.to_string())
+        ))),
     }
 }

@@ -21,8 +21,17 @@ pub(super) struct Options {
 
 impl Options {
     /// All options.
-    pub(crate) const KNOWN: [&str; 9] =
-        ["parent", "client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace", "fallback"];
+    pub(crate) const KNOWN: [&str; 9] = [
+        "parent",
+        "client-id",
+        "hostname",
+        "timeout",
+        "servers-allow",
+        "servers-deny",
+        "release",
+        "grace",
+        "fallback",
+    ];
 
     /// Reads the options given with `--ipam-opt`.
     pub(super) fn read(said: &docker::Options) -> Result<Self, Refused> {
@@ -50,7 +59,12 @@ impl Options {
 /// Writes the options for a PoolID: each one that is not its default as `key=value`, in a fixed order, separated by commas.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        spell(f, [("parent", self.parent.clone())].into_iter().chain(self.lease.spelled()))
+        spell(
+            f,
+            [("parent", self.parent.clone())]
+                .into_iter()
+                .chain(self.lease.spelled()),
+        )
     }
 }
 
@@ -78,12 +92,20 @@ pub(super) fn spell(
 
 /// Reads options in that form.
 pub(super) fn read(definition: &str) -> Result<docker::Options, Refused> {
-    let pairs = definition.split(',').filter(|_| !definition.is_empty()).map(|pair| {
-        let (key, value) = pair.split_once('=')?;
-        Some((key.to_owned(), unescape(value)?))
-    });
+    let pairs = definition
+        .split(',')
+        .filter(|_| !definition.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            Some((key.to_owned(), unescape(value)?))
+        });
     let said = pairs.collect::<Option<docker::Options>>();
-    said.ok_or_else(|| refused(format!("{} are not the options of a network", quoted(definition))))
+    said.ok_or_else(|| {
+        refused(format!(
+            "{} are not the options of a network",
+            quoted(definition)
+        ))
+    })
 }
 
 /// Writes a value so that it contains neither a comma nor anything invisible: such bytes become `%` and two digits.

@@ -18,7 +18,9 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         return Err(ipv6());
     }
     if let (None, Some(range)) = (subnet, range) {
-        return Err(refused(format!("--ip-range {range} needs the --subnet that contains it")));
+        return Err(refused(format!(
+            "--ip-range {range} needs the --subnet that contains it"
+        )));
     }
     let options = Options::read(&said.options)?;
     options.lease.suit(&host.site, host.ipvlan)?;
@@ -27,7 +29,11 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     }
     let (ifname, lan) = host.lan(&options.parent);
     // If it used its link's own address, a bridge could not be asked through a port, and a server might take it for the host.
-    let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
+    let mac = if host.ipvlan {
+        host.ethernet(&ifname)
+    } else {
+        passing(host.number)
+    };
     let request = PoolRequest {
         definition: options.to_string(),
         subnet,
@@ -38,7 +44,10 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         profile: options.lease.profile(&host.site, host.ipvlan, None),
         timeout: options.lease.timeout(&host.site),
     };
-    Ok(Asked::core(Call::Pool(PoolCall::Request(Box::new(request))), "a pool of addresses"))
+    Ok(Asked::core(
+        Call::Pool(PoolCall::Request(Box::new(request))),
+        "a pool of addresses",
+    ))
 }
 
 /// Returns whether a pool contains every address.
@@ -55,7 +64,8 @@ pub(super) fn known(text: &str) -> Result<(PoolId, Options), Refused> {
 
 /// Reads a PoolID.
 pub(super) fn id(text: &str) -> Result<PoolId, Refused> {
-    text.parse().map_err(|bad| refused(format!("PoolID {}: {bad}", quoted(text))))
+    text.parse()
+        .map_err(|bad| refused(format!("PoolID {}: {bad}", quoted(text))))
 }
 
 /// Reads a subnet of IPv4, or nothing.

@@ -72,7 +72,10 @@ impl NetworkOptions {
     ];
 
     /// Reads what `-o` says.
-    pub(super) fn read(options: &BTreeMap<String, String>, host: &Host<'_>) -> Result<Self, Refused> {
+    pub(super) fn read(
+        options: &BTreeMap<String, String>,
+        host: &Host<'_>,
+    ) -> Result<Self, Refused> {
         let mut said = Said::default();
         let mut lease = LeaseOptions::new(Flag::Driver);
         for (key, value) in options {
@@ -83,7 +86,12 @@ impl NetworkOptions {
         let (gateway, numbered) = (said.gateway, said.numbered);
         let wiring = said.wiring(host)?;
         lease.suit(&host.site, wiring.mode == Mode::Ipvlan)?;
-        Ok(Self { wiring, gateway, numbered, lease })
+        Ok(Self {
+            wiring,
+            gateway,
+            numbered,
+            lease,
+        })
     }
 }
 
@@ -99,7 +107,8 @@ impl Said {
             "parent" => self.parent = Some(value.to_owned()),
             "bridge" => self.bridge = Some(value.to_owned()),
             "macvlan_mode" => {
-                let mode = macvlan_mode(value).ok_or_else(|| expected("bridge, private, vepa or passthru"))?;
+                let mode = macvlan_mode(value)
+                    .ok_or_else(|| expected("bridge, private, vepa or passthru"))?;
                 self.macvlan_mode = Some(mode);
             }
             "vlan" => {
@@ -108,10 +117,14 @@ impl Said {
             }
             "mtu" => {
                 let mtu = value.parse().ok().filter(|mtu| *mtu >= 68);
-                self.mtu = Some(mtu.ok_or_else(|| expected("a number of bytes, from 68 to 65535"))?);
+                self.mtu =
+                    Some(mtu.ok_or_else(|| expected("a number of bytes, from 68 to 65535"))?);
             }
             "gateway" => {
-                self.gateway = Some(parse::address(value).map_err(|_| expected("the IPv4 address of the router"))?);
+                self.gateway = Some(
+                    parse::address(value)
+                        .map_err(|_| expected("the IPv4 address of the router"))?,
+                );
             }
             "addresses" if ["dhcp", "docker"].contains(&value) => self.numbered = value == "docker",
             "addresses" => return Err(expected("dhcp or docker")),
@@ -127,10 +140,14 @@ impl Said {
             None | Some("macvlan") => macvlan,
             Some("ipvlan") => Mode::Ipvlan,
             Some("bridge") => Mode::Bridge,
-            Some(other) => return Err(Flag::Driver.expected("mode", other, "macvlan, ipvlan or bridge")),
+            Some(other) => {
+                return Err(Flag::Driver.expected("mode", other, "macvlan, ipvlan or bridge"));
+            }
         };
         if self.macvlan_mode.is_some() && mode != macvlan {
-            return Err(refused("-o macvlan_mode is only for -o mode=macvlan: leave it out"));
+            return Err(refused(
+                "-o macvlan_mode is only for -o mode=macvlan: leave it out",
+            ));
         }
         match mode {
             Mode::Bridge => self.of_bridge(),
@@ -140,7 +157,9 @@ impl Said {
 
     fn of_bridge(self) -> Result<Wiring, Refused> {
         if self.parent.is_some() {
-            return Err(refused("-o parent is not for -o mode=bridge: name the bridge by -o bridge="));
+            return Err(refused(
+                "-o parent is not for -o mode=bridge: name the bridge by -o bridge=",
+            ));
         }
         if self.vlan != 0 {
             return Err(refused(format!(
@@ -148,27 +167,46 @@ impl Said {
                 self.vlan
             )));
         }
-        let on = self
-            .bridge
-            .ok_or_else(|| refused("-o bridge=LINK is missing: name the host's bridge on the DHCP server's LAN"))?;
-        Ok(Wiring { mode: Mode::Bridge, on, vlan: 0, mtu: self.mtu })
+        let on = self.bridge.ok_or_else(|| {
+            refused("-o bridge=LINK is missing: name the host's bridge on the DHCP server's LAN")
+        })?;
+        Ok(Wiring {
+            mode: Mode::Bridge,
+            on,
+            vlan: 0,
+            mtu: self.mtu,
+        })
     }
 
     fn of_parent(self, mode: Mode, host: &Host<'_>) -> Result<Wiring, Refused> {
         if self.bridge.is_some() {
-            return Err(refused("-o bridge is only for -o mode=bridge: name the LAN's link by -o parent="));
+            return Err(refused(
+                "-o bridge is only for -o mode=bridge: name the LAN's link by -o parent=",
+            ));
         }
-        let parent = self
-            .parent
-            .ok_or_else(|| refused("-o parent=LINK is missing: name the host's link on the DHCP server's LAN"))?;
+        let parent = self.parent.ok_or_else(|| {
+            refused("-o parent=LINK is missing: name the host's link on the DHCP server's LAN")
+        })?;
         // Somebody may have made that link: it is used if it is this VLAN's; anything else is reported.
         let (on, lan) = host.lan(&parent);
         let vlan = lan.vlan();
         if vlan != 0 && self.vlan != 0 && self.vlan != vlan {
-            return Err(refused(format!("-o vlan={}: -o parent={parent} names VLAN {vlan}: leave one out", self.vlan)));
+            return Err(refused(format!(
+                "-o vlan={}: -o parent={parent} names VLAN {vlan}: leave one out",
+                self.vlan
+            )));
         }
-        let wiring = Wiring { mode, on, vlan: vlan.max(self.vlan), mtu: self.mtu };
-        if let Some(link) = wiring.vlan().map(|link| link.owner.ifname()).filter(|name| name.len() > LONGEST_NAME) {
+        let wiring = Wiring {
+            mode,
+            on,
+            vlan: vlan.max(self.vlan),
+            mtu: self.mtu,
+        };
+        if let Some(link) = wiring
+            .vlan()
+            .map(|link| link.owner.ifname())
+            .filter(|name| name.len() > LONGEST_NAME)
+        {
             return Err(refused(format!(
                 "-o vlan={}: its link would be called {link}, but a name has at most {LONGEST_NAME} bytes: give {} a \
                  shorter one (ip link set {} name …)",
@@ -201,7 +239,12 @@ pub(super) fn lease_of(definition: &str) -> Result<LeaseOptions, Refused> {
 /// Writes the options: each one that is not its default as `key=value`, in a fixed order, separated by commas.
 impl fmt::Display for NetworkOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wiring { mode, on, vlan, mtu } = &self.wiring;
+        let Wiring {
+            mode,
+            on,
+            vlan,
+            mtu,
+        } = &self.wiring;
         let (mode, key, macvlan) = match mode {
             Mode::Macvlan(MacvlanMode::Bridge) => (None, "parent", None),
             Mode::Macvlan(MacvlanMode::Private) => (None, "parent", Some("private")),
@@ -224,15 +267,23 @@ impl fmt::Display for NetworkOptions {
 }
 
 /// Returns the options given with `-o`, whatever the JSON type of each value.
-pub(super) fn said(options: &docker::network::AnyOptions) -> Result<BTreeMap<String, String>, Refused> {
+pub(super) fn said(
+    options: &docker::network::AnyOptions,
+) -> Result<BTreeMap<String, String>, Refused> {
     use serde_json::Value;
-    let Some(generic) = options.get(docker::network::GENERIC) else { return Ok(BTreeMap::new()) };
-    let texts = generic.as_object().into_iter().flatten().map(|(key, value)| match value {
-        Value::String(text) => Ok((key.clone(), text.clone())),
-        Value::Bool(_) | Value::Number(_) => Ok((key.clone(), value.to_string())),
-        Value::Null | Value::Array(_) | Value::Object(_) => {
-            Err(Flag::Driver.expected(key, &value.to_string(), "a text"))
-        }
-    });
+    let Some(generic) = options.get(docker::network::GENERIC) else {
+        return Ok(BTreeMap::new());
+    };
+    let texts = generic
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| match value {
+            Value::String(text) => Ok((key.clone(), text.clone())),
+            Value::Bool(_) | Value::Number(_) => Ok((key.clone(), value.to_string())),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                Err(Flag::Driver.expected(key, &value.to_string(), "a text"))
+            }
+        });
     texts.collect()
 }

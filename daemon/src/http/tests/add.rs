@@ -18,8 +18,9 @@ use super::{add, parse, with_config};
 const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;OTHER;=;K8S_POD_UID=7";
 
 fn asking(ipam: &str, args: &str) -> Request {
-    let config =
-        format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "type": "macvlan", "master": "eth0", "ipam": {ipam}}}"#);
+    let config = format!(
+        r#"{{"cniVersion": "1.1.0", "name": "lan", "type": "macvlan", "master": "eth0", "ipam": {ipam}}}"#
+    );
     let mut request = with_config("ADD", &config);
     request.env.args = Some(args.into());
     request
@@ -30,11 +31,17 @@ fn profile(ipam: &str, args: &str) -> Profile {
 }
 
 fn client_id(ipam: &str, args: &str) -> Vec<u8> {
-    add(&asking(ipam, args)).client_id.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec()
+    add(&asking(ipam, args))
+        .client_id
+        .resolve(Mac([2, 0, 0, 0, 0, 9]))
+        .as_bytes()
+        .to_vec()
 }
 
 fn refusal(request: &Request) -> Error {
-    parse(request).map(|asked| format!("{asked:?}")).unwrap_err()
+    parse(request)
+        .map(|asked| format!("{asked:?}"))
+        .unwrap_err()
 }
 
 #[test]
@@ -51,16 +58,45 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
     let table = [
         (
             r#"{"hostname": "{ifname}.{pod}-{container}"}"#,
-            ClientProfile { hostname: text("net1.web-0-abc"), ..default() }.into(),
+            ClientProfile {
+                hostname: text("net1.web-0-abc"),
+                ..default()
+            }
+            .into(),
         ),
-        (r#"{"hostname": "fixed"}"#, ClientProfile { hostname: text("fixed"), ..default() }.into()),
+        (
+            r#"{"hostname": "fixed"}"#,
+            ClientProfile {
+                hostname: text("fixed"),
+                ..default()
+            }
+            .into(),
+        ),
         (r#"{"hostname": ""}"#, Profile::default()),
-        (r#"{"hostname": null}"#, ClientProfile { hostname: text("web-0"), ..default() }.into()),
+        (
+            r#"{"hostname": null}"#,
+            ClientProfile {
+                hostname: text("web-0"),
+                ..default()
+            }
+            .into(),
+        ),
         (
             r#"{"fqdn": "{pod}.{namespace}.example.net"}"#,
-            ClientProfile { fqdn: text("web-0.shop.example.net"), ..default() }.into(),
+            ClientProfile {
+                fqdn: text("web-0.shop.example.net"),
+                ..default()
+            }
+            .into(),
         ),
-        (r#"{"fqdn": "a.b.", "hostname": "c"}"#, ClientProfile { fqdn: text("a.b."), ..default() }.into()),
+        (
+            r#"{"fqdn": "a.b.", "hostname": "c"}"#,
+            ClientProfile {
+                fqdn: text("a.b."),
+                ..default()
+            }
+            .into(),
+        ),
         (
             r#"{"hostname": "", "vendorClass": "a", "userClass": "b", "broadcast": true, "rapidCommit": true,
                 "servers": {"allow": ["10.0.0.1"], "deny": ["10.0.0.2"]}, "release": false}"#,
@@ -81,11 +117,19 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
         ),
         (
             r#"{"hostname": "", "conflictDetection": "strict"}"#,
-            Policy { detection: Detection::Strict, ..Policy::default() }.into(),
+            Policy {
+                detection: Detection::Strict,
+                ..Policy::default()
+            }
+            .into(),
         ),
         (
             r#"{"hostname": "", "conflictDetection": "off"}"#,
-            Policy { detection: Detection::Off, ..Policy::default() }.into(),
+            Policy {
+                detection: Detection::Off,
+                ..Policy::default()
+            }
+            .into(),
         ),
         (
             r#"{"hostname": "", "onChange": "keep", "onExpiry": "keep", "priority": 7, "suppressDefaultRoute": true,
@@ -117,10 +161,21 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
 #[test]
 fn the_pods_name_is_the_host_name_where_it_can_be() {
     assert_eq!(profile("{}", POD).client.hostname.as_deref(), Some("web-0"));
-    for args in ["", "K8S_POD_NAME=", "K8S_POD_NAME=a b", "K8S_POD_NAME=a/b", "k8s_pod_name=a"] {
+    for args in [
+        "",
+        "K8S_POD_NAME=",
+        "K8S_POD_NAME=a b",
+        "K8S_POD_NAME=a/b",
+        "k8s_pod_name=a",
+    ] {
         assert_eq!(profile("{}", args).client.hostname, None, "{args}");
     }
-    assert_eq!(profile(r#"{"provide": [{"option": "81", "value": "x"}]}"#, POD).client.hostname, None);
+    assert_eq!(
+        profile(r#"{"provide": [{"option": "81", "value": "x"}]}"#, POD)
+            .client
+            .hostname,
+        None
+    );
 }
 
 #[test]
@@ -131,9 +186,18 @@ fn client_identifiers_follow_the_configuration() {
         (r#"{"clientId": "pod"}"#, b"\0shop/web-0/net1"),
         (r#"{"clientId": "hex:ff:00"}"#, &[255, 0]),
         (r#"{"clientId": "text:printer"}"#, b"\0printer"),
-        (r#"{"clientId": "text:prod-a/{namespace}/{pod}/{ifname}"}"#, b"\0prod-a/shop/web-0/net1"),
-        (r#"{"provide": [{"option": "dhcp-client-identifier", "value": "printer"}]}"#, b"printer"),
-        (r#"{"provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}]}"#, b"web-0"),
+        (
+            r#"{"clientId": "text:prod-a/{namespace}/{pod}/{ifname}"}"#,
+            b"\0prod-a/shop/web-0/net1",
+        ),
+        (
+            r#"{"provide": [{"option": "dhcp-client-identifier", "value": "printer"}]}"#,
+            b"printer",
+        ),
+        (
+            r#"{"provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}]}"#,
+            b"web-0",
+        ),
     ];
     for (ipam, bytes) in table {
         assert_eq!(client_id(ipam, POD), bytes, "{ipam}");
@@ -152,7 +216,11 @@ fn leases_are_kept_for_identities_that_can_return() {
         (r#"{"clientId": "pod"}"#, "", Some(60)),
         (r#"{"clientId": "text:printer", "grace": 5}"#, "", Some(5)),
         (r#"{"clientId": "hex:ff:00", "grace": 0}"#, "", Some(0)),
-        (r#"{"provide": [{"option": "61", "value": "printer"}]}"#, "", Some(60)),
+        (
+            r#"{"provide": [{"option": "61", "value": "printer"}]}"#,
+            "",
+            Some(60),
+        ),
     ];
     for (ipam, also, grace) in table {
         let config = format!(
@@ -166,38 +234,73 @@ fn leases_are_kept_for_identities_that_can_return() {
 
 #[test]
 fn what_is_provided_is_sent_once_with_its_own_bytes() {
-    let provide = |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
+    let provide =
+        |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
     let table: [(&str, Profile); 9] = [
         (
             r#"{"option": "host-name", "value": "x"}"#,
-            ClientProfile { hostname: Some("x".into()), ..ClientProfile::default() }.into(),
+            ClientProfile {
+                hostname: Some("x".into()),
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
         (
             r#"{"option": "60", "value": "x"}"#,
-            ClientProfile { vendor_class: Some("x".into()), ..ClientProfile::default() }.into(),
+            ClientProfile {
+                vendor_class: Some("x".into()),
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
         // It need not have the form of RFC 3004: whoever sets the value decides.
         (
             r#"{"option": "user-class", "value": "x"}"#,
-            ClientProfile { provide: vec![(77, b"x".into())], ..ClientProfile::default() }.into(),
+            ClientProfile {
+                provide: vec![(77, b"x".into())],
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "A"}"#,
-            ClientProfile { provide: vec![(43, b"arg".into())], ..ClientProfile::default() }.into(),
+            ClientProfile {
+                provide: vec![(43, b"arg".into())],
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "B"}"#,
-            ClientProfile { provide: vec![(43, b"x".into())], ..ClientProfile::default() }.into(),
+            ClientProfile {
+                provide: vec![(43, b"x".into())],
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
-        (r#"{"option": "43", "value": "x", "fromArg": "EMPTY"}"#, Profile::default()),
-        (r#"{"option": "43", "fromArg": "B"}, {"option": "44"}"#, Profile::default()),
+        (
+            r#"{"option": "43", "value": "x", "fromArg": "EMPTY"}"#,
+            Profile::default(),
+        ),
+        (
+            r#"{"option": "43", "fromArg": "B"}, {"option": "44"}"#,
+            Profile::default(),
+        ),
         (
             r#"{"option": "43", "value": "x"}, {"option": "43", "value": "y"}"#,
-            ClientProfile { provide: vec![(43, b"y".into())], ..ClientProfile::default() }.into(),
+            ClientProfile {
+                provide: vec![(43, b"y".into())],
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
         (
             r#"{"option": "classless-static-routes", "value": "\u0000"}, {"option": "33", "value": "z"}"#,
-            ClientProfile { provide: vec![(33, b"z".into()), (121, vec![0])], ..ClientProfile::default() }.into(),
+            ClientProfile {
+                provide: vec![(33, b"z".into()), (121, vec![0])],
+                ..ClientProfile::default()
+            }
+            .into(),
         ),
     ];
     for (entries, expected) in table {
@@ -207,13 +310,24 @@ fn what_is_provided_is_sent_once_with_its_own_bytes() {
 
 #[test]
 fn what_is_requested_comes_beside_the_default_list_or_instead_of_it() {
-    let request = |entries: &str| profile(&format!(r#"{{"request": [{entries}]}}"#), "").client.request.clone();
+    let request = |entries: &str| {
+        profile(&format!(r#"{{"request": [{entries}]}}"#), "")
+            .client
+            .request
+            .clone()
+    };
     let with = |more: &[u8]| Some([&REQUEST_LIST, more].concat());
     assert_eq!(request(""), None);
     assert_eq!(request("{}"), None);
-    assert_eq!(request(r#"{"option": "43"}, {"option": "routers"}, {"option": "43"}"#), with(&[43]));
+    assert_eq!(
+        request(r#"{"option": "43"}, {"option": "routers"}, {"option": "43"}"#),
+        with(&[43])
+    );
     assert_eq!(request(r#"{"skipDefault": true}"#), Some(vec![]));
-    assert_eq!(request(r#"{"skipDefault": true, "option": "1"}, {"option": "43"}"#), Some(vec![1, 43]));
+    assert_eq!(
+        request(r#"{"skipDefault": true, "option": "1"}, {"option": "43"}"#),
+        Some(vec![1, 43])
+    );
     // RFC 3442: 121 before 3 and 33.
     let routes = r#"{"skipDefault": true}, {"option": "1"}, {"option": "3"}, {"option": "6"}, {"option": "121"}"#;
     assert_eq!(request(routes), Some(vec![1, 121, 3, 6]));
@@ -222,9 +336,16 @@ fn what_is_requested_comes_beside_the_default_list_or_instead_of_it() {
 #[test]
 fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
     let broadcast = |plugin: &str, said: &str, site: bool| {
-        let config = format!(r#"{{"name": "lan", "type": "{plugin}", "ipam": {{"broadcast": {said}}}}}"#);
-        let site = Site { broadcast: site, ..Site::default() };
-        match Asked::parse(&with_config("ADD", &config), &site).unwrap().call {
+        let config =
+            format!(r#"{{"name": "lan", "type": "{plugin}", "ipam": {{"broadcast": {said}}}}}"#);
+        let site = Site {
+            broadcast: site,
+            ..Site::default()
+        };
+        match Asked::parse(&with_config("ADD", &config), &site)
+            .unwrap()
+            .call
+        {
             Call::Add(add) => {
                 assert_eq!(add.profile.on_parent, plugin == "ipvlan");
                 add.profile.client.broadcast
@@ -243,14 +364,21 @@ fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
         ("macvlan", "false", true, false),
     ];
     for (plugin, said, site, expected) in table {
-        assert_eq!(broadcast(plugin, said, site), expected, "{plugin} {said} {site}");
+        assert_eq!(
+            broadcast(plugin, said, site),
+            expected,
+            "{plugin} {said} {site}"
+        );
     }
 }
 
 #[test]
 fn a_time_out_that_is_not_said_is_the_daemons() {
     let timeout = |ipam: &str| {
-        let site = Site { add_timeout: Duration::from_secs(7), ..Site::default() };
+        let site = Site {
+            add_timeout: Duration::from_secs(7),
+            ..Site::default()
+        };
         match Asked::parse(&asking(ipam, ""), &site).unwrap().call {
             Call::Add(add) => add.timeout.as_secs(),
             other => panic!("{other:?}"),
@@ -291,25 +419,58 @@ fn an_address_is_asked_for_in_three_ways() {
         ("", "IP=fd00::1", None),
         (config, "IP=10.0.0.1", Some(2)),
         (&format!("{config}{runtime}"), "IP=10.0.0.1", Some(3)),
-        (r#", "args": {"labels": 1}, "runtimeConfig": {"ips": null}"#, "IP=10.0.0.1", Some(1)),
+        (
+            r#", "args": {"labels": 1}, "runtimeConfig": {"ips": null}"#,
+            "IP=10.0.0.1",
+            Some(1),
+        ),
     ];
     for (more, args, last) in table {
-        let expected = last.map(|last| Wanted { address: Ipv4Addr::new(10, 0, 0, last), preferred: false });
+        let expected = last.map(|last| Wanted {
+            address: Ipv4Addr::new(10, 0, 0, last),
+            preferred: false,
+        });
         assert_eq!(said(more, args).unwrap().wanted, expected, "{more} {args}");
     }
-    let preferred = said(r#", "ipam": {"ipPreferred": true}"#, "IP=10.0.0.1").unwrap().wanted;
-    assert_eq!(preferred, Some(Wanted { address: Ipv4Addr::new(10, 0, 0, 1), preferred: true }));
+    let preferred = said(r#", "ipam": {"ipPreferred": true}"#, "IP=10.0.0.1")
+        .unwrap()
+        .wanted;
+    assert_eq!(
+        preferred,
+        Some(Wanted {
+            address: Ipv4Addr::new(10, 0, 0, 1),
+            preferred: true
+        })
+    );
 }
 
 #[test]
 fn the_runtimes_hardware_address_is_the_clients() {
     let mac = Mac([2, 0, 0, 0, 0, 0xab]);
-    assert_eq!(said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "").unwrap().chaddr, Some(mac));
-    assert_eq!(said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "").unwrap().chaddr, Some(mac));
-    assert_eq!(said(r#", "runtimeConfig": {"mac": ""}"#, "").unwrap().chaddr, None);
+    assert_eq!(
+        said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "")
+            .unwrap()
+            .chaddr,
+        Some(mac)
+    );
+    assert_eq!(
+        said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "")
+            .unwrap()
+            .chaddr,
+        Some(mac)
+    );
+    assert_eq!(
+        said(r#", "runtimeConfig": {"mac": ""}"#, "")
+            .unwrap()
+            .chaddr,
+        None
+    );
     let asks = |more: &str| said(more, "").unwrap().profile.client.broadcast;
     let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
-    assert!(asks(mac), "an answer to that address alone may not reach the interface");
+    assert!(
+        asks(mac),
+        "an answer to that address alone may not reach the interface"
+    );
     assert!(!asks(&format!(r#"{mac}, "ipam": {{"broadcast": false}}"#)));
     assert!(!asks(""));
 }
@@ -317,14 +478,54 @@ fn the_runtimes_hardware_address_is_the_clients() {
 #[test]
 fn what_is_wrong_with_one_container_is_said() {
     let table = [
-        ("", "IP=here", 4, "CNI_ARGS: IP=\"here\" is not a host address"),
-        ("", "IP=10.0.0.1,224.0.0.1", 4, "CNI_ARGS: IP=\"224.0.0.1\" is not a host address"),
-        (r#", "args": {"cni": {"ips": ["x"]}}"#, "", 7, "args.cni.ips: \"x\" is not a host address"),
-        (r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#, "", 7, "runtimeConfig.ips: \"0.0.0.0\" is not a host address"),
-        (r#", "runtimeConfig": {"ips": [7]}"#, "", 7, "runtimeConfig.ips[0]: it must be a string, not a number"),
-        (r#", "runtimeConfig": {"mac": "02:00"}"#, "", 7, "runtimeConfig.mac: \"02:00\" is not an Ethernet address"),
-        (r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
-        (r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
+        (
+            "",
+            "IP=here",
+            4,
+            "CNI_ARGS: IP=\"here\" is not a host address",
+        ),
+        (
+            "",
+            "IP=10.0.0.1,224.0.0.1",
+            4,
+            "CNI_ARGS: IP=\"224.0.0.1\" is not a host address",
+        ),
+        (
+            r#", "args": {"cni": {"ips": ["x"]}}"#,
+            "",
+            7,
+            "args.cni.ips: \"x\" is not a host address",
+        ),
+        (
+            r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#,
+            "",
+            7,
+            "runtimeConfig.ips: \"0.0.0.0\" is not a host address",
+        ),
+        (
+            r#", "runtimeConfig": {"ips": [7]}"#,
+            "",
+            7,
+            "runtimeConfig.ips[0]: it must be a string, not a number",
+        ),
+        (
+            r#", "runtimeConfig": {"mac": "02:00"}"#,
+            "",
+            7,
+            "runtimeConfig.mac: \"02:00\" is not an Ethernet address",
+        ),
+        (
+            r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#,
+            "",
+            7,
+            "runtimeConfig.mac: ",
+        ),
+        (
+            r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#,
+            "",
+            7,
+            "runtimeConfig.mac: ",
+        ),
     ];
     for (more, args, code, msg) in table {
         let error = said(more, args).unwrap_err();
@@ -341,10 +542,22 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         "x".repeat(250)
     );
     let table: [(&str, &str); 20] = [
-        (r#"{"timeout": "30"}"#, "ipam.timeout: it must be a number, not a string"),
-        (r#"{"clientId": "pod"}"#, "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
-        (r#"{"clientId": "duid"}"#, "ipam.clientId: duid needs the host's /etc/machine-id"),
-        (r#"{"clientId": "text:prod-a/{pod}"}"#, "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS"),
+        (
+            r#"{"timeout": "30"}"#,
+            "ipam.timeout: it must be a number, not a string",
+        ),
+        (
+            r#"{"clientId": "pod"}"#,
+            "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS",
+        ),
+        (
+            r#"{"clientId": "duid"}"#,
+            "ipam.clientId: duid needs the host's /etc/machine-id",
+        ),
+        (
+            r#"{"clientId": "text:prod-a/{pod}"}"#,
+            "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS",
+        ),
         (
             r#"{"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]}"#,
             "ipam.clientId: ipam.provide sets option 61 too",
@@ -365,20 +578,50 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
             r#"{"userClass": "a", "provide": [{"option": "77", "value": "x"}]}"#,
             "ipam.userClass: ipam.provide sets option 77 too",
         ),
-        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: only the client itself may send option 53"),
-        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: only the client itself may send option 80"),
+        (
+            r#"{"provide": [{"option": "53", "value": "x"}]}"#,
+            "ipam.provide: only the client itself may send option 53",
+        ),
+        (
+            r#"{"provide": [{"option": "80", "value": "x"}]}"#,
+            "ipam.provide: only the client itself may send option 80",
+        ),
         (
             r#"{"provide": [{"option": "61", "value": "x"}]}"#,
             "ipam.provide: option 61: a client identifier has at least 2 bytes",
         ),
-        (r#"{"hostname": "{pod}"}"#, "ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS"),
-        (r#"{"fqdn": "{host}.example.net"}"#, "ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}"),
-        (r#"{"hostname": "{container"}"#, "ipam.hostname: a { without its }"),
-        (r#"{"hostname": "a b"}"#, "ipam.hostname: \"a b\" is not a valid host name"),
-        (r#"{"fqdn": "a..b"}"#, "ipam.fqdn: \"a..b\" is not a valid host name"),
-        (&long("vendorClass", 256), "ipam.vendorClass: longer than 255 bytes"),
-        (&long("userClass", 255), "ipam.userClass: longer than 254 bytes"),
-        (&much, "ipam: the options to send are 504 bytes long, but a message has room for 441"),
+        (
+            r#"{"hostname": "{pod}"}"#,
+            "ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS",
+        ),
+        (
+            r#"{"fqdn": "{host}.example.net"}"#,
+            "ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}",
+        ),
+        (
+            r#"{"hostname": "{container"}"#,
+            "ipam.hostname: a { without its }",
+        ),
+        (
+            r#"{"hostname": "a b"}"#,
+            "ipam.hostname: \"a b\" is not a valid host name",
+        ),
+        (
+            r#"{"fqdn": "a..b"}"#,
+            "ipam.fqdn: \"a..b\" is not a valid host name",
+        ),
+        (
+            &long("vendorClass", 256),
+            "ipam.vendorClass: longer than 255 bytes",
+        ),
+        (
+            &long("userClass", 255),
+            "ipam.userClass: longer than 254 bytes",
+        ),
+        (
+            &much,
+            "ipam: the options to send are 504 bytes long, but a message has room for 441",
+        ),
     ];
     for (ipam, msg) in table {
         let error = refusal(&asking(ipam, ""));
@@ -386,10 +629,16 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         assert!(error.msg.starts_with(msg), "{error:?}");
     }
     let value = "x".repeat(256);
-    let error = refusal(&asking(r#"{"provide": [{"option": "43", "fromArg": "A"}]}"#, &format!("A={value}")));
+    let error = refusal(&asking(
+        r#"{"provide": [{"option": "43", "fromArg": "A"}]}"#,
+        &format!("A={value}"),
+    ));
     assert_eq!(
         (error.code, error.msg.as_str()),
-        (Code::InvalidEnvironment, "CNI_ARGS: A is longer than the 255 bytes of option 43")
+        (
+            Code::InvalidEnvironment,
+            "CNI_ARGS: A is longer than the 255 bytes of option 43"
+        )
     );
 }
 
@@ -413,22 +662,46 @@ fn what_is_said_fits_a_message() {
 #[test]
 fn a_fallback_has_one_set_of_ranges_and_time_for_its_probes() {
     let of = |said: &str| asking(&format!(r#"{{"timeout": 30, "fallback": {said}}}"#), "");
-    let range = r#"{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.200", "rangeEnd": "192.0.2.203"}"#;
+    let range =
+        r#"{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.200", "rangeEnd": "192.0.2.203"}"#;
     let good = of(&format!(r#"{{"ranges": [[{range}]]}}"#));
-    let Call::Add(add) = parse(&good).unwrap().call else { panic!() };
+    let Call::Add(add) = parse(&good).unwrap().call else {
+        panic!()
+    };
     let fallback = add.fallback.expect("a fallback");
     assert_eq!(fallback.after, Duration::from_secs(20));
-    let (inside, outside) = (Ipv4Addr::new(192, 0, 2, 201).into(), Ipv4Addr::new(192, 0, 2, 9).into());
-    assert_eq!((fallback.take_over(inside).is_some(), fallback.take_over(outside)), (true, None));
+    let (inside, outside) = (
+        Ipv4Addr::new(192, 0, 2, 201).into(),
+        Ipv4Addr::new(192, 0, 2, 9).into(),
+    );
+    assert_eq!(
+        (
+            fallback.take_over(inside).is_some(),
+            fallback.take_over(outside)
+        ),
+        (true, None)
+    );
     let table = [
-        (r#"{"ranges": []}"#.to_owned(), "ipam.fallback.ranges: no IP ranges specified"),
+        (
+            r#"{"ranges": []}"#.to_owned(),
+            "ipam.fallback.ranges: no IP ranges specified",
+        ),
         (
             format!(r#"{{"ranges": [[{range}], [{{"subnet": "198.51.100.0/24"}}]]}}"#),
             "ipam.fallback.ranges: one set of IPv4",
         ),
-        (r#"{"ranges": [[{"subnet": "fd00::/64"}]]}"#.to_owned(), "ipam.fallback.ranges: one set of IPv4"),
-        (format!(r#"{{"ranges": [[{range}]], "after": 0}}"#), "ipam.fallback.after: an ADD may take 30 s"),
-        (format!(r#"{{"ranges": [[{range}]], "after": 23}}"#), "the last 10 of them for probes: 1 to 20 s"),
+        (
+            r#"{"ranges": [[{"subnet": "fd00::/64"}]]}"#.to_owned(),
+            "ipam.fallback.ranges: one set of IPv4",
+        ),
+        (
+            format!(r#"{{"ranges": [[{range}]], "after": 0}}"#),
+            "ipam.fallback.after: an ADD may take 30 s",
+        ),
+        (
+            format!(r#"{{"ranges": [[{range}]], "after": 23}}"#),
+            "the last 10 of them for probes: 1 to 20 s",
+        ),
     ];
     for (said, words) in table {
         let error = refusal(&of(&said));

@@ -112,7 +112,10 @@ fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Stri
 fn ipam() -> impl Strategy<Value = Value> {
     let good = [
         ("priority", json!(7)),
-        ("request", json!([{"skipDefault": true}, {"option": "121"}, {"option": "routers"}])),
+        (
+            "request",
+            json!([{"skipDefault": true}, {"option": "121"}, {"option": "routers"}]),
+        ),
         (
             "provide",
             json!([{"option": "host-name", "value": "x", "fromArg": "K8S_POD_NAME"}, {"option": "61", "fromArg": "A"}]),
@@ -122,16 +125,25 @@ fn ipam() -> impl Strategy<Value = Value> {
         ("hostname", json!("{container}-{pod}")),
         ("fqdn", json!("{pod}.{namespace}.example.net")),
         ("userClass", json!("x".repeat(254))),
-        ("routes", json!([{"dst": "10.0.0.0/8"}, {"dst": "fd00::/8", "scope": 1}])),
+        (
+            "routes",
+            json!([{"dst": "10.0.0.0/8"}, {"dst": "fd00::/8", "scope": 1}]),
+        ),
         ("suppressDefaultRoute", json!(true)),
         ("servers", json!({"allow": ["10.0.0.1"], "deny": []})),
     ];
-    (prop::sample::subsequence(good.to_vec(), 0..6), object(value()), prop::bool::weighted(0.3)).prop_map(
-        |(good, any, mixed)| {
-            let any = if mixed { any } else { Map::new() };
-            good.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(any).collect()
-        },
+    (
+        prop::sample::subsequence(good.to_vec(), 0..6),
+        object(value()),
+        prop::bool::weighted(0.3),
     )
+        .prop_map(|(good, any, mixed)| {
+            let any = if mixed { any } else { Map::new() };
+            good.into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .chain(any)
+                .collect()
+        })
 }
 
 fn config() -> impl Strategy<Value = String> {
@@ -147,7 +159,11 @@ fn config() -> impl Strategy<Value = String> {
 }
 
 fn env() -> impl Strategy<Value = Env> {
-    let verb = prop::sample::select(&["ADD", "ADD", "ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"][..]);
+    let verb = prop::sample::select(
+        &[
+            "ADD", "ADD", "ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION",
+        ][..],
+    );
     let pair = prop_oneof![
         Just("K8S_POD_NAME=web-0".to_owned()),
         Just("K8S_POD_NAMESPACE=shop".to_owned()),
@@ -158,14 +174,16 @@ fn env() -> impl Strategy<Value = Env> {
     ];
     let id = prop_oneof![4 => Just("abc".to_owned()), 1 => ".{0,300}"];
     let ifname = prop_oneof![4 => Just("net1".to_owned()), 1 => ".{0,20}"];
-    (verb, id, ifname, prop::collection::vec(pair, 0..6)).prop_map(|(verb, id, ifname, pairs)| Env {
-        command: Some(verb.into()),
-        container_id: Some(id),
-        netns: Some("/run/netns/abc".into()),
-        ifname: Some(ifname),
-        args: Some(pairs.join(";")),
-        path: None,
-        netns_override: None,
+    (verb, id, ifname, prop::collection::vec(pair, 0..6)).prop_map(|(verb, id, ifname, pairs)| {
+        Env {
+            command: Some(verb.into()),
+            container_id: Some(id),
+            netns: Some("/run/netns/abc".into()),
+            ifname: Some(ifname),
+            args: Some(pairs.join(";")),
+            path: None,
+            netns_override: None,
+        }
     })
 }
 

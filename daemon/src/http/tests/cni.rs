@@ -21,24 +21,47 @@ fn an_add_is_passed_on_whole() {
     let add = add(&request("ADD"));
     assert_eq!(add.attachment, attachment());
     assert_eq!(add.place.netns(), Some(Path::new("/run/netns/abc")));
-    assert_eq!(add.lan, Lan::Link { parent: "eth0".into(), vlan: 0 });
-    assert_eq!(add.client_id.resolve(Mac::default()).as_bytes(), b"\0abc/lan/net1");
+    assert_eq!(
+        add.lan,
+        Lan::Link {
+            parent: "eth0".into(),
+            vlan: 0
+        }
+    );
+    assert_eq!(
+        add.client_id.resolve(Mac::default()).as_bytes(),
+        b"\0abc/lan/net1"
+    );
     assert_eq!(add.timeout, Duration::from_secs(30));
 }
 
 #[test]
 fn the_configuration_says_how_long_an_add_may_take() {
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"timeout": 90}}"#;
-    assert_eq!(add(&with_config("ADD", config)).timeout, Duration::from_secs(90));
+    assert_eq!(
+        add(&with_config("ADD", config)).timeout,
+        Duration::from_secs(90)
+    );
 }
 
 #[test]
 fn the_hosts_namespace_is_allowed_in_libcnis_words() {
-    for (said, allowed) in [(None, false), (Some("1"), true), (Some("TRUE"), true), (Some("yes"), false)] {
+    for (said, allowed) in [
+        (None, false),
+        (Some("1"), true),
+        (Some("TRUE"), true),
+        (Some("yes"), false),
+    ] {
         let mut request = request("ADD");
         request.env.netns_override = said.map(str::to_owned);
-        let Place::InNetns(at) = add(&request).place else { panic!("not in a namespace") };
-        assert_eq!((at.ifname.as_str(), at.host_too), ("net1", allowed), "{said:?}");
+        let Place::InNetns(at) = add(&request).place else {
+            panic!("not in a namespace")
+        };
+        assert_eq!(
+            (at.ifname.as_str(), at.host_too),
+            ("net1", allowed),
+            "{said:?}"
+        );
     }
 }
 
@@ -54,11 +77,20 @@ fn a_client_identifier_that_is_too_long_for_servers_ends_in_a_hash() {
 
 #[test]
 fn the_lan_is_the_parent_link_or_else_the_network() {
-    let link = |parent: &str, vlan| Lan::Link { parent: parent.into(), vlan };
+    let link = |parent: &str, vlan| Lan::Link {
+        parent: parent.into(),
+        vlan,
+    };
     let network = || Lan::Network("lan".into());
     let table = [
-        (r#""type": "vlan", "master": "eth0", "vlanId": 5"#, link("eth0", 5)),
-        (r#""type": "bridge", "bridge": "br0", "vlan": 100"#, link("br0", 100)),
+        (
+            r#""type": "vlan", "master": "eth0", "vlanId": 5"#,
+            link("eth0", 5),
+        ),
+        (
+            r#""type": "bridge", "bridge": "br0", "vlan": 100"#,
+            link("br0", 100),
+        ),
         (r#""parent": "bond0""#, link("bond0", 0)),
         (r#""master": "../eth0""#, network()),
         (r#""master": "eth 0""#, network()),
@@ -75,7 +107,13 @@ fn the_lan_is_the_parent_link_or_else_the_network() {
 fn a_del_needs_no_namespace() {
     let mut request = request("DEL");
     request.env.netns = None;
-    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment(), grace: None });
+    assert_eq!(
+        parse(&request).unwrap().call,
+        Call::Del {
+            attachment: attachment(),
+            grace: None
+        }
+    );
 }
 
 #[test]
@@ -84,15 +122,33 @@ fn a_check_expects_the_addresses_of_its_interface() {
         "interfaces": [{"name": "net1", "sandbox": "/run/netns/abc"}, {"name": "veth7"}],
         "ips": [{"address": "192.0.2.10/24", "interface": 0}, {"address": "10.0.0.1/24", "interface": 1},
                 {"address": "fd00::1/64", "interface": 0}]}}"#;
-    let expected = ["192.0.2.10/24", "fd00::1/64"].map(|address| address.parse().unwrap()).to_vec();
-    assert_eq!(parse(&with_config("CHECK", config)).unwrap().call, Call::Check { attachment: attachment(), expected });
-    assert_eq!(parse(&request("CHECK")).unwrap().call, Call::Check { attachment: attachment(), expected: Vec::new() });
+    let expected = ["192.0.2.10/24", "fd00::1/64"]
+        .map(|address| address.parse().unwrap())
+        .to_vec();
+    assert_eq!(
+        parse(&with_config("CHECK", config)).unwrap().call,
+        Call::Check {
+            attachment: attachment(),
+            expected
+        }
+    );
+    assert_eq!(
+        parse(&request("CHECK")).unwrap().call,
+        Call::Check {
+            attachment: attachment(),
+            expected: Vec::new()
+        }
+    );
 }
 
 #[test]
 fn an_unreadable_prev_result_matters_to_check_alone() {
-    let config = r#"{"cniVersion": "1.0.0", "name": "lan", "prevResult": {"ips": [{"address": "here"}]}}"#;
-    assert_eq!(parse(&with_config("CHECK", config)).unwrap_err().code, Code::Decode);
+    let config =
+        r#"{"cniVersion": "1.0.0", "name": "lan", "prevResult": {"ips": [{"address": "here"}]}}"#;
+    assert_eq!(
+        parse(&with_config("CHECK", config)).unwrap_err().code,
+        Code::Decode
+    );
     assert!(parse(&with_config("DEL", config)).is_ok());
     assert!(parse(&with_config("ADD", config)).is_ok());
 }
@@ -105,11 +161,21 @@ fn a_bad_environment_is_named() {
         ("CNI_COMMAND", "ADD", |r| r.env.command = Some("add".into())),
         ("CNI_COMMAND", "VERSION", |_| {}),
         ("CNI_CONTAINERID", "ADD", |r| r.env.container_id = None),
-        ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some(String::new())),
-        ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some("-abc".into())),
-        ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some("a/b".into())),
-        ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some("a\n".into())),
-        ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some("x".repeat(256))),
+        ("CNI_CONTAINERID", "DEL", |r| {
+            r.env.container_id = Some(String::new())
+        }),
+        ("CNI_CONTAINERID", "DEL", |r| {
+            r.env.container_id = Some("-abc".into())
+        }),
+        ("CNI_CONTAINERID", "DEL", |r| {
+            r.env.container_id = Some("a/b".into())
+        }),
+        ("CNI_CONTAINERID", "DEL", |r| {
+            r.env.container_id = Some("a\n".into())
+        }),
+        ("CNI_CONTAINERID", "DEL", |r| {
+            r.env.container_id = Some("x".repeat(256))
+        }),
         ("CNI_IFNAME", "DEL", |r| r.env.ifname = None),
         ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("..".into())),
         ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("a/b".into())),
@@ -118,9 +184,13 @@ fn a_bad_environment_is_named() {
         ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("x".repeat(16))),
         ("CNI_NETNS", "ADD", |r| r.env.netns = None),
         ("CNI_NETNS", "CHECK", |r| r.env.netns = None),
-        ("CNI_NETNS", "ADD", |r| r.env.netns = Some("run/netns/x".into())),
+        ("CNI_NETNS", "ADD", |r| {
+            r.env.netns = Some("run/netns/x".into())
+        }),
         ("CNI_NETNS", "ADD", |r| r.env.netns = Some("/run/\0".into())),
-        ("CNI_NETNS", "ADD", |r| r.env.netns = Some("/x".repeat(4000))),
+        ("CNI_NETNS", "ADD", |r| {
+            r.env.netns = Some("/x".repeat(4000))
+        }),
     ];
     for (variable, verb, change) in table {
         let mut request = request(verb);
@@ -137,15 +207,31 @@ fn a_bad_configuration_has_the_code_of_its_fault() {
         ("", Code::Decode),
         ("[]", Code::Decode),
         (r#"{"name": 7}"#, Code::Decode),
-        (r#"{"cniVersion": "0.3.2", "name": "lan"}"#, Code::IncompatibleVersion),
-        (r#"{"cniVersion": "2.0.0", "name": "lan"}"#, Code::IncompatibleVersion),
+        (
+            r#"{"cniVersion": "0.3.2", "name": "lan"}"#,
+            Code::IncompatibleVersion,
+        ),
+        (
+            r#"{"cniVersion": "2.0.0", "name": "lan"}"#,
+            Code::IncompatibleVersion,
+        ),
         (r#"{"cniVersion": "1.0.0"}"#, Code::InvalidConfig),
-        (r#"{"cniVersion": "1.0.0", "name": "a/b"}"#, Code::InvalidConfig),
-        (r#"{"cniVersion": "1.0.0", "name": "."}"#, Code::InvalidConfig),
+        (
+            r#"{"cniVersion": "1.0.0", "name": "a/b"}"#,
+            Code::InvalidConfig,
+        ),
+        (
+            r#"{"cniVersion": "1.0.0", "name": "."}"#,
+            Code::InvalidConfig,
+        ),
     ];
     for (config, code) in table {
         for verb in ["ADD", "DEL", "CHECK"] {
-            assert_eq!(parse(&with_config(verb, config)).unwrap_err().code, code, "{verb} {config}");
+            assert_eq!(
+                parse(&with_config(verb, config)).unwrap_err().code,
+                code,
+                "{verb} {config}"
+            );
         }
     }
 }
@@ -154,14 +240,29 @@ fn a_bad_configuration_has_the_code_of_its_fault() {
 fn each_verb_begins_with_a_version() {
     use Version::*;
     let keys = r#""name": "lan", "cni.dev/valid-attachments": []"#;
-    for (verb, since) in [("ADD", V0_1_0), ("DEL", V0_1_0), ("CHECK", V0_4_0), ("GC", V1_1_0), ("STATUS", V1_1_0)] {
+    for (verb, since) in [
+        ("ADD", V0_1_0),
+        ("DEL", V0_1_0),
+        ("CHECK", V0_4_0),
+        ("GC", V1_1_0),
+        ("STATUS", V1_1_0),
+    ] {
         for version in Version::ALL {
             let config = format!(r#"{{"cniVersion": "{version}", {keys}}}"#);
             let result = parse(&with_config(verb, &config));
             if version < since {
                 let error = result.unwrap_err();
-                assert_eq!((error.code, error.cni_version), (Code::IncompatibleVersion, version), "{error:?}");
-                assert!(error.msg.starts_with(&format!("cniVersion {version} has no {verb}")), "{error:?}");
+                assert_eq!(
+                    (error.code, error.cni_version),
+                    (Code::IncompatibleVersion, version),
+                    "{error:?}"
+                );
+                assert!(
+                    error
+                        .msg
+                        .starts_with(&format!("cniVersion {version} has no {verb}")),
+                    "{error:?}"
+                );
             } else {
                 assert!(result.is_ok(), "{verb} {version}: {result:?}");
             }
@@ -169,7 +270,10 @@ fn each_verb_begins_with_a_version() {
     }
     let unsaid = format!("{{{keys}}}");
     assert!(parse(&with_config("ADD", &unsaid)).is_ok());
-    assert_eq!(parse(&with_config("CHECK", &unsaid)).unwrap_err().code, Code::IncompatibleVersion);
+    assert_eq!(
+        parse(&with_config("CHECK", &unsaid)).unwrap_err().code,
+        Code::IncompatibleVersion
+    );
 }
 
 #[test]
@@ -178,21 +282,47 @@ fn gc_names_what_is_to_be_kept() {
         "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}],
         "cni.dev/attachments": [{"containerID": "b", "ifname": "net1"}]}"#;
     let mut request = with_config("GC", config);
-    (request.env.container_id, request.env.ifname, request.env.netns) = (None, None, None);
+    (
+        request.env.container_id,
+        request.env.ifname,
+        request.env.netns,
+    ) = (None, None, None);
     let asked = parse(&request).unwrap();
-    let keep = vec![("a".to_owned(), "eth0".to_owned()), ("b".to_owned(), "net1".to_owned())];
-    assert_eq!(asked.call, Call::Collect { network: "lan".into(), keep });
+    let keep = vec![
+        ("a".to_owned(), "eth0".to_owned()),
+        ("b".to_owned(), "net1".to_owned()),
+    ];
+    assert_eq!(
+        asked.call,
+        Call::Collect {
+            network: "lan".into(),
+            keep
+        }
+    );
     assert_eq!(asked.form.answer(&Answer::Collected), Ok(String::new()));
-    let error =
-        asked.form.answer(&Answer::Failed(Failure::NotCollected(vec!["lan/c/eth0: store full".into()]))).unwrap_err();
-    assert_eq!((error.code, error.details.as_str()), (Code::TryAgainLater, "GC of lan"));
+    let error = asked
+        .form
+        .answer(&Answer::Failed(Failure::NotCollected(vec![
+            "lan/c/eth0: store full".into(),
+        ])))
+        .unwrap_err();
+    assert_eq!(
+        (error.code, error.details.as_str()),
+        (Code::TryAgainLater, "GC of lan")
+    );
 }
 
 #[test]
 fn a_gc_that_names_nothing_collects_nothing() {
     let table = [
-        (r#"{"cniVersion": "1.1.0", "name": "lan"}"#, "cni.dev/valid-attachments: missing"),
-        (r#"{"cniVersion": "1.1.0", "cni.dev/valid-attachments": []}"#, "the network's name: missing"),
+        (
+            r#"{"cniVersion": "1.1.0", "name": "lan"}"#,
+            "cni.dev/valid-attachments: missing",
+        ),
+        (
+            r#"{"cniVersion": "1.1.0", "cni.dev/valid-attachments": []}"#,
+            "the network's name: missing",
+        ),
         (
             r#"{"cniVersion": "1.1.0", "name": "lan", "cni.dev/valid-attachments": [{"ifname": "eth0"}]}"#,
             "cni.dev/valid-attachments[0].containerID: missing",
@@ -200,7 +330,10 @@ fn a_gc_that_names_nothing_collects_nothing() {
     ];
     for (config, fault) in table {
         let error = parse(&with_config("GC", config)).unwrap_err();
-        assert_eq!((error.code, error.msg.as_str()), (Code::InvalidConfig, fault));
+        assert_eq!(
+            (error.code, error.msg.as_str()),
+            (Code::InvalidConfig, fault)
+        );
     }
 }
 
@@ -208,38 +341,76 @@ fn a_gc_that_names_nothing_collects_nothing() {
 fn status_looks_at_the_link_that_has_to_be_there() {
     let table = [
         (r#""type": "macvlan", "master": "eth0""#, Some("eth0")),
-        (r#""type": "vlan", "master": "eth0", "vlanId": 5"#, Some("eth0")),
-        (r#""type": "macvlan", "master": "eth0", "linkInContainer": true"#, None),
+        (
+            r#""type": "vlan", "master": "eth0", "vlanId": 5"#,
+            Some("eth0"),
+        ),
+        (
+            r#""type": "macvlan", "master": "eth0", "linkInContainer": true"#,
+            None,
+        ),
         (r#""type": "bridge", "bridge": "br0""#, None),
         (r#""type": "bridge""#, None),
         (r#""type": "ptp""#, None),
     ];
     for (keys, parent) in table {
         let mut request = with_config("STATUS", &format!(r#"{{"cniVersion": "1.1.0", {keys}}}"#));
-        (request.env.container_id, request.env.ifname, request.env.netns) = (None, None, None);
+        (
+            request.env.container_id,
+            request.env.ifname,
+            request.env.netns,
+        ) = (None, None, None);
         let parent = parent.map(str::to_owned);
-        assert_eq!(parse(&request).unwrap().call, Call::Status { parent }, "{keys}");
+        assert_eq!(
+            parse(&request).unwrap().call,
+            Call::Status { parent },
+            "{keys}"
+        );
     }
 }
 
 #[test]
 fn status_says_what_keeps_an_add_from_being_served() {
-    let asked = parse(&with_config("STATUS", r#"{"cniVersion": "1.1.0", "name": "lan"}"#)).unwrap();
+    let asked = parse(&with_config(
+        "STATUS",
+        r#"{"cniVersion": "1.1.0", "name": "lan"}"#,
+    ))
+    .unwrap();
     assert_eq!(asked.form.answer(&Answer::Ready), Ok(String::new()));
-    let error = asked.form.answer(&Answer::Failed(Failure::NotReady("store full".into()))).unwrap_err();
-    assert_eq!((error.code, error.msg.as_str(), error.details.as_str()), (Code::NotAvailable, "store full", "STATUS"));
+    let error = asked
+        .form
+        .answer(&Answer::Failed(Failure::NotReady("store full".into())))
+        .unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.as_str(), error.details.as_str()),
+        (Code::NotAvailable, "store full", "STATUS")
+    );
     assert_eq!(asked.form.unanswered().code, Code::NotAvailable);
-    assert_eq!(parse(&request("ADD")).unwrap().form.unanswered().code, Code::TryAgainLater);
+    assert_eq!(
+        parse(&request("ADD")).unwrap().form.unanswered().code,
+        Code::TryAgainLater
+    );
     let config = r#"{"cniVersion": "1.1.0", "ipam": {"timeout": "x"}}"#;
-    assert_eq!(parse(&with_config("STATUS", config)).unwrap_err().code, Code::InvalidConfig);
+    assert_eq!(
+        parse(&with_config("STATUS", config)).unwrap_err().code,
+        Code::InvalidConfig
+    );
 }
 
 #[test]
 fn a_del_succeeds_whatever_made_its_add_fail() {
-    let config =
-        r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
-    assert_eq!(parse(&with_config("ADD", config)).unwrap_err().code, Code::InvalidConfig);
-    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment(), grace: None });
+    let config = r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
+    assert_eq!(
+        parse(&with_config("ADD", config)).unwrap_err().code,
+        Code::InvalidConfig
+    );
+    assert_eq!(
+        parse(&with_config("DEL", config)).unwrap().call,
+        Call::Del {
+            attachment: attachment(),
+            grace: None
+        }
+    );
 }
 
 #[test]
@@ -251,11 +422,17 @@ fn a_del_says_for_how_long_the_lease_of_an_identity_that_can_return_is_kept() {
         (r#"{"clientId": "mac", "grace": 7}"#, mac, Some(7)),
         (r#"{"clientId": "mac", "grace": 7}"#, "", None),
         (r#"{"grace": 7}"#, mac, None),
-        (r#"{"provide": [{"option": "61", "value": "printer"}]}"#, "", Some(60)),
+        (
+            r#"{"provide": [{"option": "61", "value": "printer"}]}"#,
+            "",
+            Some(60),
+        ),
     ];
     for (ipam, also, said) in table {
         let config = format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "ipam": {ipam}{also}}}"#);
-        let Call::Del { grace, .. } = parse(&with_config("DEL", &config)).unwrap().call else { panic!("a DEL") };
+        let Call::Del { grace, .. } = parse(&with_config("DEL", &config)).unwrap().call else {
+            panic!("a DEL")
+        };
         assert_eq!(grace, said, "{config}");
     }
 }
@@ -274,7 +451,8 @@ fn an_error_speaks_the_version_of_its_configuration() {
 #[test]
 fn a_lease_becomes_a_result_without_routes_that_a_main_plugin_would_refuse() {
     let asked = parse(&request("ADD")).unwrap();
-    let result: serde_json::Value = serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap();
+    let result: serde_json::Value =
+        serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap();
     assert_eq!(
         result,
         serde_json::json!({
@@ -303,14 +481,32 @@ fn the_configuration_has_its_say_in_routes() {
             {"dst": "10.9.0.0/16", "gw": "192.0.2.9", "mtu": 9000, "priority": 5},
         ])
     );
-    let suppressed = result("0.2.0", r#"{"suppressDefaultRoute": true, "routes": [{"dst": "10.0.0.0/8"}]}"#);
-    assert_eq!(suppressed["ip4"], serde_json::json!({"ip": "192.0.2.10/24"}));
+    let suppressed = result(
+        "0.2.0",
+        r#"{"suppressDefaultRoute": true, "routes": [{"dst": "10.0.0.0/8"}]}"#,
+    );
+    assert_eq!(
+        suppressed["ip4"],
+        serde_json::json!({"ip": "192.0.2.10/24"})
+    );
 }
 
 #[test]
 fn del_and_check_succeed_without_a_word() {
-    assert_eq!(parse(&request("DEL")).unwrap().form.answer(&Answer::Deleted), Ok(String::new()));
-    assert_eq!(parse(&request("CHECK")).unwrap().form.answer(&Answer::Checked), Ok(String::new()));
+    assert_eq!(
+        parse(&request("DEL"))
+            .unwrap()
+            .form
+            .answer(&Answer::Deleted),
+        Ok(String::new())
+    );
+    assert_eq!(
+        parse(&request("CHECK"))
+            .unwrap()
+            .form
+            .answer(&Answer::Checked),
+        Ok(String::new())
+    );
 }
 
 #[test]
@@ -318,7 +514,10 @@ fn every_failure_has_its_code() {
     let a = Ipv4Addr::new(192, 0, 2, 1);
     let lan = || Lan::Network("lan".into());
     let second = Duration::from_secs(1);
-    let link = |cause| Failure::Link { target: "net1 in /run/netns/abc".into(), cause };
+    let link = |cause| Failure::Link {
+        target: "net1 in /run/netns/abc".into(),
+        cause,
+    };
     let p = || PathBuf::from("/run/netns/abc");
     let net = "192.0.2.10/24".parse().unwrap();
     let table = [
@@ -330,9 +529,21 @@ fn every_failure_has_its_code() {
         (link(LinkCause::NoLink("net1".into())), 4),
         (link(LinkCause::NotEthernet("net1".into())), 7),
         (link(LinkCause::Down), 11),
-        (link(LinkCause::Refused { doing: "bind", reason: "EPERM".into() }), 5),
+        (
+            link(LinkCause::Refused {
+                doing: "bind",
+                reason: "EPERM".into(),
+            }),
+            5,
+        ),
         (link(LinkCause::TimedOut), 11),
-        (Failure::NoCarrier { ifname: "net1".into(), waited: second }, 11),
+        (
+            Failure::NoCarrier {
+                ifname: "net1".into(),
+                waited: second,
+            },
+            11,
+        ),
         (
             Failure::NoOffer {
                 lan: lan(),
@@ -345,13 +556,66 @@ fn every_failure_has_its_code() {
             },
             11,
         ),
-        (Failure::NoAck { server: a, address: a, sent: 2, waited: second, queued: second, tally: Box::default() }, 11),
-        (Failure::Nak { server: a, address: a, message: None, in_vain: 0 }, 11),
-        (Failure::Conflict { address: a, by: Mac::default() }, 11),
-        (Failure::Conflicts { lan: lan(), declined: vec![(a, Mac::default())] }, 11),
-        (Failure::HeldBack { lan: lan(), wait: second, conflicts: 10, address: a, by: Mac::default() }, 11),
-        (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),
-        (Failure::TimedOut { waiting_for: "the store", waited: second }, 11),
+        (
+            Failure::NoAck {
+                server: a,
+                address: a,
+                sent: 2,
+                waited: second,
+                queued: second,
+                tally: Box::default(),
+            },
+            11,
+        ),
+        (
+            Failure::Nak {
+                server: a,
+                address: a,
+                message: None,
+                in_vain: 0,
+            },
+            11,
+        ),
+        (
+            Failure::Conflict {
+                address: a,
+                by: Mac::default(),
+            },
+            11,
+        ),
+        (
+            Failure::Conflicts {
+                lan: lan(),
+                declined: vec![(a, Mac::default())],
+            },
+            11,
+        ),
+        (
+            Failure::HeldBack {
+                lan: lan(),
+                wait: second,
+                conflicts: 10,
+                address: a,
+                by: Mac::default(),
+            },
+            11,
+        ),
+        (
+            Failure::TooShort {
+                server: a,
+                address: a,
+                lease: second,
+                probing: second * 7,
+            },
+            11,
+        ),
+        (
+            Failure::TimedOut {
+                waiting_for: "the store",
+                waited: second,
+            },
+            11,
+        ),
         (Failure::Store(StoreCause::Full), 11),
         (
             Failure::Held {
@@ -363,21 +627,56 @@ fn every_failure_has_its_code() {
             11,
         ),
         (
-            Failure::AddressHeld { server: None, address: a, holder: AddressHolder::Host("eth0".into()), shared: None },
+            Failure::AddressHeld {
+                server: None,
+                address: a,
+                holder: AddressHolder::Host("eth0".into()),
+                shared: None,
+            },
             11,
         ),
         (Failure::Cancelled(attachment()), 11),
-        (Failure::Attached { attachment: attachment(), netns: Some(p()) }, 11),
-        (Failure::NotWanted { server: a, wanted: a, offered: a }, 11),
+        (
+            Failure::Attached {
+                attachment: attachment(),
+                netns: Some(p()),
+            },
+            11,
+        ),
+        (
+            Failure::NotWanted {
+                server: a,
+                wanted: a,
+                offered: a,
+            },
+            11,
+        ),
         (Failure::NotCollected(vec!["store full".into()]), 11),
         (Failure::NotReady("store full".into()), 50),
         (Failure::Unknown(attachment()), 3),
-        (Failure::Differs { attachment: attachment(), held: net, expected: "192.0.2.11/24".into() }, 100),
-        (Failure::NotOnLink { attachment: attachment(), address: net, ifname: "net1".into() }, 100),
+        (
+            Failure::Differs {
+                attachment: attachment(),
+                held: net,
+                expected: "192.0.2.11/24".into(),
+            },
+            100,
+        ),
+        (
+            Failure::NotOnLink {
+                attachment: attachment(),
+                address: net,
+                ifname: "net1".into(),
+            },
+            100,
+        ),
     ];
     let asked = parse(&request("ADD")).unwrap();
     for (failure, code) in table {
-        let error = asked.form.answer(&Answer::Failed(failure.clone())).unwrap_err();
+        let error = asked
+            .form
+            .answer(&Answer::Failed(failure.clone()))
+            .unwrap_err();
         assert_eq!(u32::from(error.code), code, "{failure:?}");
         assert!(error.msg.contains(&failure.to_string()), "{error:?}");
         assert_eq!(error.details, "ADD of lan/abc/net1");
@@ -397,16 +696,36 @@ fn an_error_does_not_repeat_a_megabyte_from_outside() {
     let requests = [
         command,
         netns,
-        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"broadcast": "{long}"}}}}"#)),
-        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"clientId": "{long}"}}}}"#)),
-        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"hostname": "{{{long}}}"}}}}"#)),
-        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"servers": {{"{long}": 1}}}}}}"#)),
-        with_config("ADD", &format!(r#"{{"name": "lan", "runtimeConfig": {{"mac": "{long}"}}}}"#)),
-        with_config("ADD", &format!(r#"{{"name": "lan", "runtimeConfig": {{"ips": ["{long}"]}}}}"#)),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "ipam": {{"broadcast": "{long}"}}}}"#),
+        ),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "ipam": {{"clientId": "{long}"}}}}"#),
+        ),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "ipam": {{"hostname": "{{{long}}}"}}}}"#),
+        ),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "ipam": {{"servers": {{"{long}": 1}}}}}}"#),
+        ),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "runtimeConfig": {{"mac": "{long}"}}}}"#),
+        ),
+        with_config(
+            "ADD",
+            &format!(r#"{{"name": "lan", "runtimeConfig": {{"ips": ["{long}"]}}}}"#),
+        ),
         with_config("ADD", &format!(r#"{{"cniVersion": "{long}"}}"#)),
         with_config(
             "CHECK",
-            &format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "prevResult": {{"ips": "{long}"}}}}"#),
+            &format!(
+                r#"{{"cniVersion": "1.0.0", "name": "lan", "prevResult": {{"ips": "{long}"}}}}"#
+            ),
         ),
     ];
     for request in requests {

@@ -40,7 +40,12 @@ pub(in super::super) fn row(lan: Lan, link: Link) -> Row {
 #[test]
 fn the_list_is_written_as_the_golden_file_says() {
     let mac = Mac([2, 0, 0, 0, 0, 9]);
-    let netns = Link::InNetns { path: "/run/netns/abc".into(), cookie: Cookie(7), ifindex: 3, mac };
+    let netns = Link::InNetns {
+        path: "/run/netns/abc".into(),
+        cookie: Cookie(7),
+        ifindex: 3,
+        mac,
+    };
     let released = Row {
         state: BindingState::Kept,
         kept: Some(Duration::from_secs(59)),
@@ -49,23 +54,40 @@ fn the_list_is_written_as_the_golden_file_says() {
         rebound: None,
         ..row(Lan::Network("lan".into()), Link::parent(2, mac))
     };
-    let adopted_not = (Attachment::cni("lan", "old", "net1"), "no DHCP offer".to_owned());
+    let adopted_not = (
+        Attachment::cni("lan", "old", "net1"),
+        "no DHCP offer".to_owned(),
+    );
     let pool = PoolRecord {
         id: "192.168.1.0/24;;parent=eth0".parse().unwrap(),
         lan: None,
         gateway: Some("192.168.1.1".parse().unwrap()),
-        reserved: ["192.168.1.1", "192.168.1.5"].map(|text| text.parse().unwrap()).into(),
+        reserved: ["192.168.1.1", "192.168.1.5"]
+            .map(|text| text.parse().unwrap())
+            .into(),
         automatic: false,
         since: WallTime::from_epoch(Duration::ZERO),
     };
     let list = bindings(
-        &[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released],
+        &[
+            row(
+                Lan::Link {
+                    parent: "eth0".into(),
+                    vlan: 5,
+                },
+                netns,
+            ),
+            released,
+        ],
         &[pool],
         &[adopted_not],
         vec!["lh0123".to_owned()],
         [("no_server_id", 3)].into(),
     );
     let golden = include_str!("golden/bindings.json");
-    assert_eq!(serde_json::to_string_pretty(&list).unwrap(), golden.trim_end());
+    assert_eq!(
+        serde_json::to_string_pretty(&list).unwrap(),
+        golden.trim_end()
+    );
     assert_eq!(serde_json::from_str::<Bindings>(golden).unwrap(), list);
 }

@@ -22,12 +22,24 @@ const POOL: &str = "192.168.1.0/24;;parent=eth0";
 
 /// A host with `eth0`, without `eth0.10`.
 fn site() -> Site {
-    Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() }
+    Site {
+        machine_id: MachineId::parse(&"5".repeat(32)),
+        ..Site::default()
+    }
 }
 
 fn on(site: Site, ipvlan: bool, method: Method, body: &str) -> Result<Asked, Refused> {
     let link = |name: &str| ["eth0", "br7"].contains(&name).then_some(ETH0);
-    Asked::parse(method, body.as_bytes(), &Host { site, ipvlan, link: &link, number: 0x0102_0304_0506_0708 })
+    Asked::parse(
+        method,
+        body.as_bytes(),
+        &Host {
+            site,
+            ipvlan,
+            link: &link,
+            number: 0x0102_0304_0506_0708,
+        },
+    )
 }
 
 fn asked(ipvlan: bool, method: Method, body: &str) -> (Call, Form) {
@@ -71,8 +83,7 @@ fn add(ipvlan: bool, body: &str) -> Add {
 }
 
 const MAC_ONLY: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02"}"#;
-const MAC_AND_NAME: &str =
-    r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02","com.docker.network.endpoint.name":"web"}"#;
+const MAC_AND_NAME: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02","com.docker.network.endpoint.name":"web"}"#;
 const NAME_ONLY: &str = r#"{"com.docker.network.endpoint.name":"web"}"#;
 const GATEWAY: &str = r#"{"RequestAddressType":"com.docker.network.gateway"}"#;
 
@@ -84,20 +95,38 @@ fn id(text: &str) -> PoolId {
 fn a_pool_is_asked_for_with_its_subnet_or_without() {
     let whole = pool(false, &with(""));
     assert_eq!(whole.definition, "parent=eth0");
-    assert_eq!((whole.subnet, whole.range), (Some("192.168.1.0/24".parse().unwrap()), None));
-    assert_eq!(whole.lan, Lan::Link { parent: "eth0".into(), vlan: 0 });
+    assert_eq!(
+        (whole.subnet, whole.range),
+        (Some("192.168.1.0/24".parse().unwrap()), None)
+    );
+    assert_eq!(
+        whole.lan,
+        Lan::Link {
+            parent: "eth0".into(),
+            vlan: 0
+        }
+    );
     assert_eq!(whole.timeout, Duration::from_secs(20));
-    assert!(whole.ifname == "eth0" && whole.mac.0[0] == 2 && whole.mac != ETH0, "{whole:?}");
+    assert!(
+        whole.ifname == "eth0" && whole.mac.0[0] == 2 && whole.mac != ETH0,
+        "{whole:?}"
+    );
     // --ip-range, and host bits in both.
-    let part = r#"{"Pool":"192.168.1.7/24","SubPool":"192.168.1.130/25","Options":{"parent":"eth0"}}"#;
+    let part =
+        r#"{"Pool":"192.168.1.7/24","SubPool":"192.168.1.130/25","Options":{"parent":"eth0"}}"#;
     let part = pool(false, part);
     assert_eq!(
         part.subnet.zip(part.range),
-        Some(("192.168.1.0/24".parse().unwrap(), "192.168.1.128/25".parse().unwrap()))
+        Some((
+            "192.168.1.0/24".parse().unwrap(),
+            "192.168.1.128/25".parse().unwrap()
+        ))
     );
     // No --subnet.
-    let any =
-        pool(false, r#"{"AddressSpace":"leasehold","Pool":"","SubPool":"","Options":{"parent":"br7"},"V6":false}"#);
+    let any = pool(
+        false,
+        r#"{"AddressSpace":"leasehold","Pool":"","SubPool":"","Options":{"parent":"br7"},"V6":false}"#,
+    );
     assert_eq!((any.subnet, any.definition.as_str()), (None, "parent=br7"));
     // On ipvlan everything has the parent's Ethernet address.
     let ipvlan = pool(true, &with(""));
@@ -110,12 +139,27 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
     let table = [
         ("", "parent=eth0"),
         (r#","client-id":"auto","release":"true""#, "parent=eth0"),
-        (r#","client-id":"hex:01:0A:ff""#, "parent=eth0,client-id=hex:010aff"),
-        (r#","client-id":"text:a, 100% ü""#, "parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc"),
-        (r#","client-id":"mac","grace":"0""#, "parent=eth0,client-id=mac,grace=0"),
-        (r#","fallback":"192.168.1.200-192.168.1.220""#, "parent=eth0,fallback=192.168.1.200-192.168.1.220"),
+        (
+            r#","client-id":"hex:01:0A:ff""#,
+            "parent=eth0,client-id=hex:010aff",
+        ),
+        (
+            r#","client-id":"text:a, 100% ü""#,
+            "parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc",
+        ),
+        (
+            r#","client-id":"mac","grace":"0""#,
+            "parent=eth0,client-id=mac,grace=0",
+        ),
+        (
+            r#","fallback":"192.168.1.200-192.168.1.220""#,
+            "parent=eth0,fallback=192.168.1.200-192.168.1.220",
+        ),
         (r#","hostname":"""#, "parent=eth0,hostname="),
-        (r#","hostname":"{name}.lan","timeout":"7""#, "parent=eth0,hostname={name}.lan,timeout=7"),
+        (
+            r#","hostname":"{name}.lan","timeout":"7""#,
+            "parent=eth0,hostname={name}.lan,timeout=7",
+        ),
         (
             r#","servers-deny":"10.0.0.9","servers-allow":"10.0.0.2, 10.0.0.1","release":"false""#,
             "parent=eth0,servers-allow=10.0.0.1%2c10.0.0.2,servers-deny=10.0.0.9,release=false",
@@ -127,7 +171,10 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
         let id = PoolId::new(definition, "192.168.1.0/24".parse().unwrap(), None).to_string();
         let add = add(false, &address(&id, "", MAC_AND_NAME));
         assert_eq!(add.profile.client.servers, asked.profile.client.servers);
-        assert_eq!((add.profile.release, add.timeout), (asked.profile.release, asked.timeout));
+        assert_eq!(
+            (add.profile.release, add.timeout),
+            (asked.profile.release, asked.timeout)
+        );
         assert!(matches!(add.attachment, Attachment::Docker { pool, .. } if pool == id));
     }
 }
@@ -139,23 +186,50 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
             r#","parnet":"eth1""#,
             "--ipam-opt parnet: unknown option; the options are parent, client-id, hostname, timeout, ",
         ),
-        (r#","parent":"eth 0""#, "--ipam-opt parent=eth 0: expected the name of a host link"),
-        (r#","client-id":"pod""#, "--ipam-opt client-id=pod: expected auto, mac, duid, hex:… or text:…"),
-        (r#","client-id":"hex:1""#, "--ipam-opt client-id=hex:1: expected hex: and the bytes of option 61"),
-        (r#","client-id":"text:""#, "--ipam-opt client-id=text:: expected text: and 1 to 254 bytes"),
-        (r#","timeout":"21""#, "--ipam-opt timeout=21: expected whole seconds, from 1 to 20"),
-        (r#","timeout":"0""#, "--ipam-opt timeout=0: expected whole seconds, from 1 to 20"),
+        (
+            r#","parent":"eth 0""#,
+            "--ipam-opt parent=eth 0: expected the name of a host link",
+        ),
+        (
+            r#","client-id":"pod""#,
+            "--ipam-opt client-id=pod: expected auto, mac, duid, hex:… or text:…",
+        ),
+        (
+            r#","client-id":"hex:1""#,
+            "--ipam-opt client-id=hex:1: expected hex: and the bytes of option 61",
+        ),
+        (
+            r#","client-id":"text:""#,
+            "--ipam-opt client-id=text:: expected text: and 1 to 254 bytes",
+        ),
+        (
+            r#","timeout":"21""#,
+            "--ipam-opt timeout=21: expected whole seconds, from 1 to 20",
+        ),
+        (
+            r#","timeout":"0""#,
+            "--ipam-opt timeout=0: expected whole seconds, from 1 to 20",
+        ),
         (
             r#","servers-allow":"dhcp.lan""#,
             "--ipam-opt servers-allow=dhcp.lan: expected comma-separated IPv4 addresses",
         ),
-        (r#","release":"no""#, "--ipam-opt release=no: expected true or false"),
+        (
+            r#","release":"no""#,
+            "--ipam-opt release=no: expected true or false",
+        ),
         (
             r#","fallback":"192.168.1.9-192.168.1.2""#,
             "--ipam-opt fallback=192.168.1.9-192.168.1.2: expected the first and the last address",
         ),
-        (r#","grace":"1m""#, "--ipam-opt grace=1m: expected a number of seconds"),
-        (r#","hostname":"a b""#, "--ipam-opt hostname=a b: expected a host name"),
+        (
+            r#","grace":"1m""#,
+            "--ipam-opt grace=1m: expected a number of seconds",
+        ),
+        (
+            r#","hostname":"a b""#,
+            "--ipam-opt hostname=a b: expected a host name",
+        ),
     ];
     for (options, why) in table {
         let body = with(options);
@@ -163,22 +237,45 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
         assert!(said.starts_with(why), "{said}");
     }
     let table = [
-        (r#"{"Pool":"192.168.1.0/24","Options":null}"#, "--ipam-opt parent=LINK is missing: name the host's link"),
-        (r#"{"Pool":"192.168.1.0/24"}"#, "--ipam-opt parent=LINK is missing"),
-        (r#"{"SubPool":"10.0.0.0/25","Options":{"parent":"eth0"}}"#, "--ip-range 10.0.0.0/25 needs the --subnet"),
+        (
+            r#"{"Pool":"192.168.1.0/24","Options":null}"#,
+            "--ipam-opt parent=LINK is missing: name the host's link",
+        ),
+        (
+            r#"{"Pool":"192.168.1.0/24"}"#,
+            "--ipam-opt parent=LINK is missing",
+        ),
+        (
+            r#"{"SubPool":"10.0.0.0/25","Options":{"parent":"eth0"}}"#,
+            "--ip-range 10.0.0.0/25 needs the --subnet",
+        ),
         (
             r#"{"Pool":"fd00::/64","V6":true,"Options":{"parent":"eth0"}}"#,
             "leasehold leases IPv4 addresses: leave out --ipv6",
         ),
-        (r#"{"Pool":"","V6":true,"Options":{"parent":"eth0"}}"#, "leasehold leases IPv4 addresses: leave out --ipv6"),
-        (r#"{"Pool":"lan","Options":{"parent":"eth0"}}"#, "--subnet \"lan\": not a subnet"),
+        (
+            r#"{"Pool":"","V6":true,"Options":{"parent":"eth0"}}"#,
+            "leasehold leases IPv4 addresses: leave out --ipv6",
+        ),
+        (
+            r#"{"Pool":"lan","Options":{"parent":"eth0"}}"#,
+            "--subnet \"lan\": not a subnet",
+        ),
     ];
     for (body, why) in table {
         let said = said(false, Method::RequestPool, body);
         assert!(said.starts_with(why), "{said}");
     }
-    assert!(said(true, Method::RequestPool, &with(r#","client-id":"mac""#)).contains("on ipvlan all containers have"));
-    let nobody = on(Site::default(), false, Method::RequestPool, &with(r#","client-id":"duid""#));
+    assert!(
+        said(true, Method::RequestPool, &with(r#","client-id":"mac""#))
+            .contains("on ipvlan all containers have")
+    );
+    let nobody = on(
+        Site::default(),
+        false,
+        Method::RequestPool,
+        &with(r#","client-id":"duid""#),
+    );
     assert!(matches!(nobody, Err(Refused::Said(why)) if why.contains("systemd-machine-id-setup")));
     let nobody = on(Site::default(), true, Method::RequestPool, &with(""));
     assert!(
@@ -201,8 +298,18 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
         let body = format!(r#"{{"Pool":"192.168.1.0/24","Options":{{"parent":"{parent}"}}}}"#);
         let asked = pool(false, &body);
         assert_eq!(asked.ifname, link);
-        assert_eq!(asked.lan, Lan::Link { parent: lan.into(), vlan });
-        assert_eq!(asked.definition, format!("parent={parent}"), "it stays what it is called");
+        assert_eq!(
+            asked.lan,
+            Lan::Link {
+                parent: lan.into(),
+                vlan
+            }
+        );
+        assert_eq!(
+            asked.definition,
+            format!("parent={parent}"),
+            "it stays what it is called"
+        );
     }
     // Whichever of the two links exists.
     for (there, link, vlan) in [
@@ -212,14 +319,31 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
         (&["eth0.10"], "eth0.10", 0),
     ] {
         let find = |name: &str| there.contains(&name).then_some(ETH0);
-        let host = Host { site: site(), ipvlan: false, link: &find, number: 1 };
+        let host = Host {
+            site: site(),
+            ipvlan: false,
+            link: &find,
+            number: 1,
+        };
         let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;
-        let Ok(Asked::Core { call: Call::Pool(PoolCall::Request(asked)), .. }) =
-            Asked::parse(Method::RequestPool, body.as_bytes(), &host)
+        let Ok(Asked::Core {
+            call: Call::Pool(PoolCall::Request(asked)),
+            ..
+        }) = Asked::parse(Method::RequestPool, body.as_bytes(), &host)
         else {
             panic!("refused")
         };
-        assert_eq!((&*asked.ifname, asked.lan), (link, Lan::Link { parent: link.into(), vlan }), "{there:?}");
+        assert_eq!(
+            (&*asked.ifname, asked.lan),
+            (
+                link,
+                Lan::Link {
+                    parent: link.into(),
+                    vlan
+                }
+            ),
+            "{there:?}"
+        );
     }
 }
 
@@ -227,10 +351,19 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
 fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
     let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
     let blind_to = |method, ipvlan, body: &str| {
-        read_blind(|host| Asked::parse(method, body.as_bytes(), host), (site(), ipvlan), 1)
+        read_blind(
+            |host| Asked::parse(method, body.as_bytes(), host),
+            (site(), ipvlan),
+            1,
+        )
     };
     let blind = |ipvlan, body: &str| blind_to(Method::RequestAddress, ipvlan, body);
-    for (parent, wants_look) in [("eth0", false), ("eth0.0", false), (".10", false), ("eth0.10", true)] {
+    for (parent, wants_look) in [
+        ("eth0", false),
+        ("eth0.0", false),
+        (".10", false),
+        ("eth0.10", true),
+    ] {
         let body = address(&of(parent), "", MAC_ONLY);
         let expected = (!wants_look).then(|| on(site(), false, Method::RequestAddress, &body));
         assert_eq!(blind(false, &body), expected, "{parent}");
@@ -245,26 +378,71 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     // 20.10 and 28.
     let add = add(false, &address(POOL, "", MAC_ONLY));
     let mac = Mac([2, 0x42, 0xc0, 0xa8, 1, 2]);
-    assert_eq!(add.attachment, Attachment::Docker { pool: POOL.into(), endpoint: "02:42:c0:a8:01:02".into() });
-    assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
-    assert_eq!((add.lan, add.limits), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL).limits())));
-    assert_eq!((add.client_id, add.wanted, add.chaddr), (ClientIdRule::Mac, None, None));
+    assert_eq!(
+        add.attachment,
+        Attachment::Docker {
+            pool: POOL.into(),
+            endpoint: "02:42:c0:a8:01:02".into()
+        }
+    );
+    assert_eq!(
+        add.place,
+        Place::Parent {
+            ifname: "eth0".into(),
+            mac
+        }
+    );
+    assert_eq!(
+        (add.lan, add.limits),
+        (
+            Lan::Link {
+                parent: "eth0".into(),
+                vlan: 0
+            },
+            Some(id(POOL).limits())
+        )
+    );
+    assert_eq!(
+        (add.client_id, add.wanted, add.chaddr),
+        (ClientIdRule::Mac, None, None)
+    );
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     let profile = Profile {
-        policy: Policy { prefix: Some(24), suppress_default_route: true, follow_router: true, ..Policy::default() },
-        wants: Wants { patience: seconds(4), sought_for: seconds(600), told_once: true },
+        policy: Policy {
+            prefix: Some(24),
+            suppress_default_route: true,
+            follow_router: true,
+            ..Policy::default()
+        },
+        wants: Wants {
+            patience: seconds(4),
+            sought_for: seconds(600),
+            told_once: true,
+        },
         ..Profile::default()
     };
-    assert_eq!((add.profile, add.timeout), (profile, Duration::from_secs(20)));
+    assert_eq!(
+        (add.profile, add.timeout),
+        (profile, Duration::from_secs(20))
+    );
     // --ip
     let wanted = self::add(false, &address(POOL, "192.168.1.77", MAC_ONLY)).wanted;
-    assert_eq!(wanted, Some(Wanted { address: "192.168.1.77".parse().unwrap(), preferred: false }));
+    assert_eq!(
+        wanted,
+        Some(Wanted {
+            address: "192.168.1.77".parse().unwrap(),
+            preferred: false
+        })
+    );
 }
 
 #[test]
 fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_on_another_host() {
     let one = add(false, &address(POOL, "", MAC_AND_NAME));
-    assert_eq!((one.profile.grace, one.profile.client.hostname.as_deref()), (Some(60), Some("web")));
+    assert_eq!(
+        (one.profile.grace, one.profile.client.hostname.as_deref()),
+        (Some(60), Some("web"))
+    );
     let bytes = one.client_id.resolve(Mac::default());
     // Fixed: servers recognise the host's containers by it. RFC 4361: type 255, IAID, DUID-UUID.
     assert_eq!(bytes.to_string().len(), 2 * (1 + 4 + 18));
@@ -275,71 +453,143 @@ fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_o
     assert_ne!(two.attachment, one.attachment);
     // Another range or time-out does not make it another container.
     let range = "192.168.1.0/24;192.168.1.128/25;parent=eth0,timeout=7";
-    assert_eq!(add(false, &address(range, "", MAC_AND_NAME)).client_id, one.client_id);
+    assert_eq!(
+        add(false, &address(range, "", MAC_AND_NAME)).client_id,
+        one.client_id
+    );
     for other in ["192.168.2.0/24;;parent=eth0", "192.168.1.0/24;;parent=br7"] {
-        assert_ne!(add(false, &address(other, "", MAC_AND_NAME)).client_id, one.client_id);
+        assert_ne!(
+            add(false, &address(other, "", MAC_AND_NAME)).client_id,
+            one.client_id
+        );
     }
-    let elsewhere = Site { machine_id: MachineId::parse(&"6".repeat(32)), ..site() };
-    let Ok(Asked::Core { call: Call::Add(elsewhere), .. }) =
-        on(elsewhere, false, Method::RequestAddress, &address(POOL, "", MAC_AND_NAME))
+    let elsewhere = Site {
+        machine_id: MachineId::parse(&"6".repeat(32)),
+        ..site()
+    };
+    let Ok(Asked::Core {
+        call: Call::Add(elsewhere),
+        ..
+    }) = on(
+        elsewhere,
+        false,
+        Method::RequestAddress,
+        &address(POOL, "", MAC_AND_NAME),
+    )
     else {
         panic!("refused")
     };
     assert_ne!(elsewhere.client_id, one.client_id);
-    let Ok(Asked::Core { call: Call::Add(nowhere), .. }) =
-        on(Site::default(), false, Method::RequestAddress, &address(POOL, "", MAC_AND_NAME))
+    let Ok(Asked::Core {
+        call: Call::Add(nowhere),
+        ..
+    }) = on(
+        Site::default(),
+        false,
+        Method::RequestAddress,
+        &address(POOL, "", MAC_AND_NAME),
+    )
     else {
         panic!("refused")
     };
-    assert_eq!((nowhere.client_id, nowhere.profile.grace), (ClientIdRule::Mac, None));
+    assert_eq!(
+        (nowhere.client_id, nowhere.profile.grace),
+        (ClientIdRule::Mac, None)
+    );
 }
 
 #[test]
 fn the_network_says_what_servers_know_its_endpoints_by_and_for_how_long_a_lease_is_kept() {
     let of = |options: &str, sent: &str| {
         let add = add(false, &address(&format!("{POOL}{options}"), "", sent));
-        (add.client_id.resolve(Mac([2, 0x42, 0xc0, 0xa8, 1, 2])).to_string(), add.profile.grace)
+        (
+            add.client_id
+                .resolve(Mac([2, 0x42, 0xc0, 0xa8, 1, 2]))
+                .to_string(),
+            add.profile.grace,
+        )
     };
     let mac = "010242c0a80102".to_owned();
     assert_eq!(of("", MAC_ONLY), (mac.clone(), None));
     assert_eq!(of(",client-id=mac", MAC_AND_NAME), (mac.clone(), Some(60)));
-    assert_eq!(of(",client-id=hex:0102ff,grace=5", MAC_ONLY), ("0102ff".to_owned(), Some(5)));
-    assert_eq!(of(",client-id=text:web", MAC_ONLY), ("00776562".to_owned(), Some(60)));
+    assert_eq!(
+        of(",client-id=hex:0102ff,grace=5", MAC_ONLY),
+        ("0102ff".to_owned(), Some(5))
+    );
+    assert_eq!(
+        of(",client-id=text:web", MAC_ONLY),
+        ("00776562".to_owned(), Some(60))
+    );
     assert_eq!(of(",client-id=duid", MAC_AND_NAME), of("", MAC_AND_NAME));
     let (duid, grace) = of(",client-id=duid", MAC_ONLY);
     assert!(duid.starts_with("ff") && grace == Some(60));
     // With --mac-address an endpoint comes back too, which nothing tells the driver.
     assert_eq!(of(",grace=30", MAC_ONLY).1, Some(30));
-    assert_eq!((of(",grace=0", MAC_ONLY).1, of(",grace=0", MAC_AND_NAME).1), (None, Some(0)));
+    assert_eq!(
+        (of(",grace=0", MAC_ONLY).1, of(",grace=0", MAC_AND_NAME).1),
+        (None, Some(0))
+    );
 }
 
 #[test]
 fn the_host_name_is_the_networks_or_the_containers() {
     let of = |options: &str, sent: &str| {
-        add(false, &address(&format!("{POOL}{options}"), "", sent)).profile.client.hostname.clone()
+        add(false, &address(&format!("{POOL}{options}"), "", sent))
+            .profile
+            .client
+            .hostname
+            .clone()
     };
     assert_eq!(of("", MAC_ONLY), None);
     assert_eq!(of("", MAC_AND_NAME).as_deref(), Some("web"));
     assert_eq!(of(",hostname=", MAC_AND_NAME), None);
     assert_eq!(of(",hostname=x", MAC_ONLY).as_deref(), Some("x"));
-    assert_eq!(of(",hostname={name}.docker", MAC_AND_NAME).as_deref(), Some("web.docker"));
+    assert_eq!(
+        of(",hostname={name}.docker", MAC_AND_NAME).as_deref(),
+        Some("web.docker")
+    );
     let body = address(&format!("{POOL},hostname={{name}}.docker"), "", MAC_ONLY);
     let why = said(false, Method::RequestAddress, &body);
-    assert!(why.contains("Docker passes it from version 29 on, and only to --ipam-driver leasehold"), "{why}");
+    assert!(
+        why.contains("Docker passes it from version 29 on, and only to --ipam-driver leasehold"),
+        "{why}"
+    );
 }
 
 #[test]
 fn gateways_and_aux_addresses_are_reserved() {
     let reserve = |text: Option<&str>| {
-        Call::Pool(PoolCall::Reserve { pool: id(POOL), address: text.map(|text| text.parse().unwrap()) })
+        Call::Pool(PoolCall::Reserve {
+            pool: id(POOL),
+            address: text.map(|text| text.parse().unwrap()),
+        })
     };
     for ipvlan in [false, true] {
-        let (call, form) = asked(ipvlan, Method::RequestAddress, &address(POOL, "192.168.1.1", GATEWAY));
-        assert_eq!((call, form.warning.as_deref()), (reserve(Some("192.168.1.1")), None));
-        assert_eq!(asked(ipvlan, Method::RequestAddress, &address(POOL, "", GATEWAY)).0, reserve(None));
-        let (call, form) = asked(ipvlan, Method::RequestAddress, &address(POOL, "192.168.1.5", "null"));
-        assert_eq!((call, form.warning.is_some()), (reserve(Some("192.168.1.5")), ipvlan));
-        let answer = form.answer(&Answer::Reserved("192.168.1.5".parse().unwrap())).unwrap();
+        let (call, form) = asked(
+            ipvlan,
+            Method::RequestAddress,
+            &address(POOL, "192.168.1.1", GATEWAY),
+        );
+        assert_eq!(
+            (call, form.warning.as_deref()),
+            (reserve(Some("192.168.1.1")), None)
+        );
+        assert_eq!(
+            asked(ipvlan, Method::RequestAddress, &address(POOL, "", GATEWAY)).0,
+            reserve(None)
+        );
+        let (call, form) = asked(
+            ipvlan,
+            Method::RequestAddress,
+            &address(POOL, "192.168.1.5", "null"),
+        );
+        assert_eq!(
+            (call, form.warning.is_some()),
+            (reserve(Some("192.168.1.5")), ipvlan)
+        );
+        let answer = form
+            .answer(&Answer::Reserved("192.168.1.5".parse().unwrap()))
+            .unwrap();
         assert_eq!(answer, r#"{"Address":"192.168.1.5/24"}"#);
     }
     let why = said(false, Method::RequestAddress, &address(POOL, "", "null"));
@@ -349,18 +599,49 @@ fn gateways_and_aux_addresses_are_reserved() {
 #[test]
 fn on_ipvlan_an_endpoint_is_known_by_its_name_or_by_a_number() {
     let named = add(true, &address(POOL, "192.168.1.9", NAME_ONLY));
-    assert_eq!(named.attachment, Attachment::Docker { pool: POOL.into(), endpoint: "address:web".into() });
-    assert_eq!(named.place, Place::Parent { ifname: "eth0".into(), mac: ETH0 });
+    assert_eq!(
+        named.attachment,
+        Attachment::Docker {
+            pool: POOL.into(),
+            endpoint: "address:web".into()
+        }
+    );
+    assert_eq!(
+        named.place,
+        Place::Parent {
+            ifname: "eth0".into(),
+            mac: ETH0
+        }
+    );
     assert!(named.profile.on_parent && named.profile.client.broadcast && named.wanted.is_some());
-    assert_eq!(named.client_id, add(false, &address(POOL, "", MAC_AND_NAME)).client_id);
+    assert_eq!(
+        named.client_id,
+        add(false, &address(POOL, "", MAC_AND_NAME)).client_id
+    );
     // 28: Options are null.
     let unnamed = add(true, &address(POOL, "", "null"));
     assert_eq!(
         unnamed.attachment,
-        Attachment::Docker { pool: POOL.into(), endpoint: "address:#0102030405060708".into() }
+        Attachment::Docker {
+            pool: POOL.into(),
+            endpoint: "address:#0102030405060708".into()
+        }
     );
-    assert!(unnamed.client_id.resolve(ETH0).to_string().starts_with("ff"), "not the Ethernet address, which all have");
-    assert_eq!((unnamed.profile.grace, unnamed.profile.client.hostname.as_deref()), (None, None));
+    assert!(
+        unnamed
+            .client_id
+            .resolve(ETH0)
+            .to_string()
+            .starts_with("ff"),
+        "not the Ethernet address, which all have"
+    );
+    assert_eq!(
+        (
+            unnamed.profile.grace,
+            unnamed.profile.client.hostname.as_deref()
+        ),
+        (None, None)
+    );
 }
 
 #[test]
@@ -368,11 +649,19 @@ fn answers_are_in_libnetworks_words() {
     let (_, form) = asked(false, Method::RequestPool, &with(""));
     let gateway = Some("192.168.1.1".parse().unwrap());
     assert_eq!(
-        form.answer(&Answer::Pool { id: id(POOL), gateway }).unwrap(),
+        form.answer(&Answer::Pool {
+            id: id(POOL),
+            gateway
+        })
+        .unwrap(),
         r#"{"PoolID":"192.168.1.0/24;;parent=eth0","Pool":"192.168.1.0/24","Data":{"com.docker.network.gateway":"192.168.1.1/24"}}"#
     );
     assert_eq!(
-        form.answer(&Answer::Pool { id: id(POOL), gateway: None }).unwrap(),
+        form.answer(&Answer::Pool {
+            id: id(POOL),
+            gateway: None
+        })
+        .unwrap(),
         r#"{"PoolID":"192.168.1.0/24;;parent=eth0","Pool":"192.168.1.0/24","Data":{}}"#
     );
     let body = format!(r#"{{"PoolID":"{POOL}"}}"#);
@@ -383,39 +672,87 @@ fn answers_are_in_libnetworks_words() {
     );
     let body = format!(r#"{{"PoolID":"{POOL}","Address":"192.168.1.23"}}"#);
     let (call, form) = asked(true, Method::ReleaseAddress, &body);
-    assert_eq!(call, Call::Pool(PoolCall::ReleaseAddress { pool: id(POOL), address: "192.168.1.23".parse().unwrap() }));
+    assert_eq!(
+        call,
+        Call::Pool(PoolCall::ReleaseAddress {
+            pool: id(POOL),
+            address: "192.168.1.23".parse().unwrap()
+        })
+    );
     assert_eq!(form.answer(&Answer::Released).as_deref(), Ok("{}"));
     // The pool's prefix, whatever the lease's.
-    let (call, form) = asked(false, Method::RequestAddress, &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY));
-    let Call::Add(add) = call else { panic!("{call:?}") };
+    let (call, form) = asked(
+        false,
+        Method::RequestAddress,
+        &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY),
+    );
+    let Call::Add(add) = call else {
+        panic!("{call:?}")
+    };
     assert_eq!(
-        form.answer(&Answer::leased(&lease(), &add.profile.policy)).as_deref(),
+        form.answer(&Answer::leased(&lease(), &add.profile.policy))
+            .as_deref(),
         Ok(r#"{"Address":"192.0.2.10/16"}"#)
     );
 }
 
 #[test]
 fn a_call_without_its_body_is_undecodable_and_one_with_another_s_pool_is_refused() {
-    for method in [Method::RequestPool, Method::ReleasePool, Method::RequestAddress, Method::ReleaseAddress] {
+    for method in [
+        Method::RequestPool,
+        Method::ReleasePool,
+        Method::RequestAddress,
+        Method::ReleaseAddress,
+    ] {
         for body in ["", "{", "null", "7", r#"{"PoolID":7,"Pool":7}"#] {
-            assert!(matches!(on(site(), false, method, body), Err(Refused::Undecodable(_))), "{method:?} {body}");
+            assert!(
+                matches!(
+                    on(site(), false, method, body),
+                    Err(Refused::Undecodable(_))
+                ),
+                "{method:?} {body}"
+            );
         }
     }
-    for pool in ["", "x", "192.168.1.0/24", "192.168.1.0/24;;", "192.168.1.0/24;;parent", "192.168.1.1/24;;parent=eth0"]
-    {
+    for pool in [
+        "",
+        "x",
+        "192.168.1.0/24",
+        "192.168.1.0/24;;",
+        "192.168.1.0/24;;parent",
+        "192.168.1.1/24;;parent=eth0",
+    ] {
         for method in [Method::RequestAddress, Method::ReleaseAddress] {
             let body = address(pool, "192.168.1.9", MAC_ONLY);
             if let Ok(asked) = on(site(), false, method, &body) {
                 // What is given back need not be understood.
                 assert!(
-                    matches!(asked, Asked::Core { call: Call::Pool(PoolCall::ReleaseAddress { .. }), .. }),
+                    matches!(
+                        asked,
+                        Asked::Core {
+                            call: Call::Pool(PoolCall::ReleaseAddress { .. }),
+                            ..
+                        }
+                    ),
                     "{pool}"
                 );
             }
         }
     }
-    for text in ["fd00::1", "192.168.1.0/24", "0.0.0.0", "255.255.255.255", "127.0.0.1", "224.0.0.1", "x"] {
-        let why = said(false, Method::RequestAddress, &address(POOL, text, MAC_ONLY));
+    for text in [
+        "fd00::1",
+        "192.168.1.0/24",
+        "0.0.0.0",
+        "255.255.255.255",
+        "127.0.0.1",
+        "224.0.0.1",
+        "x",
+    ] {
+        let why = said(
+            false,
+            Method::RequestAddress,
+            &address(POOL, text, MAC_ONLY),
+        );
         assert!(why.ends_with("is not an IPv4 address of a host"), "{why}");
     }
     for (options, why) in [
@@ -423,25 +760,45 @@ fn a_call_without_its_body_is_undecodable_and_one_with_another_s_pool_is_refused
             r#"{"com.docker.network.endpoint.macaddress":"02:42"}"#,
             "\"02:42\" is not the Ethernet address of an interface",
         ),
-        (r#"{"com.docker.network.endpoint.macaddress":"01:00:5e:00:00:01"}"#, "is not the Ethernet address"),
-        (r#"{"com.docker.network.endpoint.name":"../x"}"#, "\"../x\" is not the name of a container"),
+        (
+            r#"{"com.docker.network.endpoint.macaddress":"01:00:5e:00:00:01"}"#,
+            "is not the Ethernet address",
+        ),
+        (
+            r#"{"com.docker.network.endpoint.name":"../x"}"#,
+            "\"../x\" is not the name of a container",
+        ),
     ] {
-        assert!(said(false, Method::RequestAddress, &address(POOL, "", options)).contains(why), "{options}");
+        assert!(
+            said(false, Method::RequestAddress, &address(POOL, "", options)).contains(why),
+            "{options}"
+        );
     }
 }
 
 #[test]
 fn a_failure_is_in_dockers_words() {
     let (_, form) = asked(false, Method::RequestAddress, &address(POOL, "", MAC_ONLY));
-    let holder = Attachment::Docker { pool: POOL.into(), endpoint: "02:42:c0:a8:01:03".into() };
-    let [server, one, other] = ["192.168.1.1", "192.168.1.7", "192.168.1.8"].map(|text| text.parse().unwrap());
+    let holder = Attachment::Docker {
+        pool: POOL.into(),
+        endpoint: "02:42:c0:a8:01:03".into(),
+    };
+    let [server, one, other] =
+        ["192.168.1.1", "192.168.1.7", "192.168.1.8"].map(|text| text.parse().unwrap());
     let table = [
         (
-            Failure::Link { target: "host link eth9".into(), cause: LinkCause::NoLink("eth9".into()) },
+            Failure::Link {
+                target: "host link eth9".into(),
+                cause: LinkCause::NoLink("eth9".into()),
+            },
             "there is no link eth9 on this host: --ipam-opt parent= must name the LAN's link",
         ),
         (
-            Failure::NotWanted { server, wanted: one, offered: other },
+            Failure::NotWanted {
+                server,
+                wanted: one,
+                offered: other,
+            },
             "server 192.168.1.1 offers 192.168.1.8 instead of --ip 192.168.1.7: have it reserve 192.168.1.7 for",
         ),
         (
@@ -464,7 +821,10 @@ fn a_failure_is_in_dockers_words() {
         ),
         (
             Failure::Held {
-                lan: Lan::Link { parent: "eth0".into(), vlan: 0 },
+                lan: Lan::Link {
+                    parent: "eth0".into(),
+                    vlan: 0,
+                },
                 client_id: ClientId::ethernet(ETH0),
                 holder: holder.clone(),
                 seen: true,
@@ -475,7 +835,10 @@ fn a_failure_is_in_dockers_words() {
         ),
         (
             Failure::Held {
-                lan: Lan::Link { parent: "eth0".into(), vlan: 0 },
+                lan: Lan::Link {
+                    parent: "eth0".into(),
+                    vlan: 0,
+                },
                 client_id: ClientId::ethernet(ETH0),
                 holder,
                 seen: false,
@@ -485,9 +848,16 @@ fn a_failure_is_in_dockers_words() {
         ),
     ];
     for (failure, words) in table {
-        let Err(Refused::Said(why)) = form.answer(&Answer::Failed(failure)) else { panic!("no error: {words}") };
+        let Err(Refused::Said(why)) = form.answer(&Answer::Failed(failure)) else {
+            panic!("no error: {words}")
+        };
         assert!(why.starts_with(words), "{why}");
     }
-    let Refused::Said(why) = form.unanswered() else { panic!("{form:?}") };
-    assert_eq!(why, "the leasehold daemon stopped before it had an address of 192.168.1.0/24: try again");
+    let Refused::Said(why) = form.unanswered() else {
+        panic!("{form:?}")
+    };
+    assert_eq!(
+        why,
+        "the leasehold daemon stopped before it had an address of 192.168.1.0/24: try again"
+    );
 }

@@ -48,12 +48,18 @@ fn request(verb: &str) -> Request {
 
 /// Returns a lease as the core shows it.
 pub(super) fn row() -> Row {
-    let lan = Lan::Link { parent: "eth0".into(), vlan: 0 };
+    let lan = Lan::Link {
+        parent: "eth0".into(),
+        vlan: 0,
+    };
     control::row(lan, Link::parent(2, Mac([2, 0, 0, 0, 0, 9])))
 }
 
 fn with_config(verb: &str, config: &str) -> Request {
-    Request { config: config.into(), ..request(verb) }
+    Request {
+        config: config.into(),
+        ..request(verb)
+    }
 }
 
 fn parse(request: &Request) -> Result<Asked, Error> {
@@ -69,7 +75,11 @@ fn add(request: &Request) -> Add {
 
 /// The answer of a core that has [`lease`] for whoever asks.
 fn leased(call: &Call) -> Answer {
-    let policy = if let Call::Add(add) = call { add.profile.policy.clone() } else { Policy::default() };
+    let policy = if let Call::Add(add) = call {
+        add.profile.policy.clone()
+    } else {
+        Policy::default()
+    };
     Answer::leased(&lease(), &policy)
 }
 
@@ -88,8 +98,14 @@ fn lease() -> Lease {
         }),
         gateway: Some("198.51.100.1".parse().unwrap()),
         routes: vec![
-            Route { destination: "0.0.0.0/0".parse().unwrap(), via: Some("198.51.100.1".parse().unwrap()) },
-            Route { destination: "198.51.100.1/32".parse().unwrap(), via: None },
+            Route {
+                destination: "0.0.0.0/0".parse().unwrap(),
+                via: Some("198.51.100.1".parse().unwrap()),
+            },
+            Route {
+                destination: "198.51.100.1/32".parse().unwrap(),
+                via: None,
+            },
         ],
         dns: vec!["192.0.2.53".parse().unwrap()],
         domain: Some("example.net".into()),

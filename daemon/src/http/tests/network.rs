@@ -7,7 +7,8 @@ use std::time::Duration;
 use leasehold_core::dhcpv4::lease::Route;
 use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{
-    Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
+    Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer,
+    NetworkCall,
 };
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
@@ -30,9 +31,17 @@ const END: &str = "e9d0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066
 
 /// A host with `eth0`, `eth0.20` and `br7`.
 fn with_host<T>(ipvlan: bool, work: impl FnOnce(&Host<'_>) -> T) -> T {
-    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let site = Site {
+        machine_id: MachineId::parse(&"5".repeat(32)),
+        ..Site::default()
+    };
     let link = |name: &str| ["eth0", "eth0.20", "br7"].contains(&name).then_some(ETH0);
-    work(&Host { site, ipvlan, link: &link, number: 0x0102_0304_0506_0708 })
+    work(&Host {
+        site,
+        ipvlan,
+        link: &link,
+        number: 0x0102_0304_0506_0708,
+    })
 }
 
 fn on(method: &str, body: &str) -> Result<Asked, Refused> {
@@ -42,7 +51,10 @@ fn on(method: &str, body: &str) -> Result<Asked, Refused> {
 
 fn asked(method: &str, body: &str) -> (NetworkCall, Form) {
     match on(method, body) {
-        Ok(Asked::Core { call: Call::Network(call), form }) => (call, form),
+        Ok(Asked::Core {
+            call: Call::Network(call),
+            form,
+        }) => (call, form),
         other => panic!("{body}: {other:?}"),
     }
 }
@@ -86,19 +98,26 @@ fn id(text: &str) -> DoorId {
 
 /// The body that makes an endpoint, whose interface and options are these.
 fn endpoint(interface: &str, options: &str) -> String {
-    format!(r#"{{"NetworkID":"{NET}","EndpointID":"{END}","Interface":{interface},"Options":{options}}}"#)
+    format!(
+        r#"{{"NetworkID":"{NET}","EndpointID":"{END}","Interface":{interface},"Options":{options}}}"#
+    )
 }
 
 /// Understands such a body when it is known which network that is.
 fn of(network: &NetworkRecord, interface: &str, options: &str) -> Result<Asked, Refused> {
     let (call, form) = asked("CreateEndpoint", &endpoint(interface, options));
     assert_eq!(call, NetworkCall::Find(id(NET)));
-    with_host(false, |host| Asked::about(&form.then.expect("there is more to ask"), network, host))
+    with_host(false, |host| {
+        Asked::about(&form.then.expect("there is more to ask"), network, host)
+    })
 }
 
 fn requested(asked: Result<Asked, Refused>) -> (EndpointRequest, Form) {
     match asked {
-        Ok(Asked::Core { call: Call::Network(NetworkCall::CreateEndpoint(request)), form }) => (*request, form),
+        Ok(Asked::Core {
+            call: Call::Network(NetworkCall::CreateEndpoint(request)),
+            form,
+        }) => (*request, form),
         other => panic!("{other:?}"),
     }
 }
@@ -120,7 +139,10 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
             told("GetCapabilities", body),
             r#"{"Scope":"local","ConnectivityScope":"local","GwAllocChecker":true}"#
         );
-        assert_eq!(told("GwAllocCheck", body), r#"{"SkipIPv4":true,"SkipIPv6":true}"#);
+        assert_eq!(
+            told("GwAllocCheck", body),
+            r#"{"SkipIPv4":true,"SkipIPv6":true}"#
+        );
         assert_eq!(told("EndpointOperInfo", body), r#"{"Value":{}}"#);
         assert_eq!(told("AllocateNetwork", body), r#"{"Options":{}}"#);
         for method in [
@@ -139,24 +161,66 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
     let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
     let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
     assert_eq!(activated, Ok(Asked::Known(manifest.to_owned())));
-    let Ok(Asked::Core { call, form }) = with_host(false, |host| Asked::parse(Method::Activate, b"", host)) else {
+    let Ok(Asked::Core { call, form }) =
+        with_host(false, |host| Asked::parse(Method::Activate, b"", host))
+    else {
         panic!()
     };
     assert_eq!(call, Call::Network(NetworkCall::Started));
-    assert_eq!(form.answer(&Answer::Network(NetworkAnswer::Done)).as_deref(), Ok(manifest));
+    assert_eq!(
+        form.answer(&Answer::Network(NetworkAnswer::Done))
+            .as_deref(),
+        Ok(manifest)
+    );
 }
 
 #[test]
 fn a_network_is_made_as_its_options_say() {
     let macvlan = |mode| Mode::Macvlan(mode);
     let table = [
-        (r#"{"parent":"eth0"}"#, macvlan(MacvlanMode::Bridge), "eth0", 0, "parent=eth0"),
-        (r#"{"parent":"eth0","mode":"macvlan"}"#, macvlan(MacvlanMode::Bridge), "eth0", 0, "parent=eth0"),
-        (r#"{"parent":"eth0","vlan":10}"#, macvlan(MacvlanMode::Bridge), "eth0", 10, "parent=eth0,vlan=10"),
+        (
+            r#"{"parent":"eth0"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            0,
+            "parent=eth0",
+        ),
+        (
+            r#"{"parent":"eth0","mode":"macvlan"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            0,
+            "parent=eth0",
+        ),
+        (
+            r#"{"parent":"eth0","vlan":10}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            10,
+            "parent=eth0,vlan=10",
+        ),
         // Whether or not there is a link of that name: it may be the one that was made for the first network in the VLAN.
-        (r#"{"parent":"eth0.10"}"#, macvlan(MacvlanMode::Bridge), "eth0", 10, "parent=eth0,vlan=10"),
-        (r#"{"parent":"eth0.20"}"#, macvlan(MacvlanMode::Bridge), "eth0", 20, "parent=eth0,vlan=20"),
-        (r#"{"parent":"wan.20"}"#, macvlan(MacvlanMode::Bridge), "wan", 20, "parent=wan,vlan=20"),
+        (
+            r#"{"parent":"eth0.10"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            10,
+            "parent=eth0,vlan=10",
+        ),
+        (
+            r#"{"parent":"eth0.20"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            20,
+            "parent=eth0,vlan=20",
+        ),
+        (
+            r#"{"parent":"wan.20"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "wan",
+            20,
+            "parent=wan,vlan=20",
+        ),
         (
             r#"{"parent":"eth0","macvlan_mode":"private"}"#,
             macvlan(MacvlanMode::Private),
@@ -164,9 +228,27 @@ fn a_network_is_made_as_its_options_say() {
             0,
             "parent=eth0,macvlan_mode=private",
         ),
-        (r#"{"parent":"eth0","mode":"ipvlan"}"#, Mode::Ipvlan, "eth0", 0, "mode=ipvlan,parent=eth0"),
-        (r#"{"bridge":"br7"}"#, Mode::Bridge, "br7", 0, "mode=bridge,bridge=br7"),
-        (r#"{"bridge":"br7","mode":"bridge"}"#, Mode::Bridge, "br7", 0, "mode=bridge,bridge=br7"),
+        (
+            r#"{"parent":"eth0","mode":"ipvlan"}"#,
+            Mode::Ipvlan,
+            "eth0",
+            0,
+            "mode=ipvlan,parent=eth0",
+        ),
+        (
+            r#"{"bridge":"br7"}"#,
+            Mode::Bridge,
+            "br7",
+            0,
+            "mode=bridge,bridge=br7",
+        ),
+        (
+            r#"{"bridge":"br7","mode":"bridge"}"#,
+            Mode::Bridge,
+            "br7",
+            0,
+            "mode=bridge,bridge=br7",
+        ),
         (
             r#"{"parent":"eth0","client-id":"text:a, b","grace":"7","hostname":"h"}"#,
             macvlan(MacvlanMode::Bridge),
@@ -177,12 +259,30 @@ fn a_network_is_made_as_its_options_say() {
     ];
     for (options, mode, on, vlan, definition) in table {
         let record = network(options);
-        assert_eq!(record.wiring, Wiring { mode, on: on.to_owned(), vlan, mtu: None }, "{options}");
-        assert_eq!((record.definition.as_str(), record.gateway, record.leases), (definition, None, false));
-        assert_eq!((record.id, record.pool), (id(NET), "0.0.0.0/0".parse().unwrap()));
+        assert_eq!(
+            record.wiring,
+            Wiring {
+                mode,
+                on: on.to_owned(),
+                vlan,
+                mtu: None
+            },
+            "{options}"
+        );
+        assert_eq!(
+            (record.definition.as_str(), record.gateway, record.leases),
+            (definition, None, false)
+        );
+        assert_eq!(
+            (record.id, record.pool),
+            (id(NET), "0.0.0.0/0".parse().unwrap())
+        );
     }
     let record = network(r#"{"parent":"eth0","mtu":"1400","gateway":"10.7.0.2"}"#);
-    assert_eq!((record.wiring.mtu, record.gateway), (Some(1400), Some(Ipv4Addr::new(10, 7, 0, 2))));
+    assert_eq!(
+        (record.wiring.mtu, record.gateway),
+        (Some(1400), Some(Ipv4Addr::new(10, 7, 0, 2)))
+    );
     assert_eq!(record.definition, "parent=eth0,mtu=1400,gateway=10.7.0.2");
 }
 
@@ -196,15 +296,30 @@ fn a_network_has_its_pool_from_whichever_ipam_driver() {
     let ours = of(
         r#"[{"AddressSpace":"leasehold","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16","AuxAddresses":{"a":"10.7.0.3/16"}}]"#,
     );
-    assert_eq!((ours.leases, ours.pool, ours.gateway), (true, "10.7.0.0/16".parse().unwrap(), None));
+    assert_eq!(
+        (ours.leases, ours.pool, ours.gateway),
+        (true, "10.7.0.0/16".parse().unwrap(), None)
+    );
     let others = made(&format!(
         r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0","addresses":"docker"}}}},"IPv4Data":[{{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}}]}}"#
     ));
     assert_eq!(others.definition, "parent=eth0,addresses=docker");
-    assert_eq!((others.leases, others.gateway), (false, Some(Ipv4Addr::new(10, 7, 0, 1))));
-    for nothing in ["null", "[]", "[{}]", r#"[{"AddressSpace":"null","Pool":"0.0.0.0/0"}]"#] {
+    assert_eq!(
+        (others.leases, others.gateway),
+        (false, Some(Ipv4Addr::new(10, 7, 0, 1)))
+    );
+    for nothing in [
+        "null",
+        "[]",
+        "[{}]",
+        r#"[{"AddressSpace":"null","Pool":"0.0.0.0/0"}]"#,
+    ] {
         let none = of(nothing);
-        assert_eq!((none.leases, none.pool, none.gateway), (false, "0.0.0.0/0".parse().unwrap(), None), "{nothing}");
+        assert_eq!(
+            (none.leases, none.pool, none.gateway),
+            (false, "0.0.0.0/0".parse().unwrap(), None),
+            "{nothing}"
+        );
     }
 }
 
@@ -213,29 +328,71 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
     let table = [
         ("{}", "-o parent=LINK is missing"),
         ("null", "-o parent=LINK is missing"),
-        (r#"{"parent":"eth0","colour":"red"}"#, "-o colour: unknown option; the options are mode, parent, bridge"),
-        (r#"{"parent":"eth0","mode":"host"}"#, "-o mode=host: expected macvlan, ipvlan or bridge"),
+        (
+            r#"{"parent":"eth0","colour":"red"}"#,
+            "-o colour: unknown option; the options are mode, parent, bridge",
+        ),
+        (
+            r#"{"parent":"eth0","mode":"host"}"#,
+            "-o mode=host: expected macvlan, ipvlan or bridge",
+        ),
         (r#"{"mode":"bridge"}"#, "-o bridge=LINK is missing"),
         (r#"{"mode":"bridge","parent":"eth0"}"#, "-o bridge="),
         (r#"{"mode":"macvlan","bridge":"br7"}"#, "-o parent="),
         (r#"{"parent":"eth0","bridge":"br7"}"#, "-o parent="),
-        (r#"{"parent":"eth0123456789012"}"#, "-o parent=eth0123456789012: expected the name of a host link"),
+        (
+            r#"{"parent":"eth0123456789012"}"#,
+            "-o parent=eth0123456789012: expected the name of a host link",
+        ),
         (r#"{"bridge":"a/b"}"#, "-o bridge=a/b: expected"),
-        (r#"{"parent":"eth0","vlan":"0"}"#, "-o vlan=0: expected the number of a VLAN, from 1 to 4094"),
+        (
+            r#"{"parent":"eth0","vlan":"0"}"#,
+            "-o vlan=0: expected the number of a VLAN, from 1 to 4094",
+        ),
         (r#"{"parent":"eth0","vlan":4095}"#, "-o vlan=4095: expected"),
         (r#"{"parent":"eth0.10","vlan":"11"}"#, "-o vlan=11"),
-        (r#"{"parent":"enp0s31f6u2u1","vlan":"100"}"#, "enp0s31f6u2u1.100"),
-        (r#"{"bridge":"br7","vlan":"10"}"#, "-o vlan=10 is not for -o mode=bridge"),
-        (r#"{"parent":"eth0","mtu":"67"}"#, "-o mtu=67: expected a number of bytes, from 68 to 65535"),
+        (
+            r#"{"parent":"enp0s31f6u2u1","vlan":"100"}"#,
+            "enp0s31f6u2u1.100",
+        ),
+        (
+            r#"{"bridge":"br7","vlan":"10"}"#,
+            "-o vlan=10 is not for -o mode=bridge",
+        ),
+        (
+            r#"{"parent":"eth0","mtu":"67"}"#,
+            "-o mtu=67: expected a number of bytes, from 68 to 65535",
+        ),
         (r#"{"parent":"eth0","mtu":"big"}"#, "-o mtu=big: expected"),
-        (r#"{"parent":"eth0","gateway":"0.0.0.0"}"#, "-o gateway=0.0.0.0: expected the IPv4 address of the router"),
-        (r#"{"parent":"eth0","macvlan_mode":"source"}"#, "bridge, private, vepa or passthru"),
-        (r#"{"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"}"#, "-o macvlan_mode"),
-        (r#"{"parent":"eth0","addresses":"mine"}"#, "-o addresses=mine: expected dhcp or docker"),
-        (r#"{"parent":"eth0","timeout":"21"}"#, "-o timeout=21: expected whole seconds, from 1 to 20"),
+        (
+            r#"{"parent":"eth0","gateway":"0.0.0.0"}"#,
+            "-o gateway=0.0.0.0: expected the IPv4 address of the router",
+        ),
+        (
+            r#"{"parent":"eth0","macvlan_mode":"source"}"#,
+            "bridge, private, vepa or passthru",
+        ),
+        (
+            r#"{"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"}"#,
+            "-o macvlan_mode",
+        ),
+        (
+            r#"{"parent":"eth0","addresses":"mine"}"#,
+            "-o addresses=mine: expected dhcp or docker",
+        ),
+        (
+            r#"{"parent":"eth0","timeout":"21"}"#,
+            "-o timeout=21: expected whole seconds, from 1 to 20",
+        ),
         (r#"{"parent":"eth0","parent2":["x"]}"#, "-o parent2="),
-        (r#"{"parent":"eth0","mode":"ipvlan","client-id":"mac"}"#, "-o client-id=mac: on ipvlan"),
-        (r#"{"parent":"eth0","hostname":"{name}.lan"}"#, "-o hostname={name}.lan"),
+        (
+            r#"{"parent":"eth0","mode":"ipvlan","client-id":"mac"}"#,
+            "-o client-id=mac: on ipvlan",
+        ),
+        (
+            r#"{"parent":"eth0","hostname":"{name}.lan"}"#,
+            "-o hostname={name}.lan",
+        ),
     ];
     for (options, why) in table {
         let refused = said(on("CreateNetwork", &create(options)));
@@ -243,27 +400,51 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
     }
     let generic = r#""com.docker.network.generic":{"parent":"eth0"}"#;
     for (body, why) in [
-        (format!(r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.enable_ipv6":true,{generic}}}}}"#), "--ipv6"),
-        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv6Data":[{{}}]}}"#), "--ipv6"),
         (
-            format!(r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.internal":true,{generic}}}}}"#),
+            format!(
+                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.enable_ipv6":true,{generic}}}}}"#
+            ),
+            "--ipv6",
+        ),
+        (
+            format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv6Data":[{{}}]}}"#),
+            "--ipv6",
+        ),
+        (
+            format!(
+                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.internal":true,{generic}}}}}"#
+            ),
             "--internal",
         ),
-        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{}},{{}}]}}"#), "one --subnet"),
-        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{"Pool":"x"}}]}}"#), "--subnet"),
-        (format!(r#"{{"NetworkID":"../x","Options":{{{generic}}}}}"#), "NetworkID"),
+        (
+            format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{}},{{}}]}}"#),
+            "one --subnet",
+        ),
+        (
+            format!(
+                r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{"Pool":"x"}}]}}"#
+            ),
+            "--subnet",
+        ),
+        (
+            format!(r#"{{"NetworkID":"../x","Options":{{{generic}}}}}"#),
+            "NetworkID",
+        ),
         ("{}".to_owned(), "NetworkID"),
     ] {
         let refused = said(on("CreateNetwork", &body));
         assert!(refused.contains(why), "{body}: {refused}");
     }
-    assert!(matches!(on("CreateNetwork", ""), Err(Refused::Undecodable(why)) if why.contains("no body")));
+    assert!(
+        matches!(on("CreateNetwork", ""), Err(Refused::Undecodable(why)) if why.contains("no body"))
+    );
 }
 
 #[test]
 fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
     let of = |space: &str, pool: &str, options: &str| {
-        let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}","Gateway":"10.7.0.1/16"}}]"#);
+        let data =
+            format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}","Gateway":"10.7.0.1/16"}}]"#);
         on(
             "CreateNetwork",
             &format!(
@@ -273,9 +454,24 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
     };
     let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
     for (space, pool, addresses, why) in [
-        ("leasehold", "10.7.0.0/16", "dhcp", "-o servers-deny: with --ipam-driver leasehold "),
-        ("leasehold", "0.0.0.0/0", "dhcp", "-o servers-deny: with --ipam-driver leasehold "),
-        ("LocalDefault", "172.18.0.0/16", "docker", "-o servers-deny: with -o addresses=docker there is no lease"),
+        (
+            "leasehold",
+            "10.7.0.0/16",
+            "dhcp",
+            "-o servers-deny: with --ipam-driver leasehold ",
+        ),
+        (
+            "leasehold",
+            "0.0.0.0/0",
+            "dhcp",
+            "-o servers-deny: with --ipam-driver leasehold ",
+        ),
+        (
+            "LocalDefault",
+            "172.18.0.0/16",
+            "docker",
+            "-o servers-deny: with -o addresses=docker there is no lease",
+        ),
     ] {
         let with = |more: &str| format!(r#"{{"parent":"eth0","addresses":"{addresses}",{more}}}"#);
         let refused = said(of(space, pool, &with(r#""servers-deny":"10.7.0.9""#)));
@@ -295,9 +491,10 @@ fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
         ("leasehold", "0.0.0.0/0", false),
         ("leasehold", "10.7.0.0/16", false),
     ] {
-        for (means_it, options) in
-            [(false, r#"{"parent":"eth0"}"#), (true, r#"{"parent":"eth0","addresses":"docker"}"#)]
-        {
+        for (means_it, options) in [
+            (false, r#"{"parent":"eth0"}"#),
+            (true, r#"{"parent":"eth0","addresses":"docker"}"#),
+        ] {
             let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}"}}]"#);
             let body = format!(
                 r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
@@ -307,23 +504,34 @@ fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
                 (Err(Refused::Said(why)), true) => {
                     assert!(
                         !means_it
-                            && ["--ipam-driver null", "-o addresses=docker", pool].iter().all(|way| why.contains(way)),
+                            && ["--ipam-driver null", "-o addresses=docker", pool]
+                                .iter()
+                                .all(|way| why.contains(way)),
                         "{why}"
                     );
                 }
-                (Err(Refused::Said(why)), false) => assert!(means_it && why.contains("-o addresses=docker"), "{why}"),
+                (Err(Refused::Said(why)), false) => {
+                    assert!(means_it && why.contains("-o addresses=docker"), "{why}")
+                }
                 (Err(other), _) => panic!("{other:?}"),
             }
         }
     }
-    assert_eq!(network(r#"{"parent":"eth0","addresses":"dhcp"}"#).definition, "parent=eth0");
+    assert_eq!(
+        network(r#"{"parent":"eth0","addresses":"dhcp"}"#).definition,
+        "parent=eth0"
+    );
 }
 
 #[test]
 fn an_endpoint_without_an_address_gets_a_lease() {
     let net = network(r#"{"parent":"eth0","vlan":"10","timeout":"9","hostname":"h"}"#);
     // Nothing is known about it: 20.10 to 29 with the null driver.
-    for interface in ["{}", "null", r#"{"Address":"","AddressIPv6":"","MacAddress":""}"#] {
+    for interface in [
+        "{}",
+        "null",
+        r#"{"Address":"","AddressIPv6":"","MacAddress":""}"#,
+    ] {
         let (add, mac) = leased(of(&net, interface, "{}"));
         assert_eq!(mac, Mac([2, 1, 2, 3, 4, 5]));
         assert_eq!(
@@ -333,14 +541,27 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                     pool: "network 4f0066c1e7f1".into(),
                     endpoint: mac.to_string().into()
                 },
-                place: Place::Parent { ifname: "eth0".into(), mac },
-                lan: Lan::Link { parent: "eth0".into(), vlan: 10 },
+                place: Place::Parent {
+                    ifname: "eth0".into(),
+                    mac
+                },
+                lan: Lan::Link {
+                    parent: "eth0".into(),
+                    vlan: 10
+                },
                 client_id: ClientIdRule::Mac,
                 chaddr: None,
                 wanted: None,
                 profile: Profile {
-                    client: Arc::new(ClientProfile { hostname: Some("h".into()), ..ClientProfile::default() }),
-                    policy: Policy { suppress_default_route: true, follow_router: true, ..Policy::default() },
+                    client: Arc::new(ClientProfile {
+                        hostname: Some("h".into()),
+                        ..ClientProfile::default()
+                    }),
+                    policy: Policy {
+                        suppress_default_route: true,
+                        follow_router: true,
+                        ..Policy::default()
+                    },
                     wants: pool::wants(None),
                     ..Profile::default()
                 },
@@ -353,7 +574,10 @@ fn an_endpoint_without_an_address_gets_a_lease() {
     // An Ethernet address that the user chose may come again.
     for interface in ["{}", r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#] {
         let (add, mac) = leased(of(&net, interface, CHOSEN));
-        assert_eq!((mac, add.profile.grace), (Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]), Some(60)));
+        assert_eq!(
+            (mac, add.profile.grace),
+            (Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]), Some(60))
+        );
     }
     let (given, _) = leased(of(&net, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, "{}"));
     assert_eq!(given.profile.grace, None, "Docker made it up");
@@ -368,34 +592,76 @@ fn an_endpoint_of_a_bridge_asks_over_the_bridge_and_one_of_ipvlan_as_its_parent(
     let (add, mac) = leased(of(&network(r#"{"bridge":"br7"}"#), "{}", "{}"));
     assert_eq!(
         (add.place, add.lan),
-        (Place::Parent { ifname: "br7".into(), mac }, Lan::Link { parent: "br7".into(), vlan: 0 })
+        (
+            Place::Parent {
+                ifname: "br7".into(),
+                mac
+            },
+            Lan::Link {
+                parent: "br7".into(),
+                vlan: 0
+            }
+        )
     );
     let ipvlan = network(r#"{"parent":"eth0","mode":"ipvlan"}"#);
     let (add, mac) = leased(of(&ipvlan, "{}", "{}"));
-    assert_eq!((mac, add.place.clone()), (ETH0, Place::Parent { ifname: "eth0".into(), mac: ETH0 }));
+    assert_eq!(
+        (mac, add.place.clone()),
+        (
+            ETH0,
+            Place::Parent {
+                ifname: "eth0".into(),
+                mac: ETH0
+            }
+        )
+    );
     assert!(add.profile.on_parent && add.profile.client.broadcast && add.profile.grace.is_none());
-    assert!(matches!(add.attachment, Attachment::Docker { endpoint, .. } if endpoint == "endpoint:e9d0066c1e7f"));
+    assert!(
+        matches!(add.attachment, Attachment::Docker { endpoint, .. } if endpoint == "endpoint:e9d0066c1e7f")
+    );
     assert!(matches!(add.client_id, ClientIdRule::Bytes(_)));
     for options in ["{}", CHOSEN] {
-        let refused = said(of(&ipvlan, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, options));
+        let refused = said(of(
+            &ipvlan,
+            r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#,
+            options,
+        ));
         assert!(refused.contains("--mac-address"), "{refused}");
     }
     assert!(said(of(&ipvlan, "{}", CHOSEN)).contains("--mac-address"));
-    let ours = NetworkRecord { leases: true, ..ipvlan };
-    let refused = said(of(&ours, r#"{"MacAddress":"02:42:c0:ff:ee:01","Address":"10.7.1.5/16"}"#, "{}"));
-    assert!(refused.contains("--ipam-driver leasehold-ipvlan"), "{refused}");
+    let ours = NetworkRecord {
+        leases: true,
+        ..ipvlan
+    };
+    let refused = said(of(
+        &ours,
+        r#"{"MacAddress":"02:42:c0:ff:ee:01","Address":"10.7.1.5/16"}"#,
+        "{}",
+    ));
+    assert!(
+        refused.contains("--ipam-driver leasehold-ipvlan"),
+        "{refused}"
+    );
 }
 
 #[test]
 fn an_endpoint_with_an_address_has_that() {
-    let net = NetworkRecord { leases: true, ..network(r#"{"parent":"eth0"}"#) };
+    let net = NetworkRecord {
+        leases: true,
+        ..network(r#"{"parent":"eth0"}"#)
+    };
     let interface = r#"{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}"#;
     let (request, form) = requested(of(&net, interface, "{}"));
     let mac = Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]);
     let address = "10.7.1.5/16".parse().unwrap();
     assert_eq!(
         request,
-        EndpointRequest { id: id(END), network: id(NET), mac, address: EndpointAddress::Ipam(address) }
+        EndpointRequest {
+            id: id(END),
+            network: id(NET),
+            mac,
+            address: EndpointAddress::Ipam(address)
+        }
     );
     let record = |source| EndpointRecord {
         id: id(END),
@@ -405,17 +671,35 @@ fn an_endpoint_with_an_address_has_that() {
         source,
         since: WallTime::from_epoch(Duration::ZERO),
     };
-    let answer = |form: &Form, source| form.answer(&Answer::Network(NetworkAnswer::Endpoint(Box::new(record(source)))));
-    assert_eq!(answer(&form, Source::Ipam), Ok(r#"{"Interface":{}}"#.to_owned()));
+    let answer = |form: &Form, source| {
+        form.answer(&Answer::Network(NetworkAnswer::Endpoint(Box::new(record(
+            source,
+        )))))
+    };
+    assert_eq!(
+        answer(&form, Source::Ipam),
+        Ok(r#"{"Interface":{}}"#.to_owned())
+    );
     let (_, form) = requested(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
-    assert_eq!(answer(&form, Source::Ipam), Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned()));
-    let lease = || Source::Leased(Attachment::Docker { pool: "network x".into(), endpoint: "y".into() });
+    assert_eq!(
+        answer(&form, Source::Ipam),
+        Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned())
+    );
+    let lease = || {
+        Source::Leased(Attachment::Docker {
+            pool: "network x".into(),
+            endpoint: "y".into(),
+        })
+    };
     let (_, form) = requested(of(&net, "{}", "{}"));
     let both = r#"{"Interface":{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}}"#;
     assert_eq!(answer(&form, lease()), Ok(both.to_owned()));
     // Docker accepts none in place of one that it has.
     let (_, form) = requested(of(&net, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, CHOSEN));
-    assert_eq!(answer(&form, lease()), Ok(r#"{"Interface":{"Address":"10.7.1.5/16"}}"#.to_owned()));
+    assert_eq!(
+        answer(&form, lease()),
+        Ok(r#"{"Interface":{"Address":"10.7.1.5/16"}}"#.to_owned())
+    );
 }
 
 #[test]
@@ -423,27 +707,62 @@ fn what_no_endpoint_can_be_is_refused() {
     let net = network(r#"{"parent":"eth0"}"#);
     // The null driver gives no address, so this is one that the user chose, and no lease is behind it.
     let chosen = said(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
-    assert!(chosen.starts_with(r#"--ip "10.7.1.5/16": "#) && chosen.contains("--ipam-driver leasehold"), "{chosen}");
-    let net = NetworkRecord { leases: true, ..net };
+    assert!(
+        chosen.starts_with(r#"--ip "10.7.1.5/16": "#) && chosen.contains("--ipam-driver leasehold"),
+        "{chosen}"
+    );
+    let net = NetworkRecord {
+        leases: true,
+        ..net
+    };
     for (interface, options, why) in [
-        (r#"{"Address":"10.7.1.5"}"#, "{}", "not an IPv4 address with a prefix"),
+        (
+            r#"{"Address":"10.7.1.5"}"#,
+            "{}",
+            "not an IPv4 address with a prefix",
+        ),
         (r#"{"AddressIPv6":"2001:db8::1/64"}"#, "{}", "--ip6"),
-        (r#"{"MacAddress":"01:00:00:00:00:01"}"#, "{}", "Ethernet address"),
-        ("{}", r#"{"com.docker.network.endpoint.macaddress":"////////"}"#, "--mac-address"),
-        ("{}", r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4"}"#, "Ethernet address"),
-        ("{}", r#"{"com.docker.network.endpoint.macaddress":7}"#, "Base64"),
+        (
+            r#"{"MacAddress":"01:00:00:00:00:01"}"#,
+            "{}",
+            "Ethernet address",
+        ),
+        (
+            "{}",
+            r#"{"com.docker.network.endpoint.macaddress":"////////"}"#,
+            "--mac-address",
+        ),
+        (
+            "{}",
+            r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4"}"#,
+            "Ethernet address",
+        ),
+        (
+            "{}",
+            r#"{"com.docker.network.endpoint.macaddress":7}"#,
+            "Base64",
+        ),
     ] {
         let refused = said(of(&net, interface, options));
         assert!(refused.contains(why), "{interface} {options}: {refused}");
     }
     for (method, body) in [
-        ("CreateEndpoint", format!(r#"{{"NetworkID":"{NET}","EndpointID":""}}"#)),
-        ("CreateEndpoint", format!(r#"{{"NetworkID":"","EndpointID":"{END}"}}"#)),
+        (
+            "CreateEndpoint",
+            format!(r#"{{"NetworkID":"{NET}","EndpointID":""}}"#),
+        ),
+        (
+            "CreateEndpoint",
+            format!(r#"{{"NetworkID":"","EndpointID":"{END}"}}"#),
+        ),
         ("DeleteEndpoint", format!(r#"{{"NetworkID":"{NET}"}}"#)),
         ("DeleteNetwork", "{}".to_owned()),
         ("Join", format!(r#"{{"NetworkID":"{NET}"}}"#)),
     ] {
-        assert!(said(on(method, &body)).contains("not a Docker id"), "{method} {body}");
+        assert!(
+            said(on(method, &body)).contains("not a Docker id"),
+            "{method} {body}"
+        );
         assert!(matches!(on(method, ""), Err(Refused::Undecodable(_))));
     }
 }
@@ -451,18 +770,34 @@ fn what_no_endpoint_can_be_is_refused() {
 #[test]
 fn the_other_calls_name_their_network_or_endpoint() {
     let both = format!(r#"{{"NetworkID":"{NET}","EndpointID":"{END}"}}"#);
-    assert_eq!(asked("DeleteNetwork", &format!(r#"{{"NetworkID":"{NET}"}}"#)).0, NetworkCall::Delete(id(NET)));
-    assert_eq!(asked("DeleteEndpoint", &both).0, NetworkCall::DeleteEndpoint(id(END)));
+    assert_eq!(
+        asked("DeleteNetwork", &format!(r#"{{"NetworkID":"{NET}"}}"#)).0,
+        NetworkCall::Delete(id(NET))
+    );
+    assert_eq!(
+        asked("DeleteEndpoint", &both).0,
+        NetworkCall::DeleteEndpoint(id(END))
+    );
     let (call, form) = asked("DeleteNetwork", &both);
     assert_eq!(call, NetworkCall::Delete(id(NET)));
-    assert_eq!(form.answer(&Answer::Network(NetworkAnswer::Done)), Ok("{}".to_owned()));
+    assert_eq!(
+        form.answer(&Answer::Network(NetworkAnswer::Done)),
+        Ok("{}".to_owned())
+    );
     let unknown = Failure::Network(NetworkFault::Unknown(id(NET)));
     let refused = form.answer(&Answer::Failed(unknown)).unwrap_err();
     assert!(matches!(refused, Refused::Said(why) if why.contains("docker network create")));
-    let gone = Failure::Link { target: "eth9".into(), cause: LinkCause::NoLink("eth9".into()) };
+    let gone = Failure::Link {
+        target: "eth9".into(),
+        cause: LinkCause::NoLink("eth9".into()),
+    };
     let refused = form.answer(&Answer::Failed(gone)).unwrap_err();
-    assert!(matches!(refused, Refused::Said(why) if why.contains("-o parent=") && !why.contains("ipam")));
-    assert!(matches!(form.answer(&Answer::Deleted), Err(Refused::Said(why)) if why.contains("bug")));
+    assert!(
+        matches!(refused, Refused::Said(why) if why.contains("-o parent=") && !why.contains("ipam"))
+    );
+    assert!(
+        matches!(form.answer(&Answer::Deleted), Err(Refused::Said(why)) if why.contains("bug"))
+    );
 }
 
 #[test]
@@ -472,13 +807,28 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
     );
     let (call, form) = asked("Join", &body);
     let sandbox = "/var/run/docker/netns/1a2b3c4d5e6f".to_owned();
-    assert_eq!(call, NetworkCall::Join { network: id(NET), endpoint: id(END), sandbox });
+    assert_eq!(
+        call,
+        NetworkCall::Join {
+            network: id(NET),
+            endpoint: id(END),
+            sandbox
+        }
+    );
     let mut lease = lease();
-    lease.routes = vec![Route { destination: "203.0.113.1/32".parse().unwrap(), via: None }];
+    lease.routes = vec![Route {
+        destination: "203.0.113.1/32".parse().unwrap(),
+        via: None,
+    }];
     lease.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));
     let grant = Box::new(lease.grant(&Policy::default()));
     let joined = |form: &Form, grant, gateway| {
-        form.answer(&Answer::Network(NetworkAnswer::Joined { ifname: "lh1".into(), grant, gateway })).unwrap()
+        form.answer(&Answer::Network(NetworkAnswer::Joined {
+            ifname: "lh1".into(),
+            grant,
+            gateway,
+        }))
+        .unwrap()
     };
     let routes = r#"{"Destination":"203.0.113.1/32","RouteType":1}"#;
     let text = |gateway: &str, routes: &str, none: bool| {
@@ -486,9 +836,15 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
             r#"{{"InterfaceName":{{"SrcName":"lh1","DstPrefix":"eth"}},"Gateway":"{gateway}","StaticRoutes":[{routes}],"DisableGatewayService":{none}}}"#
         )
     };
-    assert_eq!(joined(&form, Some(grant.clone()), None), text("203.0.113.1", routes, false));
+    assert_eq!(
+        joined(&form, Some(grant.clone()), None),
+        text("203.0.113.1", routes, false)
+    );
     let named = Some(Ipv4Addr::new(192, 0, 2, 2));
-    assert_eq!(joined(&form, Some(grant), named), text("192.0.2.2", routes, false));
+    assert_eq!(
+        joined(&form, Some(grant), named),
+        text("192.0.2.2", routes, false)
+    );
     assert_eq!(joined(&form, None, named), text("192.0.2.2", "", false));
     assert_eq!(joined(&form, None, None), text("", "", true));
 
@@ -500,7 +856,10 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
     let (_, form) = asked("Join", &named(r#""lan0""#));
     assert!(joined(&form, None, None).contains(r#""DstName":"lan0""#));
     for bad in [r#""a/b""#, "7", r#""0123456789abcdef""#] {
-        assert!(said(on("Join", &named(bad))).contains("expected the name of a link"), "{bad}");
+        assert!(
+            said(on("Join", &named(bad))).contains("expected the name of a link"),
+            "{bad}"
+        );
     }
 }
 
@@ -508,31 +867,46 @@ const MAC_ONLY: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8
 
 #[test]
 fn a_pool_that_names_no_lan_is_refused_with_the_line_to_type() {
-    let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
+    let call =
+        |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
     for body in [
         "{}",
         r#"{"AddressSpace":"leasehold","Pool":"","Options":{"grace":"9"},"V6":false}"#,
         r#"{"Pool":"0.0.0.0/0"}"#,
         r#"{"Pool":"10.7.0.0/16","Options":{}}"#,
     ] {
-        let line =
-            "docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan";
-        assert!(said(call(Method::RequestPool, body)).contains(line), "{body}");
+        let line = "docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan";
+        assert!(
+            said(call(Method::RequestPool, body)).contains(line),
+            "{body}"
+        );
     }
     // One that an earlier version took.
     let body = format!(r#"{{"PoolID":"0.0.0.0/0;;grace=9","Address":"","Options":{MAC_ONLY}}}"#);
-    assert!(said(call(Method::RequestAddress, &body)).contains("--ipam-opt parent=LINK is missing"));
+    assert!(
+        said(call(Method::RequestAddress, &body)).contains("--ipam-opt parent=LINK is missing")
+    );
     let body = r#"{"PoolID":"0.0.0.0/0;;grace=9"}"#;
-    assert!(matches!(call(Method::ReleasePool, body), Ok(Asked::Core { .. })), "its network can be removed");
+    assert!(
+        matches!(call(Method::ReleasePool, body), Ok(Asked::Core { .. })),
+        "its network can be removed"
+    );
 }
 
 #[test]
 fn a_pool_that_is_all_there_is_has_no_gateway() {
-    let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
+    let call =
+        |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
     let gateway = r#"{"PoolID":"0.0.0.0/0;;parent=eth0","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
-    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Known(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
+    assert_eq!(
+        call(Method::RequestAddress, gateway),
+        Ok(Asked::Known(r#"{"Address":"0.0.0.0/0"}"#.to_owned()))
+    );
     for definition in ["", "parent=eth0"] {
         let release = format!(r#"{{"PoolID":"0.0.0.0/0;;{definition}","Address":"0.0.0.0"}}"#);
-        assert_eq!(call(Method::ReleaseAddress, &release), Ok(Asked::Known("{}".to_owned())));
+        assert_eq!(
+            call(Method::ReleaseAddress, &release),
+            Ok(Asked::Known("{}".to_owned()))
+        );
     }
 }

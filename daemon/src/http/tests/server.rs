@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
-use leasehold_core::effect::{Answer, Call, Failure, Obeyed, OpId, RequestId, StoreCause, Upshot, Verb};
+use leasehold_core::effect::{
+    Answer, Call, Failure, Obeyed, OpId, RequestId, StoreCause, Upshot, Verb,
+};
 use leasehold_core::event::{Event as CoreEvent, EventKind};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::Change;
@@ -47,14 +49,31 @@ impl Server {
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
-        let (store, _) = Store::open(directory.path(), &directory.path().join("dhcp.sock"), persisted).unwrap();
-        let (data_dirs, looks) = DataDirs::start(directory.path(), &[], mpsc::unbounded_channel().0).unwrap();
+        let (store, _) = Store::open(
+            directory.path(),
+            &directory.path().join("dhcp.sock"),
+            persisted,
+        )
+        .unwrap();
+        let (data_dirs, looks) =
+            DataDirs::start(directory.path(), &[], mpsc::unbounded_channel().0).unwrap();
         let watchers = (Filter::of_nothing(), Frames::default());
-        let (doors, events) = Doors::new(Site::default(), store.journal(), looks, watchers, MAX_OPEN);
+        let (doors, events) =
+            Doors::new(Site::default(), store.journal(), looks, watchers, MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
-        listeners.send(Listening::Begin(protocol, listener)).unwrap();
+        listeners
+            .send(Listening::Begin(protocol, listener))
+            .unwrap();
         let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));
-        Self { _directory: directory, _data_dirs: data_dirs, socket, store, events, listeners, serving }
+        Self {
+            _directory: directory,
+            _data_dirs: data_dirs,
+            socket,
+            store,
+            events,
+            listeners,
+            serving,
+        }
     }
 
     async fn connect(&self) -> UnixStream {
@@ -89,11 +108,18 @@ async fn response(mut stream: UnixStream) -> Response {
     stream.read_to_string(&mut text).await.unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.lines().next().unwrap_or_default();
-    Response { status: status.to_owned(), head: head.to_owned(), body: body.to_owned() }
+    Response {
+        status: status.to_owned(),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
 }
 
 fn post(body: &str) -> String {
-    format!("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn body(request: &Request) -> String {
@@ -110,7 +136,9 @@ async fn an_add_is_asked_and_its_result_written() {
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 200 OK");
     assert!(
-        response.body.starts_with(r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24""#),
+        response
+            .body
+            .starts_with(r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24""#),
         "{}",
         response.body
     );
@@ -124,7 +152,10 @@ async fn a_failure_is_an_error_in_cnis_words() {
     reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
-    assert_eq!(response.body, r#"{"cniVersion":"1.0.0","code":11,"msg":"store full","details":"ADD of lan/abc/net1"}"#);
+    assert_eq!(
+        response.body,
+        r#"{"cniVersion":"1.0.0","code":11,"msg":"store full","details":"ADD of lan/abc/net1"}"#
+    );
 }
 
 #[tokio::test]
@@ -133,7 +164,11 @@ async fn what_no_plugin_sends_never_reaches_the_driver() {
     for (body, code) in [("", 6), ("[]", 6), (r#"{"env": {}, "config": "{}"}"#, 4)] {
         let response = response(server.say(post(body)).await).await;
         assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
-        assert!(response.body.contains(&format!(r#""code":{code},"#)), "{}", response.body);
+        assert!(
+            response.body.contains(&format!(r#""code":{code},"#)),
+            "{}",
+            response.body
+        );
     }
     assert!(server.events.try_recv().is_err());
 }
@@ -141,7 +176,9 @@ async fn what_no_plugin_sends_never_reaches_the_driver() {
 #[tokio::test]
 async fn the_list_is_served() {
     let mut server = Server::start();
-    let stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let stream = server
+        .say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
     reply.send(Answer::Bindings {
@@ -162,7 +199,11 @@ async fn the_list_is_served() {
 async fn every_call_of_the_document_is_served_and_every_other_method_refused() {
     let mut server = Server::start();
     for (method, path) in calls() {
-        let stream = server.say(format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")).await;
+        let stream = server
+            .say(format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+            ))
+            .await;
         let asked = tokio::spawn(response(stream));
         // A driver that stops answers nothing.
         while !asked.is_finished() {
@@ -171,7 +212,12 @@ async fn every_call_of_the_document_is_served_and_every_other_method_refused() {
         }
         let status = asked.await.unwrap().status;
         assert!(!status.contains(" 404 "), "{method} {path}: {status}");
-        let other = response(server.say(format!("PATCH {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+        let other = response(
+            server
+                .say(format!("PATCH {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+                .await,
+        )
+        .await;
         assert_eq!(other.status, "HTTP/1.1 404 Not Found", "{path}");
     }
 }
@@ -179,16 +225,41 @@ async fn every_call_of_the_document_is_served_and_every_other_method_refused() {
 #[tokio::test]
 async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
     let mut server = Server::start();
-    let stream = server.say("POST /v1/release?name=web-0&force=true HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let stream = server
+        .say("POST /v1/release?name=web-0&force=true HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
     let (_, call, reply) = server.asked().await;
-    let Call::Order(order) = call else { panic!("{call:?}") };
-    assert_eq!((order.verb, order.which.name.as_deref()), (Verb::Release { force: true }, Some("web-0")));
+    let Call::Order(order) = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!(
+        (order.verb, order.which.name.as_deref()),
+        (Verb::Release { force: true }, Some("web-0"))
+    );
     let attachment = Attachment::cni("lan", "web-0", "eth0");
-    reply.send(Answer::Obeyed(vec![Obeyed { attachment, address: None, upshot: Upshot::Leaves }]));
+    reply.send(Answer::Obeyed(vec![Obeyed {
+        attachment,
+        address: None,
+        upshot: Upshot::Leaves,
+    }]));
     let answer = response(stream).await;
-    assert!(answer.status.contains(" 200 ") && answer.body.contains(r#""outcome":"returned""#), "{}", answer.body);
-    for line in ["POST /v1/renew", "POST /v1/renew?force=true", "GET /v1/bindings?all=true", "GET /v1/show?nam=x"] {
-        let refused = response(server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+    assert!(
+        answer.status.contains(" 200 ") && answer.body.contains(r#""outcome":"returned""#),
+        "{}",
+        answer.body
+    );
+    for line in [
+        "POST /v1/renew",
+        "POST /v1/renew?force=true",
+        "GET /v1/bindings?all=true",
+        "GET /v1/show?nam=x",
+    ] {
+        let refused = response(
+            server
+                .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
+                .await,
+        )
+        .await;
         assert_eq!(refused.status, "HTTP/1.1 400 Bad Request", "{line}");
     }
     assert!(server.events.try_recv().is_err());
@@ -197,10 +268,25 @@ async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
 #[tokio::test]
 async fn an_unknown_url_is_not_found() {
     let server = Server::start();
-    for line in ["GET /", "GET /cni", "POST /v1/bindings", "DELETE /cni", "GET /v1/bindings/1"] {
-        let response = response(server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+    for line in [
+        "GET /",
+        "GET /cni",
+        "POST /v1/bindings",
+        "DELETE /cni",
+        "GET /v1/bindings/1",
+    ] {
+        let response = response(
+            server
+                .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
+                .await,
+        )
+        .await;
         assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
-        assert!(response.body.starts_with(r#"{"error":""#), "{}", response.body);
+        assert!(
+            response.body.starts_with(r#"{"error":""#),
+            "{}",
+            response.body
+        );
     }
 }
 
@@ -209,19 +295,34 @@ async fn a_go_shim_reads_in_the_status_line_what_it_met() {
     let server = Server::start();
     // Byte for byte what net/rpc's DialHTTP sends.
     let response = response(server.say("CONNECT /_goRPC_ HTTP/1.0\n\n").await).await;
-    assert!(response.status.contains(" 501 this is leasehold, which does not speak Go RPC"), "{}", response.status);
-    assert!(response.body.contains("replace the plugin dhcp"), "{}", response.body);
+    assert!(
+        response
+            .status
+            .contains(" 501 this is leasehold, which does not speak Go RPC"),
+        "{}",
+        response.status
+    );
+    assert!(
+        response.body.contains("replace the plugin dhcp"),
+        "{}",
+        response.body
+    );
 }
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_refused() {
     let server = Server::start();
-    let announced = format!("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", MAX_BODY + 1);
+    let announced = format!(
+        "POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        MAX_BODY + 1
+    );
     let first = response(server.say(announced).await).await;
     assert_eq!(first.status, "HTTP/1.1 413 Payload Too Large");
     assert!(first.body.contains(r#""code":7,"#), "{}", first.body);
 
-    let mut stream = server.say("POST /cni HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let mut stream = server
+        .say("POST /cni HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..=MAX_BODY / 0x10000 {
         // The server may stop reading before the last chunk.
@@ -248,7 +349,9 @@ async fn a_head_that_does_not_end_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_end_is_cut_off() {
     let server = Server::start();
-    let stream = server.say("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{").await;
+    let stream = server
+        .say("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        .await;
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 408 Request Timeout");
 }
@@ -282,10 +385,21 @@ async fn an_answered_request_does_not_hang_up() {
     let (_, _, reply) = server.asked().await;
     reply.send(Answer::Deleted);
     let response = response(stream).await;
-    assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", ""));
+    assert_eq!(
+        (response.status.as_str(), response.body.as_str()),
+        ("HTTP/1.1 200 OK", "")
+    );
     // The shim wants a length, even for an empty answer.
-    assert!(response.head.contains("\r\ncontent-length: 0"), "{}", response.head);
-    assert!(response.head.contains("\r\nconnection: close"), "{}", response.head);
+    assert!(
+        response.head.contains("\r\ncontent-length: 0"),
+        "{}",
+        response.head
+    );
+    assert!(
+        response.head.contains("\r\nconnection: close"),
+        "{}",
+        response.head
+    );
     assert!(server.events.try_recv().is_err());
 }
 
@@ -312,12 +426,20 @@ async fn a_connection_serves_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
-    for line in ["GET /v1/bindings", "GET /v1/show", "POST /v1/renew?all=true"] {
+    for line in [
+        "GET /v1/bindings",
+        "GET /v1/show",
+        "POST /v1/renew?all=true",
+    ] {
         let mut server = Server::start();
-        let mut stream = server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        let mut stream = server
+            .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await;
         let (_, _, reply) = server.asked().await;
         // More than the socket's buffers take.
-        reply.send(Answer::Failed(Failure::Store(StoreCause::Failed("x".repeat(8 << 20)))));
+        reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(
+            "x".repeat(8 << 20),
+        ))));
         drop(server.listeners);
         server.serving.await.unwrap();
         let mut text = Vec::new();
@@ -344,7 +466,10 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     let mut server = Server::start();
     let mut open = Vec::new();
     for _ in 0..MAX_OPEN {
-        open.push((server.say(post(&body(&request("ADD")))).await, server.asked().await));
+        open.push((
+            server.say(post(&body(&request("ADD")))).await,
+            server.asked().await,
+        ));
     }
     let late = server.say(post(&body(&request("ADD")))).await;
     for _ in 0..100 {
@@ -369,11 +494,18 @@ async fn connections_beyond_the_limit_wait_their_turn() {
 async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
     let mut server = Server::start();
     let docker = server.socket.with_file_name("leasehold.sock");
-    server.listeners.send(Listening::Begin(Protocol::Docker, UnixListener::bind(&docker).unwrap())).unwrap();
+    server
+        .listeners
+        .send(Listening::Begin(
+            Protocol::Docker,
+            UnixListener::bind(&docker).unwrap(),
+        ))
+        .unwrap();
     let mut slow = Vec::new();
     for _ in 0..24 {
         let mut stream = UnixStream::connect(&docker).await.unwrap();
-        let head = "POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: \r\nTransfer-Encoding: chunked\r\n\r\n";
+        let head =
+            "POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: \r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
@@ -385,7 +517,11 @@ async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
     let (_, call, reply) = server.asked().await;
     reply.send(leased(&call));
     assert_eq!(response(add).await.status, "HTTP/1.1 200 OK");
-    assert!(began.elapsed() < Duration::from_secs(1), "it waited {:?} for others' bodies", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "it waited {:?} for others' bodies",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -416,18 +552,40 @@ async fn each_socket_speaks_its_own_protocol() {
             "404",
             r#"{"error":"POST /IpamDriver.GetCapabilities: there is nothing here by that name"}"#,
         ),
-        (Protocol::Docker, "200", r#"{"RequiresMACAddress":true,"RequiresRequestReplay":false}"#),
-        (Protocol::DockerIpvlan, "200", r#"{"RequiresMACAddress":false,"RequiresRequestReplay":false}"#),
+        (
+            Protocol::Docker,
+            "200",
+            r#"{"RequiresMACAddress":true,"RequiresRequestReplay":false}"#,
+        ),
+        (
+            Protocol::DockerIpvlan,
+            "200",
+            r#"{"RequiresMACAddress":false,"RequiresRequestReplay":false}"#,
+        ),
     ];
     for (protocol, status, body) in table {
         let server = Server::speaking(protocol);
         let response = response(server.say(ask).await).await;
-        assert!(response.status.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol:?}: {}", response.status);
+        assert!(
+            response.status.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{protocol:?}: {}",
+            response.status
+        );
         assert_eq!(response.body, body, "{protocol:?}");
     }
     let server = Server::speaking(Protocol::Docker);
-    for line in ["GET /Plugin.Activate", "POST /NetworkDriver.Dance", "POST /cni", "GET /v1/bindings"] {
-        let response = response(server.say(format!("{line} HTTP/1.1\r\nHost: \r\n\r\n")).await).await;
+    for line in [
+        "GET /Plugin.Activate",
+        "POST /NetworkDriver.Dance",
+        "POST /cni",
+        "GET /v1/bindings",
+    ] {
+        let response = response(
+            server
+                .say(format!("{line} HTTP/1.1\r\nHost: \r\n\r\n"))
+                .await,
+        )
+        .await;
         assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
         assert!(response.body.contains(r#""Err":""#), "{}", response.body);
     }
@@ -438,7 +596,13 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
     let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
     let server = Server::speaking(Protocol::Docker);
     let control = server.socket.with_file_name("control");
-    server.listeners.send(Listening::Begin(Protocol::Control, UnixListener::bind(&control).unwrap())).unwrap();
+    server
+        .listeners
+        .send(Listening::Begin(
+            Protocol::Control,
+            UnixListener::bind(&control).unwrap(),
+        ))
+        .unwrap();
     // Nothing is accepted before the test waits for the first time.
     let waiting = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
     waiting.set_nonblocking(true).unwrap();
@@ -453,7 +617,10 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
 
 /// A call from dockerd, as it is on the wire.
 fn docker_call(method: &str, body: &str) -> String {
-    format!("POST /IpamDriver.{method} HTTP/1.1\r\nHost: \r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST /IpamDriver.{method} HTTP/1.1\r\nHost: \r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 const OF_AN_ENDPOINT: &str = r#"{"PoolID":"192.0.0.0/16;;parent=eth0","Address":"","Options":{"com.docker.network.endpoint.macaddress":"02:42:c0:00:02:0a"}}"#;
@@ -461,27 +628,52 @@ const OF_AN_ENDPOINT: &str = r#"{"PoolID":"192.0.0.0/16;;parent=eth0","Address":
 #[tokio::test]
 async fn dockers_calls_are_asked_and_answered_in_its_words() {
     let mut server = Server::speaking(Protocol::Docker);
-    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let stream = server
+        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
+        .await;
     let (_, call, reply) = server.asked().await;
     reply.send(leased(&call));
     let given = response(stream).await;
-    assert_eq!((given.status.as_str(), given.body.as_str()), ("HTTP/1.1 200 OK", r#"{"Address":"192.0.2.10/16"}"#));
+    assert_eq!(
+        (given.status.as_str(), given.body.as_str()),
+        ("HTTP/1.1 200 OK", r#"{"Address":"192.0.2.10/16"}"#)
+    );
 
-    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let stream = server
+        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
+        .await;
     let (_, _, reply) = server.asked().await;
     reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
     let failed = response(stream).await;
-    assert_eq!(failed.status, "HTTP/1.1 200 OK", "dockerd reads no other answer");
+    assert_eq!(
+        failed.status, "HTTP/1.1 200 OK",
+        "dockerd reads no other answer"
+    );
     assert_eq!(failed.body, r#"{"Error":"store full","Err":"store full"}"#);
 
-    let refused = response(server.say(docker_call("RequestPool", r#"{"Pool":"192.0.2.0/24"}"#)).await).await;
+    let refused = response(
+        server
+            .say(docker_call("RequestPool", r#"{"Pool":"192.0.2.0/24"}"#))
+            .await,
+    )
+    .await;
     assert_eq!(refused.status, "HTTP/1.1 200 OK");
-    assert!(refused.body.starts_with(r#"{"Error":"--ipam-opt parent=LINK is missing"#), "{}", refused.body);
+    assert!(
+        refused
+            .body
+            .starts_with(r#"{"Error":"--ipam-opt parent=LINK is missing"#),
+        "{}",
+        refused.body
+    );
     // As dockerd repeats a call that broke.
     for body in ["", "{"] {
         let refused = response(server.say(docker_call("RequestAddress", body)).await).await;
         assert_eq!(refused.status, "HTTP/1.1 400 Bad Request");
-        assert!(refused.body.contains(r#""Err":"the call "#), "{}", refused.body);
+        assert!(
+            refused.body.contains(r#""Err":"the call "#),
+            "{}",
+            refused.body
+        );
     }
     assert!(server.events.try_recv().is_err());
 }
@@ -489,7 +681,9 @@ async fn dockers_calls_are_asked_and_answered_in_its_words() {
 #[tokio::test]
 async fn a_dockerd_that_gave_up_takes_its_call_with_it() {
     let mut server = Server::speaking(Protocol::Docker);
-    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let stream = server
+        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
+        .await;
     let (id, _, _reply) = server.asked().await;
     drop(stream);
     assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
@@ -498,9 +692,13 @@ async fn a_dockerd_that_gave_up_takes_its_call_with_it() {
 #[tokio::test]
 async fn stopping_answers_dockers_calls_and_cuts_none_off() {
     let mut server = Server::speaking(Protocol::Docker);
-    let first = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let first = server
+        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
+        .await;
     let (_, call, answered) = server.asked().await;
-    let second = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let second = server
+        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
+        .await;
     let (_, _, dropped) = server.asked().await;
     drop(server.listeners);
     for _ in 0..100 {
@@ -512,6 +710,12 @@ async fn stopping_answers_dockers_calls_and_cuts_none_off() {
     assert_eq!(response(first).await.body, r#"{"Address":"192.0.2.10/16"}"#);
     let second = response(second).await;
     assert_eq!(second.status, "HTTP/1.1 200 OK");
-    assert!(second.body.contains(r#""Err":"the leasehold daemon stopped before it had an address"#), "{}", second.body);
+    assert!(
+        second
+            .body
+            .contains(r#""Err":"the leasehold daemon stopped before it had an address"#),
+        "{}",
+        second.body
+    );
     server.serving.await.unwrap();
 }

@@ -18,7 +18,10 @@ impl Spool {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
-        Self { _directory: directory, socket }
+        Self {
+            _directory: directory,
+            socket,
+        }
     }
 
     /// What a starting daemon knows about it.
@@ -38,7 +41,9 @@ impl Spool {
 
     fn others(&self) -> Vec<String> {
         let entries = fs::read_dir(self.socket.parent().unwrap()).unwrap();
-        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -62,7 +67,13 @@ fn spooled_dels_are_found_with_their_files() {
     }
     paths.sort();
     let found = spool.calls().take_up();
-    assert_eq!(found.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), paths);
+    assert_eq!(
+        found
+            .iter()
+            .map(|(path, _)| path.clone())
+            .collect::<Vec<_>>(),
+        paths
+    );
     let mut ids: Vec<_> = found.iter().map(|(_, call)| container(call)).collect();
     ids.sort();
     assert_eq!(ids, ["a", "b", "c"]);
@@ -76,19 +87,30 @@ fn a_call_is_taken_up_once_and_what_failed_is_kept() {
     let file = spool.put(&request("DEL"));
     assert_eq!(calls.take_up().len(), 1);
     assert!(calls.take_up().is_empty(), "it is under way");
-    calls.done(file.clone(), &Answer::Failed(Failure::Store(StoreCause::Full)));
+    calls.done(
+        file.clone(),
+        &Answer::Failed(Failure::Store(StoreCause::Full)),
+    );
     assert!(file.exists() && calls.take_up().is_empty(), "it rests");
     let mut calls = spool.calls();
     assert_eq!(calls.take_up().len(), 1, "the next daemon takes it up");
     calls.done(file.clone(), &Answer::Deleted);
     assert!(!file.exists() && calls.take_up().is_empty());
     spool.put(&request("DEL"));
-    assert_eq!(calls.take_up().len(), 1, "a new file of the same name is another call");
+    assert_eq!(
+        calls.take_up().len(),
+        1,
+        "a new file of the same name is another call"
+    );
 }
 
 #[test]
 fn a_missing_directory_is_an_empty_spool() {
-    assert!(Calls::new("/nonexistent/leasehold/dhcp.sock".into()).take_up().is_empty());
+    assert!(
+        Calls::new("/nonexistent/leasehold/dhcp.sock".into())
+            .take_up()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -96,23 +118,48 @@ fn what_is_no_del_is_set_aside() {
     let spool = Spool::new();
     let good = spool.put(&request("DEL"));
     fs::write(spool.file(".del-empty"), "").unwrap();
-    fs::write(spool.file(".del-add"), serde_json::to_vec(&request("ADD")).unwrap()).unwrap();
+    fs::write(
+        spool.file(".del-add"),
+        serde_json::to_vec(&request("ADD")).unwrap(),
+    )
+    .unwrap();
     fs::write(
         spool.file(".del-config"),
-        serde_json::to_vec(&Request { config: "{".into(), ..request("DEL") }).unwrap(),
+        serde_json::to_vec(&Request {
+            config: "{".into(),
+            ..request("DEL")
+        })
+        .unwrap(),
     )
     .unwrap();
     fs::write(spool.file(".del-large"), vec![b' '; MAX_BODY + 1]).unwrap();
     fs::create_dir(spool.file(".del-directory")).unwrap();
     symlink("/dev/zero", spool.file(".del-link")).unwrap();
-    nix::sys::stat::mknod(&spool.file(".del-fifo"), nix::sys::stat::SFlag::S_IFIFO, nix::sys::stat::Mode::S_IRUSR, 0)
-        .unwrap();
+    nix::sys::stat::mknod(
+        &spool.file(".del-fifo"),
+        nix::sys::stat::SFlag::S_IFIFO,
+        nix::sys::stat::Mode::S_IRUSR,
+        0,
+    )
+    .unwrap();
     let found = spool.calls().take_up();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].0, good);
-    let bad = ["add", "config", "directory", "empty", "fifo", "large", "link"].map(|b| format!("dhcp.sock.bad-{b}"));
+    let bad = [
+        "add",
+        "config",
+        "directory",
+        "empty",
+        "fifo",
+        "large",
+        "link",
+    ]
+    .map(|b| format!("dhcp.sock.bad-{b}"));
     let good = good.file_name().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(spool.others(), bad.into_iter().chain([good]).collect::<Vec<_>>());
+    assert_eq!(
+        spool.others(),
+        bad.into_iter().chain([good]).collect::<Vec<_>>()
+    );
     assert_eq!(spool.calls().take_up().len(), 1);
 }
 
@@ -135,7 +182,12 @@ fn an_unfinished_file_is_left_to_its_writer_until_it_is_abandoned() {
         fs::write(path, "").unwrap();
     }
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
-    fs::File::options().write(true).open(&stale).unwrap().set_modified(hour_ago).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&stale)
+        .unwrap()
+        .set_modified(hour_ago)
+        .unwrap();
     assert!(spool.calls().take_up().is_empty());
     assert!(fresh.exists());
     assert!(!stale.exists());
@@ -148,5 +200,8 @@ fn files_of_others_are_not_touched() {
         fs::write(spool.socket.with_file_name(name), "").unwrap();
     }
     assert!(spool.calls().take_up().is_empty());
-    assert_eq!(spool.others(), ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"]);
+    assert_eq!(
+        spool.others(),
+        ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"]
+    );
 }

@@ -74,7 +74,8 @@ impl LinkAnswer {
 
     /// Reads a `struct ifinfomsg` and its attributes.
     pub(in crate::net) fn read(payload: &[u8]) -> Result<Self, NetlinkError> {
-        let header = LinkHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a link without a header"))?;
+        let header = LinkHeader::parse(payload)
+            .map_err(|_| NetlinkError::Unreadable("a link without a header"))?;
         let mut link = Self {
             family: header.interface_family,
             index: header.index,
@@ -97,7 +98,8 @@ impl LinkAnswer {
             received: 0,
         };
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
-            let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
+            let attribute = attribute
+                .map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
             let value = attribute.value();
             match attribute.kind() {
                 Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
@@ -110,7 +112,11 @@ impl LinkAnswer {
                 Self::INFO => link.read_info(value),
                 Self::PORT => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
-                Self::STATS => link.received = value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
+                Self::STATS => {
+                    link.received = value
+                        .first_chunk()
+                        .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+                }
                 _ => {}
             }
         }
@@ -118,15 +124,25 @@ impl LinkAnswer {
     }
 
     fn read_info(&mut self, info: &[u8]) {
-        let of = |kind| NlasIterator::new(info).flatten().find(|attribute| attribute.kind() == kind);
+        let of = |kind| {
+            NlasIterator::new(info)
+                .flatten()
+                .find(|attribute| attribute.kind() == kind)
+        };
         let info_data = of(Self::INFO_DATA);
         let data = |kind| {
-            let mut data = info_data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
+            let mut data = info_data
+                .iter()
+                .flat_map(|data| NlasIterator::new(data.value()).flatten());
             data.find(|attribute| attribute.kind() == kind)
         };
         let first = data(Self::DATA_FIRST);
-        self.made = of(Self::INFO_KIND)
-            .and_then(|kind| kind_of(kind.value(), first.as_ref().map_or(&[], |first| first.value())));
+        self.made = of(Self::INFO_KIND).and_then(|kind| {
+            kind_of(
+                kind.value(),
+                first.as_ref().map_or(&[], |first| first.value()),
+            )
+        });
         for attribute in NlasIterator::new(info).flatten() {
             match attribute.kind() {
                 Self::INFO_KIND => {
@@ -142,15 +158,19 @@ impl LinkAnswer {
         if self.bridge {
             let number = |kind| data(kind)?.value().try_into().ok().map(u32::from_ne_bytes);
             // The port listens, then learns, each for that long (802.1D-1998 §8.4).
-            let delay = number(Self::BRIDGE_DELAY).map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
-            self.port_delay = delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
+            let delay = number(Self::BRIDGE_DELAY)
+                .map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
+            self.port_delay =
+                delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
         }
     }
 
     fn read_port(&mut self, port: &[u8]) {
         let mut attributes = NlasIterator::new(port).flatten();
         let state = attributes.find(|attribute| attribute.kind() == Self::PORT_STATE);
-        self.port_state = state.and_then(|state| state.value().first().copied()).or(self.port_state);
+        self.port_state = state
+            .and_then(|state| state.value().first().copied())
+            .or(self.port_state);
     }
 
     /// Returns whether it is a bridge's port and forwards.
@@ -179,12 +199,15 @@ impl LinkAnswer {
     /// `IFF_RUNNING` follows when the kernel has attached the real queue (`linkwatch_do_dev`), and then a message about the link.
     /// It also stays unset while a port waits for 802.1X.
     pub(in crate::net) fn has_carrier(&self) -> bool {
-        self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
+        self.flags
+            .contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
     }
 }
 
 fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+    String::from_utf8_lossy(value)
+        .trim_end_matches('\0')
+        .to_owned()
 }
 
 /// Returns a link's kind by its name and the first attribute particular to that kind.
@@ -196,14 +219,18 @@ fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
     const IPVLAN_L2: u16 = 0;
     let short = || first.try_into().ok().map(u16::from_ne_bytes);
     match name.strip_suffix(b"\0").unwrap_or(name) {
-        b"macvlan" => Some(LinkKind::Macvlan(match first.try_into().ok().map(u32::from_ne_bytes)? {
-            MACVLAN_PRIVATE => MacvlanMode::Private,
-            MACVLAN_VEPA => MacvlanMode::Vepa,
-            MACVLAN_BRIDGE => MacvlanMode::Bridge,
-            MACVLAN_PASSTHRU => MacvlanMode::Passthru,
-            _ => return None,
-        })),
-        b"ipvlan" => short().filter(|mode| *mode == IPVLAN_L2).map(|_| LinkKind::Ipvlan),
+        b"macvlan" => Some(LinkKind::Macvlan(
+            match first.try_into().ok().map(u32::from_ne_bytes)? {
+                MACVLAN_PRIVATE => MacvlanMode::Private,
+                MACVLAN_VEPA => MacvlanMode::Vepa,
+                MACVLAN_BRIDGE => MacvlanMode::Bridge,
+                MACVLAN_PASSTHRU => MacvlanMode::Passthru,
+                _ => return None,
+            },
+        )),
+        b"ipvlan" => short()
+            .filter(|mode| *mode == IPVLAN_L2)
+            .map(|_| LinkKind::Ipvlan),
         b"veth" => Some(LinkKind::Port),
         b"vlan" => short().map(LinkKind::Vlan),
         _ => None,
@@ -223,7 +250,9 @@ impl AddressAnswer {
 
     /// Reads a `struct ifaddrmsg` and its attributes; `None` if it is not about IPv4.
     pub(in crate::net) fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
-        let Some(&[family, prefix, _, _, i0, i1, i2, i3]) = payload.first_chunk::<{ Self::HEADER }>() else {
+        let Some(&[family, prefix, _, _, i0, i1, i2, i3]) =
+            payload.first_chunk::<{ Self::HEADER }>()
+        else {
             return Err(NetlinkError::Unreadable("an address without a header"));
         };
         if i32::from(family) != libc::AF_INET {
@@ -231,9 +260,14 @@ impl AddressAnswer {
         }
         let (mut local, mut peer) = (None, None);
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
-            let attribute =
-                attribute.map_err(|_| NetlinkError::Unreadable("an address's attribute runs over its end"))?;
-            let address = || <[u8; 4]>::try_from(attribute.value()).ok().map(Ipv4Addr::from);
+            let attribute = attribute.map_err(|_| {
+                NetlinkError::Unreadable("an address's attribute runs over its end")
+            })?;
+            let address = || {
+                <[u8; 4]>::try_from(attribute.value())
+                    .ok()
+                    .map(Ipv4Addr::from)
+            };
             match attribute.kind() {
                 libc::IFA_LOCAL => local = address(),
                 libc::IFA_ADDRESS => peer = address(),
@@ -241,8 +275,14 @@ impl AddressAnswer {
             }
         }
         // On a point-to-point link IFA_ADDRESS is the other end's (linux/if_addr.h).
-        let address = local.or(peer).ok_or(NetlinkError::Unreadable("an address message without an address"))?;
-        Ok(Some(Self { index: u32::from_ne_bytes([i0, i1, i2, i3]), address, prefix }))
+        let address = local.or(peer).ok_or(NetlinkError::Unreadable(
+            "an address message without an address",
+        ))?;
+        Ok(Some(Self {
+            index: u32::from_ne_bytes([i0, i1, i2, i3]),
+            address,
+            prefix,
+        }))
     }
 }
 
@@ -251,6 +291,8 @@ pub(in crate::net) fn nsid_in(payload: &[u8]) -> Option<i32> {
     const HEADER: usize = 4;
     const NETNSA_NSID: u16 = 1;
     let attributes = NlasIterator::new(payload.get(HEADER..)?);
-    let found = attributes.flatten().find(|attribute| attribute.kind() == NETNSA_NSID)?;
+    let found = attributes
+        .flatten()
+        .find(|attribute| attribute.kind() == NETNSA_NSID)?;
     found.value().try_into().ok().map(i32::from_ne_bytes)
 }

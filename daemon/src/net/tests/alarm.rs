@@ -16,5 +16,8 @@ async fn a_task_that_panics_is_told_of_and_one_that_ends_is_not() {
         panic!("a mistake");
     });
     assert!(task.await.unwrap_err().is_panic());
-    assert!(matches!(told.try_recv(), Ok(NetReport::Ended("a bad task"))));
+    assert!(matches!(
+        told.try_recv(),
+        Ok(NetReport::Ended("a bad task"))
+    ));
 }

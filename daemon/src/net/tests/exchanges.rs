@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{
+    ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target,
+};
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
@@ -17,7 +19,10 @@ use crate::net::NetReport;
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 /// The address that `arp` asks for.
 const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-const WITH_ARP: Sockets = Sockets { arp: Hears::About(ASKED), ..PLAIN };
+const WITH_ARP: Sockets = Sockets {
+    arp: Hears::About(ASKED),
+    ..PLAIN
+};
 
 #[test]
 fn only_what_is_ours_comes_in() {
@@ -29,20 +34,54 @@ fn only_what_is_ours_comes_in() {
 
         let good = Answer::PLAIN;
         let foreign = [
-            Answer { chaddr: OTHER, ..good }.frame(),
-            Answer { chaddr: Mac([0x02, 0, 0, 0, 0, 0x1a]), ..good }.frame(),
-            Answer { chaddr: Mac([0x02, 1, 0, 0, 0, 0x0a]), ..good }.frame(),
+            Answer {
+                chaddr: OTHER,
+                ..good
+            }
+            .frame(),
+            Answer {
+                chaddr: Mac([0x02, 0, 0, 0, 0, 0x1a]),
+                ..good
+            }
+            .frame(),
+            Answer {
+                chaddr: Mac([0x02, 1, 0, 0, 0, 0x0a]),
+                ..good
+            }
+            .frame(),
             Answer { port: 69, ..good }.frame(),
-            Answer { port: 67, chaddr: OTHER, to: MAC, ..good }.frame(),
-            Answer { protocol: 6, ..good }.frame(),
-            Answer { fragment: 1, ..good }.frame(),
+            Answer {
+                port: 67,
+                chaddr: OTHER,
+                to: MAC,
+                ..good
+            }
+            .frame(),
+            Answer {
+                protocol: 6,
+                ..good
+            }
+            .frame(),
+            Answer {
+                fragment: 1,
+                ..good
+            }
+            .frame(),
             good.frame()[..70].to_vec(),
         ];
         let ours = [
             good.frame(),
             Answer { options: 8, ..good }.frame(),
-            Answer { options: 40, ..good }.frame(),
-            Answer { fragment: 0x4000, ..good }.frame(),
+            Answer {
+                options: 40,
+                ..good
+            }
+            .frame(),
+            Answer {
+                fragment: 0x4000,
+                ..good
+            }
+            .frame(),
             Answer { to: MAC, ..good }.frame(),
         ];
         for frame in foreign.iter().chain([&arp()]).chain(&ours) {
@@ -67,8 +106,17 @@ fn what_is_wrong_with_an_answer_comes_in_too() {
         let good = Answer::PLAIN;
         let wrong = [
             Answer { port: 67, ..good }.frame(),
-            Answer { fragment: 0x2000, ..good }.frame(),
-            Answer { chaddr: OTHER, to: MAC, ..good }.frame(),
+            Answer {
+                fragment: 0x2000,
+                ..good
+            }
+            .frame(),
+            Answer {
+                chaddr: OTHER,
+                to: MAC,
+                ..good
+            }
+            .frame(),
         ];
         for frame in &wrong {
             lab.send(sender, frame.clone());
@@ -88,21 +136,55 @@ fn of_arp_an_exchange_hears_what_it_wants_and_no_more() {
         let about = lab.open(inside, WITH_ARP).await.unwrap();
 
         let other = Ipv4Addr::new(192, 0, 2, 77);
-        let question = ArpFrame { target: other, ..ArpFrame::QUESTION };
-        let answer = ArpFrame { operation: 2, target_mac: MAC, ..question };
+        let question = ArpFrame {
+            target: other,
+            ..ArpFrame::QUESTION
+        };
+        let answer = ArpFrame {
+            operation: 2,
+            target_mac: MAC,
+            ..question
+        };
         let foreign = [
             question,
-            ArpFrame { target_mac: OTHER, ..answer },
-            ArpFrame { target_mac: Mac([0x02, 0, 0, 0, 0, 0x1a]), ..answer },
-            ArpFrame { target_mac: Mac([0x02, 1, 0, 0, 0, 0x0a]), ..answer },
-            ArpFrame { operation: 1, ..answer },
-            ArpFrame { protocol: 0x86dd, target: ASKED, ..answer },
+            ArpFrame {
+                target_mac: OTHER,
+                ..answer
+            },
+            ArpFrame {
+                target_mac: Mac([0x02, 0, 0, 0, 0, 0x1a]),
+                ..answer
+            },
+            ArpFrame {
+                target_mac: Mac([0x02, 1, 0, 0, 0, 0x0a]),
+                ..answer
+            },
+            ArpFrame {
+                operation: 1,
+                ..answer
+            },
+            ArpFrame {
+                protocol: 0x86dd,
+                target: ASKED,
+                ..answer
+            },
         ];
         let of_the_address = [
             ArpFrame::QUESTION,
-            ArpFrame { sender: ASKED, ..question },
-            ArpFrame { sender: ASKED, target_mac: OTHER, ..answer },
-            ArpFrame { target: ASKED, target_mac: OTHER, ..answer },
+            ArpFrame {
+                sender: ASKED,
+                ..question
+            },
+            ArpFrame {
+                sender: ASKED,
+                target_mac: OTHER,
+                ..answer
+            },
+            ArpFrame {
+                target: ASKED,
+                target_mac: OTHER,
+                ..answer
+            },
         ];
         for told in foreign.iter().chain(&of_the_address).chain([&answer]) {
             lab.send(sender, told.frame());
@@ -131,11 +213,25 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
 
         lab.send(sender, plain.clone());
         let (bytes, meta) = lab.frame(exchange).await;
-        assert_eq!((bytes, meta.vlan, meta.other_host), (plain.clone(), 0, false));
+        assert_eq!(
+            (bytes, meta.vlan, meta.other_host),
+            (plain.clone(), 0, false)
+        );
         lab.send(sender, tagged);
         let (bytes, meta) = lab.frame(exchange).await;
-        assert_eq!((bytes, meta.vlan, meta.other_host), (plain, 7, false), "the tag is out of the frame");
-        lab.send(sender, Answer { to: OTHER, ..Answer::PLAIN }.frame());
+        assert_eq!(
+            (bytes, meta.vlan, meta.other_host),
+            (plain, 7, false),
+            "the tag is out of the frame"
+        );
+        lab.send(
+            sender,
+            Answer {
+                to: OTHER,
+                ..Answer::PLAIN
+            }
+            .frame(),
+        );
         assert!(lab.frame(exchange).await.1.other_host);
     });
 }
@@ -144,14 +240,23 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
 fn a_checksum_that_the_kernel_left_open_is_told() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
-        let Link::InNetns { ifindex, .. } = inside else { unreachable!() };
+        let Link::InNetns { ifindex, .. } = inside else {
+            unreachable!()
+        };
         netns.run(|| add_address(ifindex, Ipv4Addr::new(192, 0, 2, 7), 24));
-        let host0 = lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap();
+        let host0 = lab
+            .inspect(Target::Host {
+                ifname: "host0".to_owned(),
+            })
+            .await
+            .unwrap();
         add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
         let exchange = lab.open(inside, PLAIN).await.unwrap();
         let server = UdpSocket::bind((Ipv4Addr::new(192, 0, 2, 1), 67)).unwrap();
         let answer = Answer::PLAIN.frame();
-        server.send_to(&answer[42..], (Ipv4Addr::new(192, 0, 2, 7), 68)).unwrap();
+        server
+            .send_to(&answer[42..], (Ipv4Addr::new(192, 0, 2, 7), 68))
+            .unwrap();
         let (bytes, meta) = lab.frame(exchange).await;
         assert_eq!(bytes[42..], answer[42..]);
         assert!(meta.checksum_not_ready);
@@ -162,11 +267,26 @@ fn a_checksum_that_the_kernel_left_open_is_told() {
 fn a_parent_hears_for_an_address_that_is_not_its_own() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
+        let Link::Parent { ifindex, .. } = outside else {
+            unreachable!()
+        };
         let parent = lab.open(Link::parent(ifindex, OTHER), PLAIN).await.unwrap();
         let sender = lab.open(inside, PLAIN).await.unwrap();
-        let answer = Answer { to: OTHER, chaddr: OTHER, ..Answer::PLAIN }.frame();
-        lab.send(sender, Answer { to: PEER, chaddr: PEER, ..Answer::PLAIN }.frame());
+        let answer = Answer {
+            to: OTHER,
+            chaddr: OTHER,
+            ..Answer::PLAIN
+        }
+        .frame();
+        lab.send(
+            sender,
+            Answer {
+                to: PEER,
+                chaddr: PEER,
+                ..Answer::PLAIN
+            }
+            .frame(),
+        );
         lab.send(sender, answer.clone());
         let (bytes, meta) = lab.frame(parent).await;
         assert_eq!((bytes, meta.other_host), (answer, true));
@@ -178,19 +298,34 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
     in_lab(async |mut lab: Lab| {
         let (netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
-        let Link::Parent { ifindex: parent, .. } = outside else { unreachable!() };
+        let Link::Parent {
+            ifindex: parent, ..
+        } = outside
+        else {
+            unreachable!()
+        };
         for last in 0..20 {
             let container = Netns::new();
             let mac = Mac([0x02, 0, 0, 0, 1, last]);
             container.macvlan(parent, mac);
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             if !view.carrier {
-                lab.kernel(KernelMessage::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+                lab.kernel(KernelMessage::Carrier {
+                    cookie: view.cookie,
+                    ifindex: view.ifindex,
+                    up: true,
+                })
+                .await;
             }
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
             assert_eq!(lab.frame(server).await.0, arp());
-            let answer = Answer { chaddr: mac, to: mac, ..Answer::PLAIN }.frame();
+            let answer = Answer {
+                chaddr: mac,
+                to: mac,
+                ..Answer::PLAIN
+            }
+            .frame();
             lab.send(server, answer.clone());
             let (bytes, meta) = lab.frame(client).await;
             assert_eq!((bytes, meta.other_host), (answer, false));
@@ -205,7 +340,12 @@ fn what_leaves_over_the_link_of_macvlans_is_heard_on_the_wire_and_not_by_sibling
     in_lab(async |mut lab: Lab| {
         let (_netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
-        let Link::Parent { ifindex: parent, .. } = outside else { unreachable!() };
+        let Link::Parent {
+            ifindex: parent, ..
+        } = outside
+        else {
+            unreachable!()
+        };
         let (mut containers, mut exchanges) = (Vec::new(), Vec::new());
         for last in 1..=2 {
             let container = Netns::new();
@@ -213,18 +353,38 @@ fn what_leaves_over_the_link_of_macvlans_is_heard_on_the_wire_and_not_by_sibling
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             assert_eq!(view.lower, Some(parent));
             if !view.carrier {
-                lab.kernel(KernelMessage::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+                lab.kernel(KernelMessage::Carrier {
+                    cookie: view.cookie,
+                    ifindex: view.ifindex,
+                    up: true,
+                })
+                .await;
             }
             exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
             containers.push(container);
         }
-        let question = |last| ArpFrame { sender: Ipv4Addr::new(192, 0, 2, last), ..ArpFrame::QUESTION }.frame();
+        let question = |last| {
+            ArpFrame {
+                sender: Ipv4Addr::new(192, 0, 2, last),
+                ..ArpFrame::QUESTION
+            }
+            .frame()
+        };
         // The last names a link that is not there, so it leaves from inside.
-        for (last, over) in [(1, Some(parent)), (2, None), (3, Some(parent)), (4, Some(4711))] {
+        for (last, over) in [
+            (1, Some(parent)),
+            (2, None),
+            (3, Some(parent)),
+            (4, Some(4711)),
+        ] {
             lab.net.send(None, exchanges[0], question(last), over);
         }
         for last in 1..=4 {
-            assert_eq!(lab.frame(server).await.0, question(last), "on the wire, in order");
+            assert_eq!(
+                lab.frame(server).await.0,
+                question(last),
+                "on the wire, in order"
+            );
         }
         for last in [2, 4] {
             assert_eq!(lab.frame(exchanges[1]).await.0, question(last));
@@ -257,7 +417,14 @@ fn firewall_rules_stop_nothing_in_either_direction() {
             lab.send(outside, frame.clone());
             assert_eq!(lab.frame(inside).await.0, frame);
         }
-        for frame in [Answer { chaddr: PEER, ..Answer::PLAIN }.frame(), arp()] {
+        for frame in [
+            Answer {
+                chaddr: PEER,
+                ..Answer::PLAIN
+            }
+            .frame(),
+            arp(),
+        ] {
             lab.send(inside, frame.clone());
             assert_eq!(lab.frame(outside).await.0, frame);
         }
@@ -275,7 +442,10 @@ fn what_the_kernel_refuses_to_send_is_told_to_who_asks() {
 
         let longer_than_the_mtu = [arp(), vec![0; 2000]].concat();
         let refused = lab.sent(inside, longer_than_the_mtu).await;
-        assert!(matches!(refused, Err(LinkCause::Refused { doing: "send", .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(LinkCause::Refused { doing: "send", .. })),
+            "{refused:?}"
+        );
     });
 }
 
@@ -284,15 +454,36 @@ fn a_held_port_is_not_unreachable() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
         let (held, free) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 8));
-        let Link::InNetns { ifindex, .. } = inside else { unreachable!() };
+        let Link::InNetns { ifindex, .. } = inside else {
+            unreachable!()
+        };
         netns.run(|| [held, free].map(|address| add_address(ifindex, address, 24)));
-        let host0 = lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap();
-        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
-        lab.open(inside.clone(), Sockets { hold_port: Some(held), ..PLAIN }).await.unwrap();
-        let none = Ipv4Addr::new(203, 0, 113, 1);
-        lab.open(inside, Sockets { hold_port: Some(none), ..PLAIN })
+        let host0 = lab
+            .inspect(Target::Host {
+                ifname: "host0".to_owned(),
+            })
             .await
-            .expect("it cannot be held, which is no failure");
+            .unwrap();
+        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        lab.open(
+            inside.clone(),
+            Sockets {
+                hold_port: Some(held),
+                ..PLAIN
+            },
+        )
+        .await
+        .unwrap();
+        let none = Ipv4Addr::new(203, 0, 113, 1);
+        lab.open(
+            inside,
+            Sockets {
+                hold_port: Some(none),
+                ..PLAIN
+            },
+        )
+        .await
+        .expect("it cannot be held, which is no failure");
 
         let [to_held, to_free] = [held, free].map(|address| {
             let server = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
@@ -301,7 +492,10 @@ fn a_held_port_is_not_unreachable() {
             server
         });
         // The second was sent later and its refusal is there: so one of the first would be, too.
-        assert_eq!(to_free.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            to_free.recv(&mut [0]).unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
         assert!(to_held.take_error().unwrap().is_none());
     });
 }
@@ -312,11 +506,17 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
         let netns = Netns::new();
         netns.veth("host0");
         let view = lab.inspect(netns.eth0()).await.unwrap();
-        assert_eq!(lab.open(netns.link(&view), PLAIN).await, Err(LinkCause::Down));
+        assert_eq!(
+            lab.open(netns.link(&view), PLAIN).await,
+            Err(LinkCause::Down)
+        );
 
         for (end, cause) in [
             (set_down as fn(u32), LinkCause::Down),
-            (delete as fn(u32), LinkCause::NoLink(format!("with index {}", view.ifindex))),
+            (
+                delete as fn(u32),
+                LinkCause::NoLink(format!("with index {}", view.ifindex)),
+            ),
         ] {
             lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
             let opened = lab.open(netns.link(&view), PLAIN).await.unwrap();
@@ -339,7 +539,12 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
         let server = lab.open(outside, WITH_ARP).await.unwrap();
         let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
         let tc = |arguments: &str| {
-            let done = netns.run(|| Command::new("tc").args(arguments.split(' ')).status().expect("tc is installed"));
+            let done = netns.run(|| {
+                Command::new("tc")
+                    .args(arguments.split(' '))
+                    .status()
+                    .expect("tc is installed")
+            });
             assert!(done.success(), "{arguments}");
         };
         tc("qdisc add dev eth0 root pfifo limit 0");
@@ -349,7 +554,12 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
         lab.send(exchange, arp());
         assert_eq!(lab.frame(server).await.0, arp());
         let left = lab.left_over();
-        assert!(!left.iter().any(|event| matches!(event, NetReport::Broken { .. })), "{left:?}");
+        assert!(
+            !left
+                .iter()
+                .any(|event| matches!(event, NetReport::Broken { .. })),
+            "{left:?}"
+        );
     });
 }
 
@@ -369,7 +579,9 @@ fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
         lab.frame(open).await;
         let left = lab.left_over();
         assert!(
-            !left.iter().any(|event| matches!(event, NetReport::Frame { .. } | NetReport::Broken { .. })),
+            !left
+                .iter()
+                .any(|event| matches!(event, NetReport::Frame { .. } | NetReport::Broken { .. })),
             "{left:?}"
         );
     });
@@ -382,15 +594,26 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (good, bad) = (lab.op(), lab.op());
         lab.net.open(good, ExchangeId(good.0), inside, PLAIN);
-        lab.net.open(bad, ExchangeId(bad.0), Link::parent(4711, MAC), PLAIN);
+        lab.net
+            .open(bad, ExchangeId(bad.0), Link::parent(4711, MAC), PLAIN);
         lab.net.close(None, ExchangeId(good.0));
         lab.net.close(None, ExchangeId(bad.0));
         assert_eq!(lab.done(good).await, Outcome::Opened(Ok(())));
-        assert!(matches!(lab.done(bad).await, Outcome::Opened(Err(LinkCause::NoLink(_)))));
+        assert!(matches!(
+            lab.done(bad).await,
+            Outcome::Opened(Err(LinkCause::NoLink(_)))
+        ));
         // The socket is closed, or the namespace would live on.
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
-        assert!(!lab.left_over().iter().any(|event| matches!(event, NetReport::Done { .. })));
+        lab.kernel(KernelMessage::NetnsDied {
+            cookie: view.cookie,
+        })
+        .await;
+        assert!(
+            !lab.left_over()
+                .iter()
+                .any(|event| matches!(event, NetReport::Done { .. }))
+        );
     });
 }
 
@@ -400,14 +623,19 @@ fn an_exchange_waits_for_the_socket_of_another_until_that_is_closed_or_it_is_its
         let (_netns, inside, _) = lab.pair().await;
         let places = Arc::clone(&lab.net.sockets);
         let all_but_one = places.available_permits() as u32 - 1;
-        let _taken = Arc::clone(&places).try_acquire_many_owned(all_but_one).unwrap();
+        let _taken = Arc::clone(&places)
+            .try_acquire_many_owned(all_but_one)
+            .unwrap();
         let first = lab.open(inside.clone(), PLAIN).await.unwrap();
         let (given_up, waiting) = (lab.op(), lab.op());
         for op in [given_up, waiting] {
             lab.net.open(op, ExchangeId(op.0), inside.clone(), PLAIN);
         }
         lab.net.close(None, ExchangeId(given_up.0));
-        assert_eq!(lab.done(given_up).await, Outcome::Opened(Err(LinkCause::TimedOut)));
+        assert_eq!(
+            lab.done(given_up).await,
+            Outcome::Opened(Err(LinkCause::TimedOut))
+        );
         assert_eq!(places.available_permits(), 0);
         lab.net.close(None, first);
         assert_eq!(lab.done(waiting).await, Outcome::Opened(Ok(())));
@@ -430,7 +658,10 @@ fn many_exchanges_close_and_none_is_left() {
         assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));
         // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied {
+            cookie: view.cookie,
+        })
+        .await;
     });
 }
 
@@ -445,10 +676,15 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
                 lab.send(sender, Answer::PLAIN.frame());
             }
             // A look turns the loop.
-            lab.inspect(Target::Known(inside.clone())).await.unwrap_or_else(|cause| panic!("{round}: {cause}"));
+            lab.inspect(Target::Known(inside.clone()))
+                .await
+                .unwrap_or_else(|cause| panic!("{round}: {cause}"));
         }
         let frames = lab.left_over();
-        let untaken = frames.iter().filter(|event| matches!(event, NetReport::Frame { .. })).count();
+        let untaken = frames
+            .iter()
+            .filter(|event| matches!(event, NetReport::Frame { .. }))
+            .count();
         assert_eq!(untaken, 16);
         drop(frames);
         lab.frame(flooded).await;
@@ -461,15 +697,38 @@ fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
         let netns = Netns::new();
         netns.veth("host0");
         // Its input ends with this test.
-        let mut child = netns.run(|| Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is installed"));
+        let mut child = netns.run(|| {
+            Command::new("cat")
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("cat is installed")
+        });
         let path = PathBuf::from(format!("/proc/{}/ns/net", child.id()));
-        let eth0 = Target::Named(ByName { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false });
-        let LinkView { cookie, ifindex, mac, .. } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
-        let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
+        let eth0 = Target::Named(ByName {
+            netns: path.clone(),
+            ifname: "eth0".to_owned(),
+            host_too: false,
+        });
+        let LinkView {
+            cookie,
+            ifindex,
+            mac,
+            ..
+        } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
+        let link = Link::InNetns {
+            path: path.clone(),
+            cookie,
+            ifindex,
+            mac,
+        };
         let places = Arc::clone(&lab.net.sockets);
         let free = places.available_permits();
         let opened = lab.open(link, PLAIN).await.unwrap();
-        assert_eq!(free - places.available_permits(), 2, "its socket, and the process");
+        assert_eq!(
+            free - places.available_permits(),
+            2,
+            "its socket, and the process"
+        );
         drop(child.stdin.take());
         child.wait().unwrap();
         let broken = lab.event(|event| match event {

@@ -22,8 +22,15 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) const PLAIN: Self =
-        Self { to: Mac::BROADCAST, chaddr: MAC, port: 68, protocol: 17, fragment: 0, options: 0, tail: 64 };
+    pub(super) const PLAIN: Self = Self {
+        to: Mac::BROADCAST,
+        chaddr: MAC,
+        port: 68,
+        protocol: 17,
+        fragment: 0,
+        options: 0,
+        tail: 64,
+    };
 
     pub(super) fn frame(self) -> Vec<u8> {
         let mut frame = Vec::new();

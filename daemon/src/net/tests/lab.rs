@@ -14,13 +14,16 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{
+    ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target,
+};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    MacVlanMode,
 };
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -41,7 +44,11 @@ pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
 /// The Ethernet address of its other end, in the host.
 pub(super) const PEER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
 /// What an exchange needs.
-pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: Hears::Answers, hold_port: None };
+pub(super) const PLAIN: Sockets = Sockets {
+    chaddr: MAC,
+    arp: Hears::Answers,
+    hold_port: None,
+};
 
 /// A net whose host is a namespace of the test.
 pub(super) struct Lab {
@@ -58,20 +65,40 @@ pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
 }
 
 /// The same beside an engine that keeps the files of its namespaces in this directory.
-pub(super) fn in_lab_beside(docker_netns: Option<PathBuf>, test: impl AsyncFnOnce(Lab) + Send + 'static) {
+pub(super) fn in_lab_beside(
+    docker_netns: Option<PathBuf>,
+    test: impl AsyncFnOnce(Lab) + Send + 'static,
+) {
     let tested = thread::spawn(move || {
         if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
-            assert!(std::env::var_os("CI").is_none(), "no network namespace: {errno}");
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "no network namespace: {errno}"
+            );
             eprintln!("skipped: a network namespace takes root, or a user namespace: {errno}");
             return;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let (events, driver) = unbounded_channel();
-            let config =
-                NetConfig { host_prefix: PathBuf::from("/"), docker_netns, store: STORE, workers: 3, sockets: 1000 };
+            let config = NetConfig {
+                host_prefix: PathBuf::from("/"),
+                docker_netns,
+                store: STORE,
+                workers: 3,
+                sockets: 1000,
+            };
             let net = Net::start(config, events).unwrap();
-            test(Lab { net, events: driver, passed_over: VecDeque::new(), last: 0 }).await;
+            test(Lab {
+                net,
+                events: driver,
+                passed_over: VecDeque::new(),
+                last: 0,
+            })
+            .await;
         });
     });
     if let Err(panic) = tested.join() {
@@ -97,21 +124,31 @@ impl Lab {
             let next = timeout(DEADLINE, self.events.recv()).await;
             let event = next
                 .unwrap_or_else(|_| {
-                    panic!("of {} events {:?}", self.passed_over.len(), self.passed_over.iter().take(9))
+                    panic!(
+                        "of {} events {:?}",
+                        self.passed_over.len(),
+                        self.passed_over.iter().take(9)
+                    )
                 })
                 .unwrap();
             if let Some(found) = wanted(&event) {
                 return found;
             }
             self.passed_over.push_back(match event {
-                NetReport::Kernel(news) => NetReport::Kernel(News { event: news.event, _place: None }),
+                NetReport::Kernel(news) => NetReport::Kernel(News {
+                    event: news.event,
+                    _place: None,
+                }),
                 event => event,
             });
         }
     }
 
     pub(super) async fn kernel(&mut self, wanted: KernelMessage) {
-        self.event(|event| matches!(event, NetReport::Kernel(told) if told.event == wanted).then_some(())).await;
+        self.event(|event| {
+            matches!(event, NetReport::Kernel(told) if told.event == wanted).then_some(())
+        })
+        .await;
     }
 
     pub(super) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
@@ -119,7 +156,11 @@ impl Lab {
     }
 
     /// Sends a frame and waits for the outcome.
-    pub(super) async fn sent(&mut self, exchange: ExchangeId, frame: Vec<u8>) -> Result<(), LinkCause> {
+    pub(super) async fn sent(
+        &mut self,
+        exchange: ExchangeId,
+        frame: Vec<u8>,
+    ) -> Result<(), LinkCause> {
         let op = self.op();
         self.net.send(Some(op), exchange, frame, None);
         match self.done(op).await {
@@ -131,7 +172,11 @@ impl Lab {
     /// Waits for the next frame of an exchange.
     pub(super) async fn frame(&mut self, wanted: ExchangeId) -> (Vec<u8>, FrameMeta) {
         self.event(|event| match event {
-            NetReport::Frame { exchange, bytes, meta } if *exchange == wanted => Some((bytes.to_vec(), *meta)),
+            NetReport::Frame {
+                exchange,
+                bytes,
+                meta,
+            } if *exchange == wanted => Some((bytes.to_vec(), *meta)),
             _ => None,
         })
         .await
@@ -157,7 +202,11 @@ impl Lab {
         all
     }
 
-    pub(super) async fn apply(&mut self, target: Target, steps: &[Step]) -> (usize, Result<LinkView, LinkCause>) {
+    pub(super) async fn apply(
+        &mut self,
+        target: Target,
+        steps: &[Step],
+    ) -> (usize, Result<LinkView, LinkCause>) {
         let op = self.op();
         self.net.apply(op, target, steps.to_vec());
         match self.done(op).await {
@@ -177,14 +226,22 @@ impl Lab {
 
     /// Looks at a link, ignoring what came in on it meanwhile.
     pub(super) async fn look(&mut self, target: Target) -> Result<LinkView, LinkCause> {
-        self.inspect(target).await.map(|view| LinkView { received: 0, ..view })
+        self.inspect(target).await.map(|view| LinkView {
+            received: 0,
+            ..view
+        })
     }
 
-    pub(super) async fn open(&mut self, link: Link, want: Sockets) -> Result<ExchangeId, LinkCause> {
+    pub(super) async fn open(
+        &mut self,
+        link: Link,
+        want: Sockets,
+    ) -> Result<ExchangeId, LinkCause> {
         let op = self.op();
         let exchange = ExchangeId(op.0);
         let chaddr = link.mac();
-        self.net.open(op, exchange, link, Sockets { chaddr, ..want });
+        self.net
+            .open(op, exchange, link, Sockets { chaddr, ..want });
         match self.done(op).await {
             Outcome::Opened(result) => result.map(|()| exchange),
             other => panic!("{other:?}"),
@@ -196,11 +253,23 @@ impl Lab {
         let netns = Netns::new();
         netns.veth("host0");
         let (_, inside) = self.apply(netns.eth0(), &[Step::Up]).await;
-        let (_, outside) = self.apply(Target::Host { ifname: "host0".to_owned() }, &[Step::Up]).await;
+        let (_, outside) = self
+            .apply(
+                Target::Host {
+                    ifname: "host0".to_owned(),
+                },
+                &[Step::Up],
+            )
+            .await;
         let inside = inside.unwrap();
         let link = netns.link(&inside);
         if !inside.carrier {
-            self.kernel(KernelMessage::Carrier { cookie: inside.cookie, ifindex: inside.ifindex, up: true }).await;
+            self.kernel(KernelMessage::Carrier {
+                cookie: inside.cookie,
+                ifindex: inside.ifindex,
+                up: true,
+            })
+            .await;
         }
         (netns, link, Link::parent(outside.unwrap().ifindex, PEER))
     }
@@ -225,7 +294,9 @@ impl Netns {
     /// The calling thread's.
     pub(super) fn here() -> Self {
         let file = File::open("/proc/thread-self/ns/net").unwrap();
-        let number = DESCRIPTORS.fetch_update(SeqCst, SeqCst, |n| Some(if n < 900 { n + 1 } else { 300 })).unwrap();
+        let number = DESCRIPTORS
+            .fetch_update(SeqCst, SeqCst, |n| Some(if n < 900 { n + 1 } else { 300 }))
+            .unwrap();
         Self(file_at(number, &file))
     }
 
@@ -239,20 +310,39 @@ impl Netns {
     }
 
     pub(super) fn eth0(&self) -> Target {
-        Target::Named(ByName { netns: self.path(), ifname: "eth0".to_owned(), host_too: false })
+        Target::Named(ByName {
+            netns: self.path(),
+            ifname: "eth0".to_owned(),
+            host_too: false,
+        })
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {
-        Link::InNetns { path: self.path(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
+        Link::InNetns {
+            path: self.path(),
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            mac: view.mac,
+        }
     }
 
     /// Takes a number in the calling thread's namespace as soon as it is free. Does not turn the loop.
     pub(super) fn get_number(&self, number: i32) {
         let start = std::time::Instant::now();
         let mut message = NsidMessage::default();
-        message.attributes = vec![NsidAttribute::Fd(self.file().cast_unsigned()), NsidAttribute::Id(number)];
+        message.attributes = vec![
+            NsidAttribute::Fd(self.file().cast_unsigned()),
+            NsidAttribute::Id(number),
+        ];
         let mut netlink = Netlink::open().unwrap();
-        while netlink.request(RouteNetlinkMessage::NewNsId(message.clone()), NLM_F_ACK, |_, _| Ok(())).is_err() {
+        while netlink
+            .request(
+                RouteNetlinkMessage::NewNsId(message.clone()),
+                NLM_F_ACK,
+                |_, _| Ok(()),
+            )
+            .is_err()
+        {
             assert!(start.elapsed() < DEADLINE);
             thread::yield_now();
         }
@@ -296,7 +386,10 @@ impl Netns {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
             ]),
         ];
-        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+        ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        );
     }
 
     /// Makes a macvlan of `parent`, a link here, as `eth0` in it.
@@ -309,16 +402,30 @@ impl Netns {
             LinkAttribute::NetNsFd(self.file()),
             LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::MacVlan),
-                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
+                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(
+                    MacVlanMode::Bridge,
+                )])),
             ]),
         ];
-        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+        ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        );
     }
 
     /// Runs `ip` inside, and returns what it says.
     pub(super) fn ip(&self, arguments: &str) -> String {
-        let done = self.run(|| Command::new("ip").args(arguments.split(' ')).output().expect("ip is installed"));
-        assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = self.run(|| {
+            Command::new("ip")
+                .args(arguments.split(' '))
+                .output()
+                .expect("ip is installed")
+        });
+        assert!(
+            done.status.success(),
+            "ip {arguments}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         String::from_utf8(done.stdout).unwrap()
     }
 
@@ -328,7 +435,13 @@ impl Netns {
 
     /// Runs `ip link` inside, for each of these lines.
     pub(super) fn ip_link(&self, lines: &str) {
-        self.feed("ip -batch -", &lines.lines().map(|line| format!("link {line}\n")).collect::<String>());
+        self.feed(
+            "ip -batch -",
+            &lines
+                .lines()
+                .map(|line| format!("link {line}\n"))
+                .collect::<String>(),
+        );
     }
 
     /// Runs a command inside that reads its instructions.
@@ -336,7 +449,11 @@ impl Netns {
         let (program, arguments) = command.split_once(' ').unwrap();
         self.run(|| {
             let mut fed = Command::new(program);
-            let mut fed = fed.args(arguments.split(' ')).stdin(Stdio::piped()).spawn().expect("it is installed");
+            let mut fed = fed
+                .args(arguments.split(' '))
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("it is installed");
             std::io::Write::write_all(&mut fed.stdin.take().unwrap(), text.as_bytes()).unwrap();
             assert!(fed.wait().unwrap().success(), "{text}");
         });
@@ -353,7 +470,10 @@ fn file_at(number: i32, file: &File) -> OwnedFd {
 /// Returns the port of a netlink socket of the calling thread's namespace that hears groups, or that hears none.
 pub(super) fn netlink_port(hears_groups: bool) -> u32 {
     let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
-    let columns = sockets.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let columns = sockets
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
     // Those of the routing protocol, and not the kernel's own.
     let mut ours = columns.filter(|columns| columns[1] == "0" && columns[2] != "0");
     let found = ours.find(|columns| (columns[3] != "00000000") == hears_groups);
@@ -362,7 +482,10 @@ pub(super) fn netlink_port(hears_groups: bool) -> u32 {
 
 /// Asks the kernel for a change in the calling thread's namespace.
 pub(super) fn ask(message: RouteNetlinkMessage, flags: u16) {
-    Netlink::open().unwrap().request(message, flags | NLM_F_ACK, |_, _| Ok(())).unwrap();
+    Netlink::open()
+        .unwrap()
+        .request(message, flags | NLM_F_ACK, |_, _| Ok(()))
+        .unwrap();
 }
 
 pub(super) fn set_down(ifindex: u32) {
@@ -383,24 +506,38 @@ fn address(ifindex: u32, address: Ipv4Addr, prefix: u8) -> AddressMessage {
     message.header.family = AddressFamily::Inet;
     message.header.index = ifindex;
     message.header.prefix_len = prefix;
-    message.attributes = vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+    message.attributes = vec![
+        AddressAttribute::Local(address.into()),
+        AddressAttribute::Address(address.into()),
+    ];
     message
 }
 
 pub(super) fn add_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
-    ask(RouteNetlinkMessage::NewAddress(address(ifindex, ip, prefix)), NLM_F_CREATE | NLM_F_EXCL);
+    ask(
+        RouteNetlinkMessage::NewAddress(address(ifindex, ip, prefix)),
+        NLM_F_CREATE | NLM_F_EXCL,
+    );
 }
 
 pub(super) fn delete_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
-    ask(RouteNetlinkMessage::DelAddress(address(ifindex, ip, prefix)), 0);
+    ask(
+        RouteNetlinkMessage::DelAddress(address(ifindex, ip, prefix)),
+        0,
+    );
 }
 
 /// Makes a bridge here, and returns its index.
 pub(super) fn make_bridge(name: &str) -> u32 {
     let mut bridge = LinkMessage::default();
-    bridge.attributes =
-        vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
-    ask(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL);
+    bridge.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+    ];
+    ask(
+        RouteNetlinkMessage::NewLink(bridge),
+        NLM_F_CREATE | NLM_F_EXCL,
+    );
     nix::net::if_::if_nametoindex(name).unwrap()
 }
 

@@ -26,7 +26,11 @@ use crate::net::reaper::Reaper;
 use crate::net::registrar::Registrar;
 
 fn eth0_at(path: impl Into<PathBuf>) -> Target {
-    Target::Named(ByName { netns: path.into(), ifname: "eth0".to_owned(), host_too: false })
+    Target::Named(ByName {
+        netns: path.into(),
+        ifname: "eth0".to_owned(),
+        host_too: false,
+    })
 }
 
 #[test]
@@ -35,13 +39,23 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
         let netns = Netns::new();
         netns.veth("host0");
         let before = lab.inspect(netns.eth0()).await.unwrap();
-        assert_eq!((before.ifname.as_str(), before.mac, before.mtu), ("eth0", MAC, 1500));
-        assert!(!before.up && !before.carrier && before.addresses.is_empty(), "{before:?}");
+        assert_eq!(
+            (before.ifname.as_str(), before.mac, before.mtu),
+            ("eth0", MAC, 1500)
+        );
+        assert!(
+            !before.up && !before.carrier && before.addresses.is_empty(),
+            "{before:?}"
+        );
         assert!(!before.was_down, "it was only looked at");
 
         let (taken, after) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1400)]).await;
         let after = after.unwrap();
-        assert_eq!((taken, after.up, after.carrier, after.mtu), (2, true, false, 1400), "the other end is down");
+        assert_eq!(
+            (taken, after.up, after.carrier, after.mtu),
+            (2, true, false, 1400),
+            "the other end is down"
+        );
         assert!(after.was_down);
 
         let address = Ipv4Addr::new(192, 0, 2, 7);
@@ -49,9 +63,15 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
             add_address(after.ifindex, address, 24);
             add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32);
         });
-        let known = lab.inspect(Target::Known(netns.link(&after))).await.unwrap();
+        let known = lab
+            .inspect(Target::Known(netns.link(&after)))
+            .await
+            .unwrap();
         assert_eq!(known.addresses, [IpNet::new(address.into(), 24).unwrap()]);
-        assert_eq!((known.cookie, known.ifindex), (before.cookie, before.ifindex));
+        assert_eq!(
+            (known.cookie, known.ifindex),
+            (before.cookie, before.ifindex)
+        );
     });
 }
 
@@ -60,10 +80,20 @@ fn steps_end_at_the_first_that_fails_and_the_kernel_says_why() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let (taken, result) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1_000_000), Step::Mtu(1400)]).await;
-        let Err(LinkCause::Refused { doing, reason }) = result else { panic!("{result:?}") };
+        let (taken, result) = lab
+            .apply(
+                netns.eth0(),
+                &[Step::Up, Step::Mtu(1_000_000), Step::Mtu(1400)],
+            )
+            .await;
+        let Err(LinkCause::Refused { doing, reason }) = result else {
+            panic!("{result:?}")
+        };
         assert_eq!((taken, doing), (1, "set the MTU"));
-        assert!(reason.contains("mtu greater than device maximum"), "{reason}");
+        assert!(
+            reason.contains("mtu greater than device maximum"),
+            "{reason}"
+        );
         assert_eq!(lab.inspect(netns.eth0()).await.unwrap().mtu, 1500);
     });
 }
@@ -73,12 +103,17 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let host0 = Target::Host { ifname: "host0".to_owned() };
+        let host0 = Target::Host {
+            ifname: "host0".to_owned(),
+        };
         let (_, view) = lab.apply(host0.clone(), &[Step::Up]).await;
         let view = view.unwrap();
         assert_eq!((view.mac, view.up), (PEER, true));
         let known = Target::Known(Link::parent(view.ifindex, MAC));
-        assert_eq!(lab.look(known).await.unwrap(), lab.look(host0).await.unwrap());
+        assert_eq!(
+            lab.look(known).await.unwrap(),
+            lab.look(host0).await.unwrap()
+        );
         assert_ne!(lab.inspect(netns.eth0()).await.unwrap().cookie, view.cookie);
     });
 }
@@ -87,21 +122,48 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
 fn a_missing_link_and_one_without_ethernet_are_named() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
-        let named =
-            |ifname: &str| Target::Named(ByName { netns: netns.path(), ifname: ifname.to_owned(), host_too: false });
+        let named = |ifname: &str| {
+            Target::Named(ByName {
+                netns: netns.path(),
+                ifname: ifname.to_owned(),
+                host_too: false,
+            })
+        };
         for ifname in ["eth0", "", "a-name-that-is-too-long", "nul\0"] {
             let no_link = LinkCause::NoLink(ifname.to_owned());
             assert_eq!(lab.inspect(named(ifname)).await, Err(no_link.clone()));
-            assert_eq!(lab.apply(named(ifname), &[Step::Up]).await, (0, Err(no_link)));
+            assert_eq!(
+                lab.apply(named(ifname), &[Step::Up]).await,
+                (0, Err(no_link))
+            );
         }
-        assert_eq!(lab.apply(named("lo"), &[Step::Up]).await, (0, Err(LinkCause::NotEthernet("lo".to_owned()))));
+        assert_eq!(
+            lab.apply(named("lo"), &[Step::Up]).await,
+            (0, Err(LinkCause::NotEthernet("lo".to_owned())))
+        );
         netns.veth("host0");
         let view = lab.inspect(netns.eth0()).await.unwrap();
-        let Link::InNetns { path, cookie, mac, .. } = netns.link(&view) else { unreachable!() };
-        let gone = Link::InNetns { path, cookie, ifindex: 4711, mac };
+        let Link::InNetns {
+            path, cookie, mac, ..
+        } = netns.link(&view)
+        else {
+            unreachable!()
+        };
+        let gone = Link::InNetns {
+            path,
+            cookie,
+            ifindex: 4711,
+            mac,
+        };
         let cause = LinkCause::NoLink("with index 4711".to_owned());
-        assert_eq!(lab.inspect(Target::Known(gone.clone())).await, Err(cause.clone()));
-        assert_eq!(lab.apply(Target::Known(gone.clone()), &[Step::Up]).await, (0, Err(cause.clone())));
+        assert_eq!(
+            lab.inspect(Target::Known(gone.clone())).await,
+            Err(cause.clone())
+        );
+        assert_eq!(
+            lab.apply(Target::Known(gone.clone()), &[Step::Up]).await,
+            (0, Err(cause.clone()))
+        );
         assert_eq!(lab.open(gone, PLAIN).await, Err(cause));
     });
 }
@@ -124,16 +186,33 @@ fn what_is_no_network_namespace_is_told_at_once() {
             "/proc/self/ns/uts".into(),
             "/dev/null".into(),
         ] {
-            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NotANetns(path)));
+            assert_eq!(
+                lab.inspect(eth0_at(&path)).await,
+                Err(LinkCause::NotANetns(path))
+            );
         }
         std::fs::write(at("bare"), "").unwrap();
-        assert_eq!(lab.inspect(eth0_at(at("bare"))).await, Err(LinkCause::NotMounted(at("bare"))));
-        for path in [at("missing"), "relative".into(), "".into(), "/proc/4194304/ns/net".into()] {
-            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoNetns(path)));
+        assert_eq!(
+            lab.inspect(eth0_at(at("bare"))).await,
+            Err(LinkCause::NotMounted(at("bare")))
+        );
+        for path in [
+            at("missing"),
+            "relative".into(),
+            "".into(),
+            "/proc/4194304/ns/net".into(),
+        ] {
+            assert_eq!(
+                lab.inspect(eth0_at(&path)).await,
+                Err(LinkCause::NoNetns(path))
+            );
         }
         // Nothing can be known about what is in no directory.
         for path in [at("file/under"), at("missing/under")] {
-            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoDirectory(path)));
+            assert_eq!(
+                lab.inspect(eth0_at(&path)).await,
+                Err(LinkCause::NoDirectory(path))
+            );
         }
     });
 }
@@ -144,17 +223,43 @@ fn the_daemons_own_namespace_is_refused_unless_it_is_wanted() {
         let netns = Netns::new();
         netns.veth("host0");
         let own = PathBuf::from("/proc/thread-self/ns/net");
-        let named = |host_too| Target::Named(ByName { netns: own.clone(), ifname: "host0".to_owned(), host_too });
-        assert_eq!(lab.apply(named(false), &[Step::Up]).await, (0, Err(LinkCause::HostNetns(own.clone()))));
-        let host0 = Target::Host { ifname: "host0".to_owned() };
+        let named = |host_too| {
+            Target::Named(ByName {
+                netns: own.clone(),
+                ifname: "host0".to_owned(),
+                host_too,
+            })
+        };
+        assert_eq!(
+            lab.apply(named(false), &[Step::Up]).await,
+            (0, Err(LinkCause::HostNetns(own.clone())))
+        );
+        let host0 = Target::Host {
+            ifname: "host0".to_owned(),
+        };
         assert!(!lab.inspect(host0.clone()).await.unwrap().up);
 
         // Unless that is wanted. From then on it is a namespace like any other.
-        let (1, Ok(view)) = lab.apply(named(true), &[Step::Up]).await else { panic!("not applied") };
-        let view = LinkView { was_down: false, ..view };
+        let (1, Ok(view)) = lab.apply(named(true), &[Step::Up]).await else {
+            panic!("not applied")
+        };
+        let view = LinkView {
+            was_down: false,
+            ..view
+        };
         assert_eq!(lab.inspect(host0).await, Ok(view.clone()));
-        let link = Link::InNetns { path: own.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
-        assert_eq!(lab.inspect(Target::Known(link.clone())).await.map(|seen| seen.at()), Ok(view.at()));
+        let link = Link::InNetns {
+            path: own.clone(),
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            mac: view.mac,
+        };
+        assert_eq!(
+            lab.inspect(Target::Known(link.clone()))
+                .await
+                .map(|seen| seen.at()),
+            Ok(view.at())
+        );
         lab.open(link, PLAIN).await.unwrap();
     });
 }
@@ -168,8 +273,18 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
         first.veth("host0");
         symlink(first.path(), &path).unwrap();
         let view = lab.inspect(eth0_at(&path)).await.unwrap();
-        let link = Link::InNetns { path: path.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
-        assert_eq!(lab.inspect(Target::Known(link.clone())).await.map(|seen| seen.at()), Ok(view.at()));
+        let link = Link::InNetns {
+            path: path.clone(),
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            mac: view.mac,
+        };
+        assert_eq!(
+            lab.inspect(Target::Known(link.clone()))
+                .await
+                .map(|seen| seen.at()),
+            Ok(view.at())
+        );
 
         let second = Netns::new();
         second.veth("host1");
@@ -182,10 +297,27 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
             "the first lives"
         );
         assert_eq!(lab.open(link.clone(), PLAIN).await, Err(no_path));
-        let Link::InNetns { path, cookie, ifindex, mac } = link else { unreachable!() };
-        let link = Link::InNetns { path: path.clone(), cookie, ifindex: ifindex + 1, mac };
+        let Link::InNetns {
+            path,
+            cookie,
+            ifindex,
+            mac,
+        } = link
+        else {
+            unreachable!()
+        };
+        let link = Link::InNetns {
+            path: path.clone(),
+            cookie,
+            ifindex: ifindex + 1,
+            mac,
+        };
         let changed = LinkCause::NetnsChanged(path.clone());
-        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(changed), "without that link");
+        assert_eq!(
+            lab.open(link.clone(), PLAIN).await,
+            Err(changed),
+            "without that link"
+        );
         assert!(!lab.inspect(eth0_at(&path)).await.unwrap().up);
 
         std::fs::remove_file(&path).unwrap();
@@ -216,7 +348,11 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         mount(&["--make-rprivate", "/"]);
         let seen_by_mount = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
-        mount(&["--bind", &seen_by_mount, root.join("run/netns/c1").to_str().unwrap()]);
+        mount(&[
+            "--bind",
+            &seen_by_mount,
+            root.join("run/netns/c1").to_str().unwrap(),
+        ]);
         mount(&["--bind", "/proc", root.join("proc").to_str().unwrap()]);
 
         let pool = pool(&root, 1, Duration::from_secs(5));
@@ -228,14 +364,21 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         assert_eq!(look("/run/netns/c1").await, Ok(MAC));
         assert_eq!(look("/var/run/netns/c1").await, Ok(MAC));
         assert_eq!(look("/var/run/../../../run/netns/c1").await, Ok(MAC));
-        assert_eq!(look(netns.path().to_str().unwrap()).await, Ok(MAC), "a magic link");
+        assert_eq!(
+            look(netns.path().to_str().unwrap()).await,
+            Ok(MAC),
+            "a magic link"
+        );
         for none in ["/var/run/netns/c2", "/proc/4194304/ns/net"] {
             assert_eq!(look(none).await, Err(LinkCause::NoNetns(none.into())));
         }
         std::fs::remove_file(root.join("var/run")).unwrap();
         mount(&["-t", "tmpfs", "none", root.join("proc").to_str().unwrap()]);
         for unseen in ["/var/run/netns/c1", "/proc/4194304/ns/net"] {
-            assert_eq!(look(unseen).await, Err(LinkCause::NoDirectory(unseen.into())));
+            assert_eq!(
+                look(unseen).await,
+                Err(LinkCause::NoDirectory(unseen.into()))
+            );
         }
     });
     // It cannot be removed where it is mounted; here it can.
@@ -244,7 +387,12 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
 
 fn mount(arguments: &[&str]) {
     assert!(
-        Command::new("mount").arg("--no-canonicalize").args(arguments).status().unwrap().success(),
+        Command::new("mount")
+            .arg("--no-canonicalize")
+            .args(arguments)
+            .status()
+            .unwrap()
+            .success(),
         "{arguments:?}"
     );
 }
@@ -278,10 +426,16 @@ fn steps_that_nobody_waits_for_any_more_are_not_taken() {
         let pool = pool(Path::new("/"), 1, Duration::from_secs(5));
         let target = netns.eth0();
         let steps = [Step::Up, Step::Mtu(1400), Step::Mtu(1300)];
-        let cut = pool.run(move |worker| worker.apply(&target, &steps, |taken| taken < 2)).await;
+        let cut = pool
+            .run(move |worker| worker.apply(&target, &steps, |taken| taken < 2))
+            .await;
         assert_eq!(cut, Ok(Err(LinkCause::TimedOut)));
         let target = netns.eth0();
-        let view = pool.run(move |worker| worker.apply(&target, &[], |_| true)).await.unwrap().unwrap();
+        let view = pool
+            .run(move |worker| worker.apply(&target, &[], |_| true))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!((view.up, view.mtu), (true, 1400));
     });
 }
@@ -291,7 +445,10 @@ fn work_that_panics_costs_its_thread_and_no_more() {
     in_lab(async |_| {
         let pool = pool(Path::new("/"), 1, Duration::from_secs(5));
         let broken = pool.run(|_| panic!("a test of a panic")).await;
-        assert!(matches!(broken, Err(LinkCause::Refused { .. })), "{broken:?}");
+        assert!(
+            matches!(broken, Err(LinkCause::Refused { .. })),
+            "{broken:?}"
+        );
         assert_eq!(pool.run(|_| 4).await, Ok(4));
     });
 }
@@ -310,8 +467,14 @@ fn nobody_in_a_namespace_answers_in_the_kernels_place() {
             hostile.bind_auto().unwrap();
             let answer = encode(RouteNetlinkMessage::NewLink(LinkMessage::default()), 0, 3);
             let sent = hostile.send_to(&answer, &SocketAddr::new(port, 0), 0);
-            assert_eq!(sent.map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
-            assert_eq!(netlink.view(Which::Name("eth0"), Cookie(1)).unwrap().mac, MAC);
+            assert_eq!(
+                sent.map_err(|error| error.kind()),
+                Err(ErrorKind::ConnectionRefused)
+            );
+            assert_eq!(
+                netlink.view(Which::Name("eth0"), Cookie(1)).unwrap().mac,
+                MAC
+            );
         });
     });
 }
@@ -322,14 +485,26 @@ fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_na
         let netns = Netns::new();
         netns.veth("host0");
         let by = |ifname: &str, mac| {
-            Target::OfServer(ByName { netns: netns.path(), ifname: ifname.to_owned(), host_too: false }, mac)
+            Target::OfServer(
+                ByName {
+                    netns: netns.path(),
+                    ifname: ifname.to_owned(),
+                    host_too: false,
+                },
+                mac,
+            )
         };
         let view = lab.inspect(by("gone", MAC)).await.unwrap();
         assert_eq!((view.ifname.as_str(), view.mac), ("eth0", MAC));
-        let refused =
-            lab.inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9]))).await.unwrap_err().to_string();
+        let refused = lab
+            .inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9])))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
-            refused.contains("0 links with a way out have 02:09:09:09:09:09, the address that the server knows"),
+            refused.contains(
+                "0 links with a way out have 02:09:09:09:09:09, the address that the server knows"
+            ),
             "{refused}"
         );
     });
@@ -340,12 +515,18 @@ fn of_several_links_with_one_ethernet_address_the_one_with_a_way_out_is_the_cont
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let at = ByName { netns: netns.path(), ifname: "eth0".to_owned(), host_too: false };
+        let at = ByName {
+            netns: netns.path(),
+            ifname: "eth0".to_owned(),
+            host_too: false,
+        };
         let known = Target::OfServer(at, MAC);
         // As KubeVirt does: the interface becomes a port under another name, and another link has its name and address.
         netns.ip_link("set eth0 down\nset eth0 name eth0-nic\nadd br0 type bridge\n");
         netns.ip_link("set eth0-nic master br0\nset eth0-nic up\nset br0 up\n");
-        netns.ip_link(&format!("add eth0 address {MAC} type veth peer name inside\n"));
+        netns.ip_link(&format!(
+            "add eth0 address {MAC} type veth peer name inside\n"
+        ));
         assert_eq!(lab.inspect(known.clone()).await.unwrap().ifname, "eth0-nic");
         // Of two that are ports, the one whose other end is outside.
         netns.ip_link("set eth0 master br0\n");
@@ -355,7 +536,8 @@ fn of_several_links_with_one_ethernet_address_the_one_with_a_way_out_is_the_cont
         netns.ip_link("set eth0 nomaster\n");
         let refused = lab.inspect(known.clone()).await.unwrap_err().to_string();
         assert!(
-            refused.contains("0 links with a way out") && refused.ends_with("eth0 is only a stand-in"),
+            refused.contains("0 links with a way out")
+                && refused.ends_with("eth0 is only a stand-in"),
             "{refused}"
         );
     });

@@ -10,8 +10,8 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::lab::{
-    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge, netlink_port,
-    set_down,
+    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge,
+    netlink_port, set_down,
 };
 use crate::net::NetReport;
 use crate::net::netlink::encode;
@@ -20,7 +20,9 @@ use crate::net::netlink::encode;
 const NUMBER: i32 = 4711;
 
 fn host0() -> Target {
-    Target::Host { ifname: "host0".to_owned() }
+    Target::Host {
+        ifname: "host0".to_owned(),
+    }
 }
 
 /// Returns what the kernel reported unasked up to now.
@@ -46,10 +48,20 @@ fn carrier_comes_and_goes_with_the_other_end() {
         assert!(inside.up && !inside.carrier);
         let (cookie, ifindex) = (inside.cookie, inside.ifindex);
         let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier {
+            cookie,
+            ifindex,
+            up: true,
+        })
+        .await;
         assert!(lab.inspect(netns.eth0()).await.unwrap().carrier);
         set_down(outside.ifindex);
-        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: false }).await;
+        lab.kernel(KernelMessage::Carrier {
+            cookie,
+            ifindex,
+            up: false,
+        })
+        .await;
     });
 }
 
@@ -61,9 +73,19 @@ fn addresses_come_and_go() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         netns.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie,
+            ifindex,
+            address: address.into(),
+        })
+        .await;
         netns.run(|| delete_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressGone { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressGone {
+            cookie,
+            ifindex,
+            address: address.into(),
+        })
+        .await;
     });
 }
 
@@ -78,11 +100,22 @@ fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
             host_too: true,
         });
         let (_, view) = lab.apply(target, &[Step::Up]).await;
-        let Ok(LinkView { cookie, ifindex, .. }) = view else { panic!("{view:?}") };
+        let Ok(LinkView {
+            cookie, ifindex, ..
+        }) = view
+        else {
+            panic!("{view:?}")
+        };
         lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier {
+            cookie,
+            ifindex,
+            up: true,
+        })
+        .await;
         delete(ifindex);
-        lab.kernel(KernelMessage::LinkGone { cookie, ifindex }).await;
+        lab.kernel(KernelMessage::LinkGone { cookie, ifindex })
+            .await;
     });
 }
 
@@ -94,7 +127,11 @@ fn a_deleted_link_is_gone_and_so_is_one_that_was_moved_away() {
             netns.veth("host0");
             let view = lab.inspect(netns.eth0()).await.unwrap();
             netns.run(|| end(view.ifindex));
-            lab.kernel(KernelMessage::LinkGone { cookie: view.cookie, ifindex: view.ifindex }).await;
+            lab.kernel(KernelMessage::LinkGone {
+                cookie: view.cookie,
+                ifindex: view.ifindex,
+            })
+            .await;
         }
     });
 }
@@ -117,10 +154,17 @@ fn a_port_that_leaves_a_bridge_is_not_gone() {
         netns.run(|| into_and_out_of_a_bridge(view.ifindex));
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
-            .await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address: address.into(),
+        })
+        .await;
         let left = left_over(&mut lab);
-        let gone = KernelMessage::LinkGone { cookie: view.cookie, ifindex: view.ifindex };
+        let gone = KernelMessage::LinkGone {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+        };
         assert!(!left.contains(&gone), "{left:?}");
     });
 }
@@ -149,28 +193,55 @@ fn a_namespace_whose_path_goes_is_told_of_and_its_death_afterwards() {
         for path in [&path, &other] {
             std::os::unix::fs::symlink(netns.path(), path).unwrap();
         }
-        let eth0 = Target::Named(ByName { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false });
+        let eth0 = Target::Named(ByName {
+            netns: path.clone(),
+            ifname: "eth0".to_owned(),
+            host_too: false,
+        });
         let view = lab.apply(eth0.clone(), &[Step::Up]).await.1.unwrap();
         let (cookie, ifindex, mac) = (view.cookie, view.ifindex, view.mac);
-        let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
+        let link = Link::InNetns {
+            path: path.clone(),
+            cookie,
+            ifindex,
+            mac,
+        };
         let exchange = lab.open(link.clone(), PLAIN).await.unwrap();
         std::fs::remove_file(other).unwrap();
         for _ in 0..10 {
             lab.inspect(eth0.clone()).await.unwrap();
         }
-        let is_gone = |event: &KernelMessage| is_death(event) || matches!(event, KernelMessage::PathGone { .. });
+        let is_gone = |event: &KernelMessage| {
+            is_death(event) || matches!(event, KernelMessage::PathGone { .. })
+        };
         assert!(!left_over(&mut lab).iter().any(is_gone));
         std::fs::remove_file(&path).unwrap();
         lab.kernel(KernelMessage::PathGone { cookie }).await;
         let no_path = LinkCause::NoPath(path.clone());
-        assert_eq!(lab.inspect(Target::Known(link.clone())).await, Err(no_path.clone()), "the kernel knows the link");
+        assert_eq!(
+            lab.inspect(Target::Known(link.clone())).await,
+            Err(no_path.clone()),
+            "the kernel knows the link"
+        );
         assert_eq!(lab.open(link.clone(), PLAIN).await.map(drop), Err(no_path));
-        let other = Link::InNetns { path: path.clone(), cookie, ifindex: ifindex + 1, mac };
-        assert_eq!(lab.inspect(Target::Known(other)).await, Err(LinkCause::NoNetns(path.clone())), "another link");
+        let other = Link::InNetns {
+            path: path.clone(),
+            cookie,
+            ifindex: ifindex + 1,
+            mac,
+        };
+        assert_eq!(
+            lab.inspect(Target::Known(other)).await,
+            Err(LinkCause::NoNetns(path.clone())),
+            "another link"
+        );
         lab.net.close(None, exchange);
         drop(netns);
         lab.kernel(KernelMessage::NetnsDied { cookie }).await;
-        assert_eq!(lab.inspect(Target::Known(link)).await, Err(LinkCause::NoNetns(path)));
+        assert_eq!(
+            lab.inspect(Target::Known(link)).await,
+            Err(LinkCause::NoNetns(path))
+        );
     });
 }
 
@@ -187,8 +258,12 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         drop(stranger);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
-            .await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address: address.into(),
+        })
+        .await;
         let left = left_over(&mut lab);
         let foreign = |event: &KernelMessage| match event {
             KernelMessage::Carrier { cookie, .. } => *cookie != view.cookie,
@@ -211,7 +286,11 @@ fn fifty_namespaces_are_set_up_at_once_and_their_ends_are_heard() {
         }
         let mut cookies = Vec::new();
         for op in ops {
-            let leasehold_core::effect::Outcome::Applied { taken: 1, result: Ok(view) } = lab.done(op).await else {
+            let leasehold_core::effect::Outcome::Applied {
+                taken: 1,
+                result: Ok(view),
+            } = lab.done(op).await
+            else {
                 panic!()
             };
             assert!(view.up);
@@ -259,13 +338,21 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
         known.get_number(NUMBER);
         known.veth("host0");
         other.veth("host1");
-        let (view, _) = (lab.inspect(known.eth0()).await.unwrap(), lab.inspect(other.eth0()).await.unwrap());
+        let (view, _) = (
+            lab.inspect(known.eth0()).await.unwrap(),
+            lab.inspect(other.eth0()).await.unwrap(),
+        );
         // There the number means something else, which dies.
         other.run(|| (0..2).for_each(|_| Netns::new().get_number(NUMBER)));
         let (cookie, ifindex) = (view.cookie, view.ifindex);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie,
+            ifindex,
+            address: address.into(),
+        })
+        .await;
         // Workers take their work in order: these looks come after the one that the death caused.
         for _ in 0..10 {
             lab.inspect(known.eth0()).await.unwrap();
@@ -284,7 +371,10 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
         for (netns, outside) in [(&known, "host0"), (&hostile, "host1"), (&newcomer, "host2")] {
             netns.veth(outside);
         }
-        let (view, _) = (lab.inspect(known.eth0()).await.unwrap(), lab.inspect(hostile.eth0()).await.unwrap());
+        let (view, _) = (
+            lab.inspect(known.eth0()).await.unwrap(),
+            lab.inspect(hostile.eth0()).await.unwrap(),
+        );
         // From a socket with the watch's port, with the third question's token.
         let port = netlink_port(true);
         hostile.run(|| tell_of_number(port, 3));
@@ -294,9 +384,19 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
         lab.done(op).await;
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie,
+            ifindex,
+            address: address.into(),
+        })
+        .await;
         let left = left_over(&mut lab);
-        assert!(!left.iter().any(|event| is_death(event) || *event == KernelMessage::Missed), "{left:?}");
+        assert!(
+            !left
+                .iter()
+                .any(|event| is_death(event) || *event == KernelMessage::Missed),
+            "{left:?}"
+        );
     });
 }
 
@@ -304,10 +404,17 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
 fn tell_of_number(port: u32, sequence: u32) {
     let other = Netns::new();
     let mut message = NsidMessage::default();
-    message.attributes = vec![NsidAttribute::Fd(other.file().cast_unsigned()), NsidAttribute::Id(NUMBER)];
+    message.attributes = vec![
+        NsidAttribute::Fd(other.file().cast_unsigned()),
+        NsidAttribute::Id(NUMBER),
+    ];
     let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
     socket.bind(&SocketAddr::new(port, 0)).unwrap();
-    let request = encode(RouteNetlinkMessage::NewNsId(message), NLM_F_REQUEST, sequence);
+    let request = encode(
+        RouteNetlinkMessage::NewNsId(message),
+        NLM_F_REQUEST,
+        sequence,
+    );
     socket.send_to(&request, &SocketAddr::new(0, 0), 0).unwrap();
 }
 
@@ -326,8 +433,12 @@ fn a_flood_of_news_waits_in_the_socket_and_not_in_the_daemon() {
         }
         let untaken = lab.untaken();
         assert!((512..=1024).contains(&untaken), "{untaken}");
-        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
-            .await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address: address.into(),
+        })
+        .await;
     });
 }
 
@@ -343,15 +454,23 @@ fn a_link_with_as_many_names_as_it_may_have_is_looked_at_and_loses_no_news() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        netns.ip_link(&(0..490).map(|n| format!("property add dev eth0 altname {n:0127}\n")).collect::<String>());
+        netns.ip_link(
+            &(0..490)
+                .map(|n| format!("property add dev eth0 altname {n:0127}\n"))
+                .collect::<String>(),
+        );
         let view = lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| {
             change_mtu(view.ifindex, 1400);
             add_address(view.ifindex, address, 24);
         });
-        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
-            .await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address: address.into(),
+        })
+        .await;
         assert!(!left_over(&mut lab).contains(&KernelMessage::Missed));
     });
 }
@@ -366,7 +485,9 @@ fn lost_news_are_told_and_another_look_hears_again() {
         let mut mtu = (0..200_000).map(|n| 1400 + n % 2);
         while !something_was_dropped() {
             netns.run(|| {
-                mtu.by_ref().take(1000).for_each(|mtu| change_mtu(view.ifindex, mtu));
+                mtu.by_ref()
+                    .take(1000)
+                    .for_each(|mtu| change_mtu(view.ifindex, mtu));
             });
             assert!(mtu.len() > 0, "the socket holds all that");
         }
@@ -374,31 +495,53 @@ fn lost_news_are_told_and_another_look_hears_again() {
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
-            .await;
+        lab.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address: address.into(),
+        })
+        .await;
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied {
+            cookie: view.cookie,
+        })
+        .await;
     });
 }
 
 /// Returns whether a netlink socket in this namespace has lost a message.
 fn something_was_dropped() -> bool {
     let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
-    let drops = sockets.lines().next().unwrap().split_whitespace().position(|title| title == "Drops").unwrap();
-    sockets.lines().skip(1).any(|socket| socket.split_whitespace().nth(drops) != Some("0"))
+    let drops = sockets
+        .lines()
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .position(|title| title == "Drops")
+        .unwrap();
+    sockets
+        .lines()
+        .skip(1)
+        .any(|socket| socket.split_whitespace().nth(drops) != Some("0"))
 }
 
 #[test]
 fn a_parent_is_never_news() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
+        let Link::Parent { ifindex, .. } = outside else {
+            unreachable!()
+        };
         left_over(&mut lab);
         set_down(ifindex);
         let (cookie, inside) = inside.in_netns().unwrap();
-        lab.kernel(KernelMessage::Carrier { cookie, ifindex: inside, up: false }).await;
-        let foreign =
-            |event: &KernelMessage| matches!(event, KernelMessage::Carrier { cookie: of, .. } if *of != cookie);
+        lab.kernel(KernelMessage::Carrier {
+            cookie,
+            ifindex: inside,
+            up: false,
+        })
+        .await;
+        let foreign = |event: &KernelMessage| matches!(event, KernelMessage::Carrier { cookie: of, .. } if *of != cookie);
         let left = left_over(&mut lab);
         assert!(!left.iter().any(foreign), "{left:?}");
     });

@@ -22,12 +22,27 @@ fn endpoint() -> LinkOwner {
 }
 
 fn vlan() -> OwnLink {
-    let owner = LinkOwner::Vlan { on: "host0".to_owned(), vlan: 10 };
-    OwnLink { owner, kind: LinkKind::Vlan(10), on: "host0".to_owned(), mac: None, mtu: None }
+    let owner = LinkOwner::Vlan {
+        on: "host0".to_owned(),
+        vlan: 10,
+    };
+    OwnLink {
+        owner,
+        kind: LinkKind::Vlan(10),
+        on: "host0".to_owned(),
+        mac: None,
+        mtu: None,
+    }
 }
 
 fn link(kind: LinkKind, on: &str) -> OwnLink {
-    OwnLink { owner: endpoint(), kind, on: on.to_owned(), mac: Some(OWN), mtu: Some(1400) }
+    OwnLink {
+        owner: endpoint(),
+        kind,
+        on: on.to_owned(),
+        mac: Some(OWN),
+        mtu: Some(1400),
+    }
 }
 
 fn macvlan() -> OwnLink {
@@ -37,8 +52,13 @@ fn macvlan() -> OwnLink {
 /// Returns whether the kernel can make links of this kind.
 fn has(kind: &str) -> bool {
     let made = Netns::new().run(|| {
-        let ip =
-            |arguments: &str| std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap().success();
+        let ip = |arguments: &str| {
+            std::process::Command::new("ip")
+                .args(arguments.split(' '))
+                .status()
+                .unwrap()
+                .success()
+        };
         ip("link add a type veth peer name b") && ip(&format!("link add link a name c type {kind}"))
     });
     if !made {
@@ -76,14 +96,21 @@ impl Lab {
     }
 
     async fn index(&mut self, ifname: &str) -> Option<u32> {
-        self.inspect(Target::Host { ifname: ifname.to_owned() }).await.ok().map(|view| view.ifindex)
+        self.inspect(Target::Host {
+            ifname: ifname.to_owned(),
+        })
+        .await
+        .ok()
+        .map(|view| view.ifindex)
     }
 }
 
 /// Gives the endpoint's link an alias.
 fn name(alias: &str) {
     Netns::here().run(|| {
-        let named = std::process::Command::new("ip").args(["link", "set", NAME, "alias", alias]).status();
+        let named = std::process::Command::new("ip")
+            .args(["link", "set", NAME, "alias", alias])
+            .status();
         assert!(named.unwrap().success());
     });
 }
@@ -108,10 +135,15 @@ fn a_macvlan_is_made_down_with_all_it_needs_and_is_deleted() {
             let shown = ip(&format!("-details link show {NAME}"));
             let own_mac = mode == MacvlanMode::Passthru || shown.contains(&OWN.to_string());
             assert!(
-                shown.contains(&format!("macvlan mode {word}")) && own_mac && shown.contains("mtu 1400"),
+                shown.contains(&format!("macvlan mode {word}"))
+                    && own_mac
+                    && shown.contains("mtu 1400"),
                 "{shown}"
             );
-            assert!(shown.contains(&format!("alias leasehold {STORE} endpoint {ID}")), "{shown}");
+            assert!(
+                shown.contains(&format!("alias leasehold {STORE} endpoint {ID}")),
+                "{shown}"
+            );
             assert!(!shown.contains(",UP"), "{shown}");
             let made = lab.index(NAME).await;
             assert_eq!(lab.make(wanted).await, Ok(()), "a second time");
@@ -119,7 +151,11 @@ fn a_macvlan_is_made_down_with_all_it_needs_and_is_deleted() {
             assert_eq!(lab.own_links().await, [endpoint()]);
             lab.unmake(endpoint()).await.unwrap();
             assert_eq!((lab.index(NAME).await, links()), (None, before));
-            assert_eq!(lab.unmake(endpoint()).await, Ok(()), "there is none any more");
+            assert_eq!(
+                lab.unmake(endpoint()).await,
+                Ok(()),
+                "there is none any more"
+            );
         }
     });
 }
@@ -130,22 +166,46 @@ fn a_port_of_a_bridge_is_up_and_changes_neither_the_bridge_nor_speaks_ipv6() {
         let bridge = make_bridge("br0");
         ip("link set br0 address 02:00:00:00:00:99 up");
         // Nobody has given the bridge an MTU: it takes on the smallest of its ports.
-        lab.make(OwnLink { mtu: Some(1200), ..link(LinkKind::Port, "br0") }).await.unwrap();
+        lab.make(OwnLink {
+            mtu: Some(1200),
+            ..link(LinkKind::Port, "br0")
+        })
+        .await
+        .unwrap();
         let (shown, bridge_shown) = (ip(&format!("link show {NAME}")), ip("link show br0"));
-        assert!(shown.contains("mtu 1200") && bridge_shown.contains("mtu 1500"), "{shown} {bridge_shown}");
+        assert!(
+            shown.contains("mtu 1200") && bridge_shown.contains("mtu 1500"),
+            "{shown} {bridge_shown}"
+        );
         lab.unmake(endpoint()).await.unwrap();
         ip("link set br0 mtu 1300");
         let (before, shown_before) = (links(), ip("-brief link show br0"));
         lab.make(link(LinkKind::Port, "br0")).await.unwrap();
         // It can carry no more than the bridge.
         let shown = ip(&format!("-details link show {NAME}"));
-        assert!(shown.contains("veth") && shown.contains("mtu 1300") && shown.contains(&OWN.to_string()), "{shown}");
+        assert!(
+            shown.contains("veth")
+                && shown.contains("mtu 1300")
+                && shown.contains(&OWN.to_string()),
+            "{shown}"
+        );
         let ports = ip("-details link show master br0");
-        assert!(ports.contains(&format!("endpoint {ID} port")) && ports.contains("addrgenmode none"), "{ports}");
-        assert!(ports.contains(",UP") && ports.contains("fe:6c:68:00:00:1b") && ports.contains("mtu 1300"), "{ports}");
+        assert!(
+            ports.contains(&format!("endpoint {ID} port")) && ports.contains("addrgenmode none"),
+            "{ports}"
+        );
+        assert!(
+            ports.contains(",UP")
+                && ports.contains("fe:6c:68:00:00:1b")
+                && ports.contains("mtu 1300"),
+            "{ports}"
+        );
         let (address, mtu) = ("02:00:00:00:00:99", "mtu 1300");
         let after = ip("link show br0");
-        assert!(after.contains(address) && after.contains(mtu), "{shown_before} {after}");
+        assert!(
+            after.contains(address) && after.contains(mtu),
+            "{shown_before} {after}"
+        );
         assert_eq!(lab.own_links().await, [endpoint()], "once for both ends");
         let made = lab.index(NAME).await;
         lab.make(link(LinkKind::Port, "br0")).await.unwrap();
@@ -165,7 +225,10 @@ fn the_link_of_a_vlan_is_up_and_one_of_another_hand_is_used_and_stays() {
         let (_wire, _, _) = lab.pair().await;
         lab.make(vlan()).await.unwrap();
         let shown = ip("-details link show host0.10");
-        assert!(shown.contains("vlan protocol 802.1Q id 10") && shown.contains(",UP"), "{shown}");
+        assert!(
+            shown.contains("vlan protocol 802.1Q id 10") && shown.contains(",UP"),
+            "{shown}"
+        );
         assert!(shown.contains("addrgenmode none"), "{shown}");
         assert_eq!(lab.own_links().await, [vlan().owner]);
         // Links on it would go with it.
@@ -186,7 +249,10 @@ fn the_link_of_a_vlan_is_up_and_one_of_another_hand_is_used_and_stays() {
         ip("link del host0.10");
         ip("link add link host0 name host0.10 type vlan id 11");
         let error = lab.make(vlan()).await.unwrap_err().to_string();
-        assert!(error.contains("host0.10") && error.contains("not leasehold's"), "{error}");
+        assert!(
+            error.contains("host0.10") && error.contains("not leasehold's"),
+            "{error}"
+        );
     });
 }
 
@@ -197,9 +263,17 @@ fn an_ipvlan_has_its_parents_ethernet_address() {
     }
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
-        lab.make(OwnLink { mac: None, ..link(LinkKind::Ipvlan, "host0") }).await.unwrap();
+        lab.make(OwnLink {
+            mac: None,
+            ..link(LinkKind::Ipvlan, "host0")
+        })
+        .await
+        .unwrap();
         let shown = ip(&format!("-details link show {NAME}"));
-        assert!(shown.contains("ipvlan  mode l2") && shown.contains(&super::lab::PEER.to_string()), "{shown}");
+        assert!(
+            shown.contains("ipvlan  mode l2") && shown.contains(&super::lab::PEER.to_string()),
+            "{shown}"
+        );
     });
 }
 
@@ -210,16 +284,30 @@ fn a_kind_that_the_kernel_cannot_make_is_named_and_nothing_is_left() {
         let before = links();
         let unmade = [
             (has("vlan id 10"), vlan(), "8021q"),
-            (has("ipvlan mode l2"), OwnLink { mac: None, ..link(LinkKind::Ipvlan, "host0") }, "ipvlan"),
+            (
+                has("ipvlan mode l2"),
+                OwnLink {
+                    mac: None,
+                    ..link(LinkKind::Ipvlan, "host0")
+                },
+                "ipvlan",
+            ),
         ];
         for (_, link, module) in unmade.into_iter().filter(|(has, ..)| !has) {
             let error = lab.make(link).await.unwrap_err().to_string();
             assert!(error.contains(&format!("modprobe {module}")), "{error}");
         }
-        let error = lab.make(link(LinkKind::Macvlan(MacvlanMode::Bridge), "none")).await.unwrap_err();
+        let error = lab
+            .make(link(LinkKind::Macvlan(MacvlanMode::Bridge), "none"))
+            .await
+            .unwrap_err();
         assert_eq!(error, LinkCause::NoLink("none".to_owned()));
         // There is no bridge, so the veth that was made for it is deleted again.
-        let error = lab.make(link(LinkKind::Port, "host0")).await.unwrap_err().to_string();
+        let error = lab
+            .make(link(LinkKind::Port, "host0"))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("port of the bridge"), "{error}");
         assert_eq!(links(), before);
     });
@@ -233,13 +321,23 @@ fn a_link_that_carries_none_is_named_with_what_is_in_the_way() {
         let alone = link(LinkKind::Macvlan(MacvlanMode::Passthru), "host0");
         lab.make(alone).await.unwrap();
         let owner = LinkOwner::Endpoint(DoorId::try_from("5f00aa00bb00".to_owned()).unwrap());
-        let other = OwnLink { owner, mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])), ..macvlan() };
+        let other = OwnLink {
+            owner,
+            mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])),
+            ..macvlan()
+        };
         let error = lab.make(other.clone()).await.unwrap_err().to_string();
-        assert!(error.contains("host0 to itself (-o macvlan_mode=passthru)"), "{error}");
+        assert!(
+            error.contains("host0 to itself (-o macvlan_mode=passthru)"),
+            "{error}"
+        );
         lab.unmake(endpoint()).await.unwrap();
         ip("link set host0 master br0");
         let error = lab.make(other).await.unwrap_err().to_string();
-        assert!(error.contains("host0 is a port of bridge br0: create the network with -o bridge=br0"), "{error}");
+        assert!(
+            error.contains("host0 is a port of bridge br0: create the network with -o bridge=br0"),
+            "{error}"
+        );
     });
 }
 
@@ -251,8 +349,14 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
         let before = links();
         lab.make(macvlan()).await.unwrap();
         for other in [
-            OwnLink { mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])), ..macvlan() },
-            OwnLink { mtu: Some(1300), ..macvlan() },
+            OwnLink {
+                mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])),
+                ..macvlan()
+            },
+            OwnLink {
+                mtu: Some(1300),
+                ..macvlan()
+            },
             link(LinkKind::Macvlan(MacvlanMode::Private), "host0"),
             link(LinkKind::Port, "br0"),
             macvlan(),
@@ -266,11 +370,17 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
         }
         // A daemon was killed before it had named it.
         lab.unmake(endpoint()).await.unwrap();
-        ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
-        let [half_made] = &lab.own_links().await[..] else { panic!("one link") };
+        ip(&format!(
+            "link add link host0 name {NAME} type macvlan mode bridge"
+        ));
+        let [half_made] = &lab.own_links().await[..] else {
+            panic!("one link")
+        };
         lab.unmake(half_made.clone()).await.unwrap();
         assert_eq!(links(), before);
-        ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
+        ip(&format!(
+            "link add link host0 name {NAME} type macvlan mode bridge"
+        ));
         let made = lab.index(NAME).await;
         lab.make(macvlan()).await.unwrap();
         assert_ne!(lab.index(NAME).await, made);
@@ -288,12 +398,23 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
         lab.unmake(endpoint()).await.unwrap();
         assert_eq!(links(), before);
 
-        ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
-        for (alias, state) in [("leasehold 0000000000000000 endpoint 4f00aa00bb00cc00", "down"), ("uplink", "up")] {
+        ip(&format!(
+            "link add link host0 name {NAME} type macvlan mode bridge"
+        ));
+        for (alias, state) in [
+            (
+                "leasehold 0000000000000000 endpoint 4f00aa00bb00cc00",
+                "down",
+            ),
+            ("uplink", "up"),
+        ] {
             name(alias);
             ip(&format!("link set {NAME} {state}"));
             let error = lab.make(macvlan()).await.unwrap_err().to_string();
-            assert!(error.contains(NAME) && error.contains("not leasehold's"), "{error}");
+            assert!(
+                error.contains(NAME) && error.contains("not leasehold's"),
+                "{error}"
+            );
             assert_eq!(lab.unmake(endpoint()).await, Ok(()));
             assert!(lab.index(NAME).await.is_some(), "{alias}");
             assert_eq!(lab.own_links().await, []);
@@ -307,14 +428,21 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
     in_lab_beside(Some(directory.path().to_owned()), async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         let netns = Netns::new();
-        let told = |there| KernelMessage::OwnLink { owner: endpoint(), there };
+        let told = |there| KernelMessage::OwnLink {
+            owner: endpoint(),
+            there,
+        };
         // The kernel does not report that a link that is down has got an alias. Whoever asked hears that it is made.
         lab.make(macvlan()).await.unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
         ip(&format!("link set {NAME} netns {path}"));
         lab.kernel(told(false)).await;
         let host = Netns::here();
-        netns.ip(&format!("link set {NAME} netns /proc/{}/fd/{}", std::process::id(), host.file()));
+        netns.ip(&format!(
+            "link set {NAME} netns /proc/{}/fd/{}",
+            std::process::id(),
+            host.file()
+        ));
         lab.kernel(told(true)).await;
         lab.unmake(endpoint()).await.unwrap();
         lab.kernel(told(false)).await;
@@ -324,7 +452,10 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
         lab.unmake(endpoint()).await.unwrap();
         lab.kernel(told(false)).await;
         let port = |event: &NetReport| matches!(event, NetReport::Kernel(news) if matches!(news.event, KernelMessage::OwnLink { there: false, .. }));
-        assert!(!lab.left_over().iter().any(port), "the bridge's end is not the endpoint's");
+        assert!(
+            !lab.left_over().iter().any(port),
+            "the bridge's end is not the endpoint's"
+        );
     });
 }
 
@@ -349,7 +480,12 @@ impl Lab {
         let view = self.inspect(netns.eth0()).await.unwrap();
         netns.ip("address add 192.0.2.9/24 dev eth0");
         let address = "192.0.2.9".parse().unwrap();
-        self.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        self.kernel(KernelMessage::AddressAdded {
+            cookie: view.cookie,
+            ifindex: view.ifindex,
+            address,
+        })
+        .await;
         netns
     }
 }

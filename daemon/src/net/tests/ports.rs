@@ -20,17 +20,27 @@ fn ip(arguments: &str) -> String {
 }
 
 fn host(ifname: &str) -> Target {
-    Target::Host { ifname: ifname.to_owned() }
+    Target::Host {
+        ifname: ifname.to_owned(),
+    }
 }
 
 fn port_of(ifindex: u32) -> Link {
-    Link::Parent { ifindex, mac: OTHER, vlan: 0, port: true }
+    Link::Parent {
+        ifindex,
+        mac: OTHER,
+        vlan: 0,
+        port: true,
+    }
 }
 
 /// Listens on the bridge itself, as a server on the same host does.
 async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
     let mac = lab.inspect(host("br0")).await.unwrap().mac;
-    let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
+    let all = Sockets {
+        arp: Hears::About(ArpFrame::QUESTION.sender),
+        ..PLAIN
+    };
     lab.open(Link::parent(bridge, mac), all).await.unwrap()
 }
 
@@ -42,7 +52,16 @@ async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
     let (netns, wire, _) = lab.pair().await;
     ip("link set host0 master br0");
     let server = on_bridge(lab, bridge).await;
-    let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+    let wire = lab
+        .open(
+            wire,
+            Sockets {
+                arp: Hears::About(ArpFrame::QUESTION.sender),
+                ..PLAIN
+            },
+        )
+        .await
+        .unwrap();
     (netns, bridge, server, wire)
 }
 
@@ -52,19 +71,35 @@ async fn gone(lab: &mut Lab, ifname: &str) {
         // Each look turns the loop.
         while !matches!(lab.inspect(host(ifname)).await, Err(LinkCause::NoLink(_))) {}
     };
-    tokio::time::timeout(DEADLINE, look).await.expect("it goes by itself");
+    tokio::time::timeout(DEADLINE, look)
+        .await
+        .expect("it goes by itself");
 }
 
 #[test]
 fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
-        let exchange = lab.open(port_of(bridge), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        let exchange = lab
+            .open(
+                port_of(bridge),
+                Sockets {
+                    arp: Hears::Answers,
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
         lab.send(exchange, arp());
         for hearer in [server, wire] {
             assert_eq!(lab.frame(hearer).await.0, arp());
         }
-        let mut answer = ArpFrame { operation: 2, target_mac: OTHER, ..ArpFrame::QUESTION }.frame();
+        let mut answer = ArpFrame {
+            operation: 2,
+            target_mac: OTHER,
+            ..ArpFrame::QUESTION
+        }
+        .frame();
         answer[..6].copy_from_slice(&OTHER.0);
         lab.send(wire, answer.clone());
         let (bytes, meta) = lab.frame(exchange).await;
@@ -80,9 +115,17 @@ fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
         lab.send(direct, arp());
         assert_eq!(lab.frame(wire).await.0, arp());
         let by_port = lab.open(port_of(bridge), PLAIN).await.unwrap();
-        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        let second = ArpFrame {
+            target: [192, 0, 2, 99].into(),
+            ..ArpFrame::QUESTION
+        }
+        .frame();
         lab.send(by_port, second.clone());
-        assert_eq!(lab.frame(server).await.0, second, "the first never came: this is what the port is for");
+        assert_eq!(
+            lab.frame(server).await.0,
+            second,
+            "the first never came: this is what the port is for"
+        );
     });
 }
 
@@ -91,9 +134,28 @@ fn what_is_sent_to_a_bridges_own_ethernet_address_comes_out_at_no_port_of_it() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let own = lab.inspect(host("br0")).await.unwrap().mac;
-        let by_port = Link::Parent { ifindex: bridge, mac: own, vlan: 0, port: true };
-        let by_port = lab.open(by_port, Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
-        let mut answer = ArpFrame { operation: 2, target_mac: own, ..ArpFrame::QUESTION }.frame();
+        let by_port = Link::Parent {
+            ifindex: bridge,
+            mac: own,
+            vlan: 0,
+            port: true,
+        };
+        let by_port = lab
+            .open(
+                by_port,
+                Sockets {
+                    arp: Hears::Answers,
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
+        let mut answer = ArpFrame {
+            operation: 2,
+            target_mac: own,
+            ..ArpFrame::QUESTION
+        }
+        .frame();
         answer[..6].copy_from_slice(&own.0);
         lab.send(wire, answer.clone());
         assert_eq!(lab.frame(server).await.0, answer, "the bridge hears it");
@@ -117,7 +179,10 @@ fn a_bridge_does_not_notice_its_port_and_the_port_goes_with_its_exchange() {
         let exchange = lab.open(port_of(bridge), PLAIN).await.unwrap();
         assert_eq!(lab.look(host("br0")).await.unwrap(), before);
         let port = ip("-d link show lh-0");
-        assert!(port.contains("alias leasehold") && port.contains("master br0"), "{port}");
+        assert!(
+            port.contains("alias leasehold") && port.contains("master br0"),
+            "{port}"
+        );
         assert_eq!(ip("addr show lh-0").matches("inet").count(), 0);
         lab.net.close(None, exchange);
         gone(&mut lab, "lh-0").await;
@@ -137,10 +202,21 @@ fn a_port_that_cannot_be_made_leaves_nothing_behind() {
         // None can be made on a bridge's port.
         ip("link set host0 master br0");
         let refused = lab.open(port_of(host0), PLAIN).await;
-        assert!(matches!(refused, Err(LinkCause::Refused { doing: "make a macvlan", .. })), "{refused:?}");
+        assert!(
+            matches!(
+                refused,
+                Err(LinkCause::Refused {
+                    doing: "make a macvlan",
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
         // The threads came back.
         for _ in 0..8 {
-            assert!(lab.inspect(host("host0")).await.is_ok() && lab.inspect(netns.eth0()).await.is_ok());
+            assert!(
+                lab.inspect(host("host0")).await.is_ok() && lab.inspect(netns.eth0()).await.is_ok()
+            );
         }
     });
 }
@@ -182,14 +258,22 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
 /// Makes a parent of macvlans with a wire behind it and a macvlan on it. Returns the namespaces of both, the parent, and the
 /// listeners at the wire's other end and on the macvlan.
 async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
-    let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
+    let all = Sockets {
+        arp: Hears::About(ArpFrame::QUESTION.sender),
+        ..PLAIN
+    };
     let (netns, wire, _) = lab.pair().await;
     let parent = lab.inspect(host("host0")).await.unwrap().ifindex;
     let beside = Netns::new();
     beside.macvlan(parent, BESIDE);
     let sibling = lab.apply(beside.eth0(), &[Step::Up]).await.1.unwrap();
     if !sibling.carrier {
-        lab.kernel(KernelMessage::Carrier { cookie: sibling.cookie, ifindex: sibling.ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier {
+            cookie: sibling.cookie,
+            ifindex: sibling.ifindex,
+            up: true,
+        })
+        .await;
     }
     let sibling = lab.open(beside.link(&sibling), all).await.unwrap();
     let wire = lab.open(wire, all).await.unwrap();
@@ -200,11 +284,25 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
 fn what_is_sent_by_a_macvlan_reaches_the_others_and_the_wire_and_is_answered() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, hearers) = wired_parent(&mut lab).await;
-        let exchange = lab.open(port_of(parent), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        let exchange = lab
+            .open(
+                port_of(parent),
+                Sockets {
+                    arp: Hears::Answers,
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
         lab.send(exchange, arp());
         for hearer in hearers {
             assert_eq!(lab.frame(hearer).await.0, arp());
-            let mut answer = ArpFrame { operation: 2, target_mac: OTHER, ..ArpFrame::QUESTION }.frame();
+            let mut answer = ArpFrame {
+                operation: 2,
+                target_mac: OTHER,
+                ..ArpFrame::QUESTION
+            }
+            .frame();
             answer[..6].copy_from_slice(&OTHER.0);
             lab.send(hearer, answer.clone());
             let (bytes, meta) = lab.frame(exchange).await;
@@ -221,9 +319,17 @@ fn on_the_parent_itself_nothing_reaches_its_macvlans() {
         lab.send(direct, arp());
         assert_eq!(lab.frame(wire).await.0, arp());
         let by_port = lab.open(port_of(parent), PLAIN).await.unwrap();
-        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        let second = ArpFrame {
+            target: [192, 0, 2, 99].into(),
+            ..ArpFrame::QUESTION
+        }
+        .frame();
         lab.send(by_port, second.clone());
-        assert_eq!(lab.frame(sibling).await.0, second, "the first never came: this is what the port is for");
+        assert_eq!(
+            lab.frame(sibling).await.0,
+            second,
+            "the first never came: this is what the port is for"
+        );
     });
 }
 
@@ -232,14 +338,31 @@ fn a_macvlan_waits_for_its_ethernet_address_and_goes_with_its_exchange() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, _) = wired_parent(&mut lab).await;
         let links = ip("link");
-        let taken = Link::Parent { ifindex: parent, mac: BESIDE, vlan: 0, port: true };
-        assert_eq!(lab.open(taken, PLAIN).await, Err(LinkCause::MacTaken(BESIDE)));
+        let taken = Link::Parent {
+            ifindex: parent,
+            mac: BESIDE,
+            vlan: 0,
+            port: true,
+        };
+        assert_eq!(
+            lab.open(taken, PLAIN).await,
+            Err(LinkCause::MacTaken(BESIDE))
+        );
         let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
-        assert_eq!(ip("link"), links, "nothing is to be seen of it in the host's namespace");
-        assert_eq!(lab.open(port_of(parent), PLAIN).await, Err(LinkCause::MacTaken(OTHER)));
+        assert_eq!(
+            ip("link"),
+            links,
+            "nothing is to be seen of it in the host's namespace"
+        );
+        assert_eq!(
+            lab.open(port_of(parent), PLAIN).await,
+            Err(LinkCause::MacTaken(OTHER))
+        );
         lab.net.close(None, exchange);
         let free = async { while lab.open(port_of(parent), PLAIN).await.is_err() {} };
-        tokio::time::timeout(DEADLINE, free).await.expect("it goes by itself");
+        tokio::time::timeout(DEADLINE, free)
+            .await
+            .expect("it goes by itself");
     });
 }
 
@@ -257,7 +380,10 @@ fn the_ethernet_address_of_a_macvlan_is_free_when_its_end_is_told() {
             assert_eq!(lab.frame(wire).await.0, arp());
             let docker = Netns::new();
             docker.macvlan(parent, OTHER);
-            lab.apply(docker.eth0(), &[Step::Up]).await.1.expect("no other has its address");
+            lab.apply(docker.eth0(), &[Step::Up])
+                .await
+                .1
+                .expect("no other has its address");
             docker.ip("link del eth0");
         }
     });
@@ -271,14 +397,16 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
         ip("link set br0 up");
         // While it opens; after it was refused; and after its link went.
         let (opens, end) = (lab.op(), lab.op());
-        lab.net.open(opens, ExchangeId(opens.0), port_of(bridge), PLAIN);
+        lab.net
+            .open(opens, ExchangeId(opens.0), port_of(bridge), PLAIN);
         let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };
         tokio::time::timeout(DEADLINE, there).await.unwrap();
         lab.net.close(Some(end), ExchangeId(opens.0));
         assert_eq!(lab.done(end).await, Outcome::Closed);
         assert!(lab.inspect(host("lh-0")).await.is_err());
         let (refused, end) = (lab.op(), lab.op());
-        lab.net.open(refused, ExchangeId(refused.0), port_of(4711), PLAIN);
+        lab.net
+            .open(refused, ExchangeId(refused.0), port_of(4711), PLAIN);
         assert!(matches!(lab.done(refused).await, Outcome::Opened(Err(_))));
         lab.net.close(Some(end), ExchangeId(refused.0));
         assert_eq!(lab.done(end).await, Outcome::Closed);
@@ -288,7 +416,8 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
         drop(netns);
         ip("link del host0");
         lab.event(|event| {
-            matches!(event, NetReport::Broken { exchange: broken, .. } if *broken == exchange).then_some(())
+            matches!(event, NetReport::Broken { exchange: broken, .. } if *broken == exchange)
+                .then_some(())
         })
         .await;
         let end = lab.op();
@@ -301,15 +430,36 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
 fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
-        let in_vlan = Link::Parent { ifindex, mac: OTHER, vlan: 7, port: false };
+        let Link::Parent { ifindex, .. } = outside else {
+            unreachable!()
+        };
+        let in_vlan = Link::Parent {
+            ifindex,
+            mac: OTHER,
+            vlan: 7,
+            port: false,
+        };
         let exchange = lab.open(in_vlan, PLAIN).await.unwrap();
-        let wire = lab.open(inside, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let wire = lab
+            .open(
+                inside,
+                Sockets {
+                    arp: Hears::About(ArpFrame::QUESTION.sender),
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
         lab.send(exchange, arp());
         let (bytes, meta) = lab.frame(wire).await;
         assert_eq!((bytes, meta.vlan), (arp(), 7));
 
-        let answer = Answer { chaddr: OTHER, to: OTHER, ..Answer::PLAIN }.frame();
+        let answer = Answer {
+            chaddr: OTHER,
+            to: OTHER,
+            ..Answer::PLAIN
+        }
+        .frame();
         for (vlan, expected) in [(7_u8, Some(0)), (8, None), (0, None)] {
             let mut tagged = answer.clone();
             if vlan > 0 {
@@ -318,7 +468,11 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
             lab.send(wire, tagged);
             let (bytes, meta) = lab.frame(exchange).await;
             assert_eq!(bytes, answer);
-            assert_eq!((meta.vlan == 0).then_some(0), expected, "the core takes what is in no other VLAN");
+            assert_eq!(
+                (meta.vlan == 0).then_some(0),
+                expected,
+                "the core takes what is in no other VLAN"
+            );
         }
     });
 }
@@ -327,8 +481,10 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
 fn a_port_is_in_its_vlan_of_a_bridge_that_keeps_them_apart() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
-        let filtering =
-            Command::new("ip").args("link set br0 type bridge vlan_filtering 1".split(' ')).output().unwrap();
+        let filtering = Command::new("ip")
+            .args("link set br0 type bridge vlan_filtering 1".split(' '))
+            .output()
+            .unwrap();
         if !filtering.status.success() {
             eprintln!("skipped: this kernel has no CONFIG_BRIDGE_VLAN_FILTERING");
             return;
@@ -336,16 +492,48 @@ fn a_port_is_in_its_vlan_of_a_bridge_that_keeps_them_apart() {
         ip("link set br0 up");
         let (_netns, wire, _) = lab.pair().await;
         ip("link set host0 master br0");
-        for change in ["vlan add vid 7 pvid untagged dev host0", "vlan del vid 1 dev host0"] {
-            assert!(Command::new("bridge").args(change.split(' ')).status().unwrap().success(), "{change}");
+        for change in [
+            "vlan add vid 7 pvid untagged dev host0",
+            "vlan del vid 1 dev host0",
+        ] {
+            assert!(
+                Command::new("bridge")
+                    .args(change.split(' '))
+                    .status()
+                    .unwrap()
+                    .success(),
+                "{change}"
+            );
         }
-        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let wire = lab
+            .open(
+                wire,
+                Sockets {
+                    arp: Hears::About(ArpFrame::QUESTION.sender),
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
         let untagged = lab.open(port_of(bridge), PLAIN).await.unwrap();
         lab.send(untagged, arp());
-        let in_vlan = Link::Parent { ifindex: bridge, mac: OTHER, vlan: 7, port: true };
+        let in_vlan = Link::Parent {
+            ifindex: bridge,
+            mac: OTHER,
+            vlan: 7,
+            port: true,
+        };
         let in_vlan = lab.open(in_vlan, PLAIN).await.unwrap();
-        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        let second = ArpFrame {
+            target: [192, 0, 2, 99].into(),
+            ..ArpFrame::QUESTION
+        }
+        .frame();
         lab.send(in_vlan, second.clone());
-        assert_eq!(lab.frame(wire).await.0, second, "the first is in another VLAN");
+        assert_eq!(
+            lab.frame(wire).await.0,
+            second,
+            "the first is in another VLAN"
+        );
     });
 }

@@ -20,12 +20,21 @@ async fn done(lab: &mut Lab, netns: &Netns, steps: &[Step]) -> LinkView {
 
 fn route(destination: &str, via: Option<&str>, metric: Option<u32>) -> LinkRoute {
     let via = via.map(|via| via.parse().unwrap());
-    LinkRoute { destination: destination.parse().unwrap(), via, metric, ..LinkRoute::default() }
+    LinkRoute {
+        destination: destination.parse().unwrap(),
+        via,
+        metric,
+        ..LinkRoute::default()
+    }
 }
 
 /// The routes of the main table, without the spaces that `ip` leaves behind.
 fn routes(netns: &Netns) -> Vec<String> {
-    netns.ip("-4 route show table main").lines().map(|line| line.trim().to_owned()).collect()
+    netns
+        .ip("-4 route show table main")
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 fn lines(expected: &[&str]) -> Vec<String> {
@@ -36,7 +45,10 @@ fn lines(expected: &[&str]) -> Vec<String> {
 fn an_address_comes_and_goes_and_twice_is_as_good_as_once() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        let (address, single) = ("192.0.2.7/24".parse().unwrap(), "198.51.100.1/32".parse().unwrap());
+        let (address, single) = (
+            "192.0.2.7/24".parse().unwrap(),
+            "198.51.100.1/32".parse().unwrap(),
+        );
         let pair = "203.0.113.2/31".parse().unwrap();
         let add = [address, single, pair].map(Step::AddAddress);
         for _ in 0..2 {
@@ -44,17 +56,36 @@ fn an_address_comes_and_goes_and_twice_is_as_good_as_once() {
             assert_eq!(view.addresses, [address, single, pair]);
         }
         let shown = netns.ip("-4 addr show dev eth0");
-        assert!(shown.contains("inet 192.0.2.7/24 brd 192.0.2.255 scope global eth0"), "{shown}");
-        assert!(shown.contains("inet 198.51.100.1/32 scope global eth0"), "{shown}");
-        assert!(shown.contains("inet 203.0.113.2/31 scope global eth0"), "{shown}");
+        assert!(
+            shown.contains("inet 192.0.2.7/24 brd 192.0.2.255 scope global eth0"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("inet 198.51.100.1/32 scope global eth0"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("inet 203.0.113.2/31 scope global eth0"),
+            "{shown}"
+        );
 
         // Another prefix, or another address of the subnet, is another address.
         for other in ["192.0.2.7/25", "192.0.2.8/24"] {
-            let view = done(&mut lab, &netns, &[Step::RemoveAddress(other.parse().unwrap())]).await;
+            let view = done(
+                &mut lab,
+                &netns,
+                &[Step::RemoveAddress(other.parse().unwrap())],
+            )
+            .await;
             assert_eq!(view.addresses, [address, single, pair]);
         }
         for _ in 0..2 {
-            let view = done(&mut lab, &netns, &[Step::RemoveAddress(address), Step::RemoveAddress(pair)]).await;
+            let view = done(
+                &mut lab,
+                &netns,
+                &[Step::RemoveAddress(address), Step::RemoveAddress(pair)],
+            )
+            .await;
             assert_eq!(view.addresses, [single]);
         }
     });
@@ -66,7 +97,15 @@ fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_ne
         let netns = up(&mut lab).await;
         let net = |address: &str| address.parse().unwrap();
         let default = route("0.0.0.0/0", Some("192.0.2.1"), None);
-        done(&mut lab, &netns, &[Step::AddAddress(net("192.0.2.7/24")), Step::AddRoute(default)]).await;
+        done(
+            &mut lab,
+            &netns,
+            &[
+                Step::AddAddress(net("192.0.2.7/24")),
+                Step::AddRoute(default),
+            ],
+        )
+        .await;
         let steps = [
             Step::AddAddress(net("192.0.2.8/32")),
             Step::RemoveAddress(net("192.0.2.7/24")),
@@ -77,12 +116,21 @@ fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_ne
             let view = done(&mut lab, &netns, &steps).await;
             assert_eq!(view.addresses, [net("192.0.2.8/24")]);
         }
-        let expected =
-            ["default via 192.0.2.1 dev eth0", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.8"];
+        let expected = [
+            "default via 192.0.2.1 dev eth0",
+            "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.8",
+        ];
         assert_eq!(routes(&netns), lines(&expected));
 
-        let simple = [Step::AddAddress(net("192.0.2.9/24")), Step::RemoveAddress(net("192.0.2.8/24"))];
-        assert_eq!(done(&mut lab, &netns, &simple).await.addresses, [], "both are gone, hence the order above");
+        let simple = [
+            Step::AddAddress(net("192.0.2.9/24")),
+            Step::RemoveAddress(net("192.0.2.8/24")),
+        ];
+        assert_eq!(
+            done(&mut lab, &netns, &simple).await.addresses,
+            [],
+            "both are gone, hence the order above"
+        );
     });
 }
 
@@ -130,7 +178,12 @@ fn a_default_route_of_the_same_metric_over_another_link_stays() {
         ] {
             netns.ip(command);
         }
-        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        done(
+            &mut lab,
+            &netns,
+            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
+        )
+        .await;
         let before = routes(&netns);
 
         let ours = [None, Some(100)].map(|metric| route("0.0.0.0/0", Some("192.0.2.1"), metric));
@@ -155,10 +208,18 @@ fn a_default_route_of_the_same_metric_over_another_link_stays() {
 fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        let to = |from: &str, to: &str| [Step::ReplaceDefault { from: from.parse().unwrap(), to: to.parse().unwrap() }];
+        let to = |from: &str, to: &str| {
+            [Step::ReplaceDefault {
+                from: from.parse().unwrap(),
+                to: to.parse().unwrap(),
+            }]
+        };
         let replaced = to("192.0.2.1", "192.0.2.9");
         done(&mut lab, &netns, &replaced).await;
-        assert!(routes(&netns).is_empty(), "none is added, though the namespace has no table yet");
+        assert!(
+            routes(&netns).is_empty(),
+            "none is added, though the namespace has no table yet"
+        );
         for command in [
             "addr add 192.0.2.7/24 dev eth0",
             "link add eth1 type veth peer name peer1",
@@ -190,9 +251,24 @@ fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router(
             assert_eq!(routes(&netns)[..5], lines(&expected));
         }
         let before = routes(&netns);
-        let (_, refused) = lab.apply(netns.eth0(), &to("192.0.2.2", "203.0.113.1")).await;
-        assert!(matches!(refused, Err(LinkCause::Refused { doing: "replace the default route", .. })), "{refused:?}");
-        assert_eq!(routes(&netns), before, "what goes nowhere does not take its place");
+        let (_, refused) = lab
+            .apply(netns.eth0(), &to("192.0.2.2", "203.0.113.1"))
+            .await;
+        assert!(
+            matches!(
+                refused,
+                Err(LinkCause::Refused {
+                    doing: "replace the default route",
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        assert_eq!(
+            routes(&netns),
+            before,
+            "what goes nowhere does not take its place"
+        );
     });
 }
 
@@ -200,7 +276,12 @@ fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router(
 fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        done(
+            &mut lab,
+            &netns,
+            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
+        )
+        .await;
         netns.ip("route add 203.0.113.0/24 via 192.0.2.1 metric 5");
         netns.ip("route add 198.51.100.0/24 dev eth0 scope link");
         netns.ip("route add 203.0.113.0/24 via 192.0.2.1 table 7");
@@ -226,8 +307,16 @@ fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
 fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
-        let ours = [route("203.0.113.0/24", Some("192.0.2.1"), None), route("198.51.100.0/24", None, Some(7))];
+        done(
+            &mut lab,
+            &netns,
+            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
+        )
+        .await;
+        let ours = [
+            route("203.0.113.0/24", Some("192.0.2.1"), None),
+            route("198.51.100.0/24", None, Some(7)),
+        ];
         netns.ip("route add 203.0.113.0/24 via 192.0.2.1 proto static mtu 1400");
         netns.ip("route add 198.51.100.0/24 dev eth0 scope link proto dhcp metric 7");
         let before = routes(&netns);
@@ -242,12 +331,26 @@ fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
 fn a_route_without_the_wanted_mtu_is_replaced() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        done(
+            &mut lab,
+            &netns,
+            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
+        )
+        .await;
         netns.ip("route add default via 192.0.2.1 proto static metric 77");
-        let ours = LinkRoute { mtu: Some(1400), ..route("0.0.0.0/0", Some("192.0.2.1"), Some(77)) };
+        let ours = LinkRoute {
+            mtu: Some(1400),
+            ..route("0.0.0.0/0", Some("192.0.2.1"), Some(77))
+        };
         done(&mut lab, &netns, &[Step::AddRoute(ours.clone())]).await;
         let expected = lines(&["default via 192.0.2.1 dev eth0 metric 77 mtu 1400"]);
-        assert_eq!(routes(&netns).into_iter().filter(|line| line.starts_with("default")).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            routes(&netns)
+                .into_iter()
+                .filter(|line| line.starts_with("default"))
+                .collect::<Vec<_>>(),
+            expected
+        );
         netns.ip("route replace default via 192.0.2.1 proto static metric 77 mtu 1400 advmss 1200");
         let before = routes(&netns);
         done(&mut lab, &netns, &[Step::AddRoute(ours)]).await;
@@ -259,13 +362,23 @@ fn a_route_without_the_wanted_mtu_is_replaced() {
 fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
-        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        done(
+            &mut lab,
+            &netns,
+            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
+        )
+        .await;
         // As a main plugin that is given no scope makes it, before CNI 1.1.0.
         netns.ip("route add 198.51.100.0/24 dev eth0 scope global");
         let ours = route("198.51.100.0/24", None, None);
         let default = route("0.0.0.0/0", Some("198.51.100.1"), None);
         // It leads to no next hop: ours does.
-        done(&mut lab, &netns, &[ours.clone(), default.clone()].map(Step::AddRoute)).await;
+        done(
+            &mut lab,
+            &netns,
+            &[ours.clone(), default.clone()].map(Step::AddRoute),
+        )
+        .await;
         assert_eq!(routes(&netns).len(), 4);
         done(&mut lab, &netns, &[default, ours].map(Step::RemoveRoute)).await;
         assert_eq!(routes(&netns).len(), 1, "the subnet's own");
@@ -278,16 +391,30 @@ fn a_gateway_outside_of_the_subnet_wants_its_own_route_first() {
         let netns = up(&mut lab).await;
         let gateway = Ipv4Addr::new(198, 51, 100, 1);
         let on_link = route("198.51.100.1/32", None, None);
-        let default = LinkRoute { mtu: Some(1400), ..route("0.0.0.0/0", Some(&gateway.to_string()), Some(3)) };
+        let default = LinkRoute {
+            mtu: Some(1400),
+            ..route("0.0.0.0/0", Some(&gateway.to_string()), Some(3))
+        };
         let address = Step::AddAddress("192.0.2.7/32".parse().unwrap());
 
-        let (taken, refused) = lab.apply(netns.eth0(), &[address, Step::AddRoute(default.clone())]).await;
-        let Err(LinkCause::Refused { doing: "add the route", reason }) = refused else { panic!("{refused:?}") };
+        let (taken, refused) = lab
+            .apply(netns.eth0(), &[address, Step::AddRoute(default.clone())])
+            .await;
+        let Err(LinkCause::Refused {
+            doing: "add the route",
+            reason,
+        }) = refused
+        else {
+            panic!("{refused:?}")
+        };
         assert_eq!(taken, 1);
         assert!(reason.contains("gateway"), "{reason}");
 
         done(&mut lab, &netns, &[on_link, default].map(Step::AddRoute)).await;
-        let expected = ["default via 198.51.100.1 dev eth0 metric 3 mtu 1400", "198.51.100.1 dev eth0 scope link"];
+        let expected = [
+            "default via 198.51.100.1 dev eth0 metric 3 mtu 1400",
+            "198.51.100.1 dev eth0 scope link",
+        ];
         assert_eq!(routes(&netns), lines(&expected));
     });
 }
@@ -308,10 +435,19 @@ fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
                 }
             }
         };
-        let view = tokio::time::timeout(super::lab::DEADLINE, counted).await.expect("the frame is counted");
+        let view = tokio::time::timeout(super::lab::DEADLINE, counted)
+            .await
+            .expect("the frame is counted");
         assert!(!view.bridge);
         super::lab::make_bridge("br0");
-        assert!(lab.inspect(Target::Host { ifname: "br0".to_owned() }).await.unwrap().bridge);
+        assert!(
+            lab.inspect(Target::Host {
+                ifname: "br0".to_owned()
+            })
+            .await
+            .unwrap()
+            .bridge
+        );
     });
 }
 
@@ -320,7 +456,10 @@ fn addresses_and_routes_of_ipv6_come_and_go_beside_those_of_ipv4() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let net = |address: &str| address.parse().unwrap();
-        let (v4, v6) = (route("0.0.0.0/0", Some("192.0.2.1"), None), route("::/0", Some("fe80::1"), None));
+        let (v4, v6) = (
+            route("0.0.0.0/0", Some("192.0.2.1"), None),
+            route("::/0", Some("fe80::1"), None),
+        );
         let on_link = route("2001:db8:1::/48", None, Some(7));
         let steps = [
             Step::AddAddress(net("192.0.2.7/24")),
@@ -333,17 +472,34 @@ fn addresses_and_routes_of_ipv6_come_and_go_beside_those_of_ipv4() {
             done(&mut lab, &netns, &steps).await;
         }
         let six = || netns.ip("-6 route show table main");
-        for line in ["default via fe80::1 dev eth0 metric 1024", "2001:db8:1::/48 dev eth0 metric 7"] {
+        for line in [
+            "default via fe80::1 dev eth0 metric 1024",
+            "2001:db8:1::/48 dev eth0 metric 7",
+        ] {
             assert_eq!(six().matches(line).count(), 1, "{}", six());
         }
-        assert!(netns.ip("-6 addr show dev eth0").contains("inet6 2001:db8::7/64 scope global"));
-        let away = [Step::RemoveRoute(on_link), Step::RemoveRoute(v6), Step::RemoveAddress(net("2001:db8::7/64"))];
+        assert!(
+            netns
+                .ip("-6 addr show dev eth0")
+                .contains("inet6 2001:db8::7/64 scope global")
+        );
+        let away = [
+            Step::RemoveRoute(on_link),
+            Step::RemoveRoute(v6),
+            Step::RemoveAddress(net("2001:db8::7/64")),
+        ];
         for _ in 0..2 {
             done(&mut lab, &netns, &away).await;
         }
-        assert!(!six().contains("default") && !six().contains("2001:db8"), "{}", six());
-        let expected =
-            ["default via 192.0.2.1 dev eth0", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.7"];
+        assert!(
+            !six().contains("default") && !six().contains("2001:db8"),
+            "{}",
+            six()
+        );
+        let expected = [
+            "default via 192.0.2.1 dev eth0",
+            "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.7",
+        ];
         assert_eq!(routes(&netns), lines(&expected));
     });
 }

@@ -19,16 +19,36 @@ const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
 impl Lab {
     /// Makes such a visit.
-    async fn prepare(&mut self, target: Target) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
-        let Target::Named(at) = target else { panic!("{target} has no name") };
+    async fn prepare(
+        &mut self,
+        target: Target,
+    ) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
+        let Target::Named(at) = target else {
+            panic!("{target} has no name")
+        };
         self.visit(Place::InNetns(at), 0).await
     }
 
     /// Makes such a visit to a place in this VLAN.
-    async fn visit(&mut self, place: Place, vlan: u16) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
+    async fn visit(
+        &mut self,
+        place: Place,
+        vlan: u16,
+    ) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
         let op = self.op();
-        let lan = Lan::Link { parent: place.ifname().into(), vlan };
-        self.net.prepare(op, ExchangeId(op.0), Visit { place, lan, chaddr: None });
+        let lan = Lan::Link {
+            parent: place.ifname().into(),
+            vlan,
+        };
+        self.net.prepare(
+            op,
+            ExchangeId(op.0),
+            Visit {
+                place,
+                lan,
+                chaddr: None,
+            },
+        );
         match self.done(op).await {
             Outcome::Prepared { result, exchange } => (result, exchange),
             other => panic!("{other:?}"),
@@ -59,26 +79,47 @@ fn without_carrier_or_a_link_no_sockets_are_opened() {
         netns.veth("host0");
         let (view, exchange) = lab.prepare(netns.eth0()).await;
         assert!(view.is_ok_and(|view| view.up && !view.carrier) && exchange.is_none());
-        let nowhere = Target::Named(ByName { netns: netns.path(), ifname: "eth7".to_owned(), host_too: false });
+        let nowhere = Target::Named(ByName {
+            netns: netns.path(),
+            ifname: "eth7".to_owned(),
+            host_too: false,
+        });
         let (view, exchange) = lab.prepare(nowhere).await;
-        assert_eq!((view.unwrap_err(), exchange), (LinkCause::NoLink("eth7".to_owned()), None));
+        assert_eq!(
+            (view.unwrap_err(), exchange),
+            (LinkCause::NoLink("eth7".to_owned()), None)
+        );
     });
 }
 
 #[test]
 fn a_link_of_the_host_is_not_set_up_and_given_sockets_unless_they_need_a_port() {
     in_lab(async |mut lab: Lab| {
-        let place = |ifname: &str| Place::Parent { ifname: ifname.to_owned(), mac: OTHER };
+        let place = |ifname: &str| Place::Parent {
+            ifname: ifname.to_owned(),
+            mac: OTHER,
+        };
         make_bridge("br0");
         let (view, exchange) = lab.visit(place("br0"), 0).await;
         assert!(view.is_ok_and(|view| view.bridge && !view.up) && exchange.is_none());
         Netns::here().ip("link set br0 up");
         let (_netns, inside, _) = lab.pair().await;
-        let wire = lab.open(inside, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let wire = lab
+            .open(
+                inside,
+                Sockets {
+                    arp: Hears::About(ArpFrame::QUESTION.sender),
+                    ..PLAIN
+                },
+            )
+            .await
+            .unwrap();
         for vlan in [0, 7] {
             let (view, exchange) = lab.visit(place("host0"), vlan).await;
             assert!(view.is_ok_and(|view| view.carrier));
-            lab.sent(exchange.expect("it has carrier"), arp()).await.unwrap();
+            lab.sent(exchange.expect("it has carrier"), arp())
+                .await
+                .unwrap();
             let (bytes, meta) = lab.frame(wire).await;
             assert_eq!((bytes, meta.vlan), (arp(), vlan));
         }
@@ -92,7 +133,9 @@ fn a_link_of_the_host_is_not_set_up_and_given_sockets_unless_they_need_a_port() 
                 }
             }
         };
-        timeout(DEADLINE, with_carrier).await.expect("its port has carrier");
+        timeout(DEADLINE, with_carrier)
+            .await
+            .expect("its port has carrier");
     });
 }
 

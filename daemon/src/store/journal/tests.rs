@@ -26,15 +26,24 @@ fn event(cause: u64) -> Event {
 }
 
 fn notes(causes: impl IntoIterator<Item = u64>) -> Vec<Change> {
-    causes.into_iter().map(|cause| Change::Note(Box::new(event(cause)))).collect()
+    causes
+        .into_iter()
+        .map(|cause| Change::Note(Box::new(event(cause))))
+        .collect()
 }
 
 fn open(dir: &Path) -> Store {
-    Store::open(dir, &dir.join("dhcp.sock"), unbounded_channel().0).unwrap().0
+    Store::open(dir, &dir.join("dhcp.sock"), unbounded_channel().0)
+        .unwrap()
+        .0
 }
 
 fn on_loop<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn read(store: &Store, after: u64, limit: usize) -> Read {
@@ -56,7 +65,13 @@ fn events_come_back_as_they_were_in_order() {
     assert_eq!(all.events[1].event, event(8));
     let one = read(&store, 1, 1);
     assert_eq!((numbers(&one), one.next_after), (vec![2], 2));
-    assert_eq!(read(&store, 3, 10), Read { events: Vec::new(), next_after: 3 });
+    assert_eq!(
+        read(&store, 3, 10),
+        Read {
+            events: Vec::new(),
+            next_after: 3
+        }
+    );
     store.close();
 }
 
@@ -91,14 +106,22 @@ fn the_latest_ten_thousand_are_kept_and_no_more() {
 /// A renewal like any other of this container, at this second.
 fn renewal(container: &str, second: u64) -> Change {
     let attachment = Attachment::cni("lan", container, "eth0");
-    Change::Note(Box::new(Event { attachment, cause: "renewal at T1".to_owned(), ..event(second) }))
+    Change::Note(Box::new(Event {
+        attachment,
+        cause: "renewal at T1".to_owned(),
+        ..event(second)
+    }))
 }
 
 /// What is in the journal: number, container, and how often it happened.
 fn runs(store: &Store) -> Vec<(u64, String, u64)> {
     let all = read(store, 0, usize::MAX).events.into_iter();
     all.map(|Numbered { number, event }| {
-        (number, event.attachment.container().expect("CNI's").to_owned(), event.run.map_or(1, |run| run.times))
+        (
+            number,
+            event.attachment.container().expect("CNI's").to_owned(),
+            event.run.map_or(1, |run| run.times),
+        )
     })
     .collect()
 }
@@ -109,16 +132,37 @@ fn renewals_push_out_nothing_but_earlier_ones_of_the_same_lease() {
     let store = open(dir.path());
     store.persist(OpId(1), notes([1]));
     for second in 0..300 {
-        store.persist(OpId(1), ["a", "b"].map(|container| renewal(container, second)).into());
+        store.persist(
+            OpId(1),
+            ["a", "b"]
+                .map(|container| renewal(container, second))
+                .into(),
+        );
     }
     let text = |text: &str| text.to_owned();
-    assert_eq!(runs(&store), [(1, text("c"), 1), (600, text("a"), 300), (601, text("b"), 300)]);
+    assert_eq!(
+        runs(&store),
+        [
+            (1, text("c"), 1),
+            (600, text("a"), 300),
+            (601, text("b"), 300)
+        ]
+    );
     let last = read(&store, 600, 1).events.remove(0).event;
     assert_eq!(last.wall, WallTime::from_epoch(Duration::from_secs(299)));
-    assert_eq!(last.run.unwrap().since, WallTime::from_epoch(Duration::ZERO));
+    assert_eq!(
+        last.run.unwrap().since,
+        WallTime::from_epoch(Duration::ZERO)
+    );
     // A reader that follows sees each, though the one before it is gone.
     store.persist(OpId(1), vec![renewal("a", 300)]);
-    assert_eq!(read(&store, 601, 10), Read { events: read(&store, 0, 10).events.split_off(2), next_after: 602 });
+    assert_eq!(
+        read(&store, 601, 10),
+        Read {
+            events: read(&store, 0, 10).events.split_off(2),
+            next_after: 602
+        }
+    );
     store.close();
 }
 
@@ -126,16 +170,36 @@ fn renewals_push_out_nothing_but_earlier_ones_of_the_same_lease() {
 fn another_event_of_the_lease_ends_a_run() {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path());
-    let Change::Note(other) = renewal("a", 3) else { unreachable!() };
-    let other = Change::Note(Box::new(Event { kind: EventKind::Changed, ..*other }));
-    store.persist(OpId(1), vec![renewal("a", 1), renewal("a", 2), other, renewal("a", 4), renewal("a", 5)]);
-    let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
+    let Change::Note(other) = renewal("a", 3) else {
+        unreachable!()
+    };
+    let other = Change::Note(Box::new(Event {
+        kind: EventKind::Changed,
+        ..*other
+    }));
+    store.persist(
+        OpId(1),
+        vec![
+            renewal("a", 1),
+            renewal("a", 2),
+            other,
+            renewal("a", 4),
+            renewal("a", 5),
+        ],
+    );
+    let times: Vec<_> = runs(&store)
+        .into_iter()
+        .map(|(number, _, times)| (number, times))
+        .collect();
     assert_eq!(times, [(2, 2), (3, 1), (5, 2)]);
     store.close();
     // So does a restart: what was written before it stays as it was.
     let store = open(dir.path());
     store.persist(OpId(1), vec![renewal("a", 6), renewal("a", 7)]);
-    let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
+    let times: Vec<_> = runs(&store)
+        .into_iter()
+        .map(|(number, _, times)| (number, times))
+        .collect();
     assert_eq!(times, [(2, 2), (3, 1), (5, 2), (7, 2)]);
     store.close();
 }
@@ -170,12 +234,20 @@ fn an_event_of_a_later_leasehold_is_left_out() {
     let txn = database.begin_write().unwrap();
     {
         let mut table = txn.open_table(EVENTS).unwrap();
-        table.insert(1, br#"{"kind":"of a later leasehold"}"#.as_slice()).unwrap();
+        table
+            .insert(1, br#"{"kind":"of a later leasehold"}"#.as_slice())
+            .unwrap();
     }
     txn.commit().unwrap();
     drop(database);
     let store = open(dir.path());
-    assert_eq!(read(&store, 0, 10), Read { events: Vec::new(), next_after: 1 });
+    assert_eq!(
+        read(&store, 0, 10),
+        Read {
+            events: Vec::new(),
+            next_after: 1
+        }
+    );
     store.persist(OpId(1), notes([2]));
     assert_eq!(numbers(&read(&store, 0, 10)), [2]);
     store.close();

@@ -27,13 +27,21 @@ struct Found {
 
 impl Host {
     fn new() -> Self {
-        Self { state: TempDir::new().unwrap(), run: TempDir::new().unwrap() }
+        Self {
+            state: TempDir::new().unwrap(),
+            run: TempDir::new().unwrap(),
+        }
     }
 
     /// Lets a daemon make changes, one transaction after the other. Returns what it found at its start.
     fn runs(&self, changes: Vec<Change>) -> Found {
         let (events, mut ends) = unbounded_channel();
-        let (store, stored) = Store::open(self.state.path(), &self.run.path().join("dhcp.sock"), events).unwrap();
+        let (store, stored) = Store::open(
+            self.state.path(),
+            &self.run.path().join("dhcp.sock"),
+            events,
+        )
+        .unwrap();
         let (id, is_whole) = (store.id(), store.is_whole());
         for change in changes {
             store.persist(OpId(1), vec![change]);
@@ -42,7 +50,12 @@ impl Host {
         store.close();
         let (leases, mut doors) = (stored.records.into_iter().collect(), stored.doors);
         doors.sort_by_key(|record| TABLES.iter().position(|table| *table == record.key.table));
-        Found { id, is_whole, leases, doors }
+        Found {
+            id,
+            is_whole,
+            leases,
+            doors,
+        }
     }
 
     fn store(&self) -> PathBuf {
@@ -59,7 +72,10 @@ impl Host {
 
     /// Returns the files of the copy, in order.
     fn copied(&self) -> Vec<PathBuf> {
-        let mut files: Vec<_> = fs::read_dir(self.copy()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut files: Vec<_> = fs::read_dir(self.copy())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         files.sort();
         files
     }
@@ -67,9 +83,19 @@ impl Host {
 
 fn dockers(n: u64) -> Record {
     let pool = pool().id.to_string();
-    let attachment = Attachment::Docker { pool: pool.into(), endpoint: format!("02:42:00:00:00:{n:02x}").into() };
+    let attachment = Attachment::Docker {
+        pool: pool.into(),
+        endpoint: format!("02:42:00:00:00:{n:02x}").into(),
+    };
     let record = record(n);
-    Record { attachment, profile: Profile { wants: wants(None), ..record.profile.clone() }, ..record }
+    Record {
+        attachment,
+        profile: Profile {
+            wants: wants(None),
+            ..record.profile.clone()
+        },
+        ..record
+    }
 }
 
 fn put_dockers(id: u64) -> Change {
@@ -96,7 +122,12 @@ fn network() -> NetworkRecord {
     NetworkRecord {
         id: DoorId::try_from("4f00".to_owned()).unwrap(),
         definition: "parent=eth0".to_owned(),
-        wiring: Wiring { mode: Mode::Ipvlan, on: "eth0".to_owned(), vlan: 0, mtu: None },
+        wiring: Wiring {
+            mode: Mode::Ipvlan,
+            on: "eth0".to_owned(),
+            vlan: 0,
+            mtu: None,
+        },
         gateway: None,
         pool: "0.0.0.0/0".parse().unwrap(),
         leases: false,
@@ -117,19 +148,38 @@ fn endpoint() -> EndpointRecord {
 
 /// Returns what Docker told, in the order of its keys.
 fn told() -> Vec<DoorRecord> {
-    let told = [DockerRecord::Pool(pool()), DockerRecord::Network(network()), DockerRecord::Endpoint(endpoint())];
+    let told = [
+        DockerRecord::Pool(pool()),
+        DockerRecord::Network(network()),
+        DockerRecord::Endpoint(endpoint()),
+    ];
     told.iter().map(DockerRecord::kept).collect()
 }
 
 /// Returns changes after which a store holds two Docker leases, one CNI lease, and what Docker said.
 pub(super) fn life() -> Vec<Change> {
-    let told = told().into_iter().map(|record| Change::PutDoor(Box::new(record)));
-    [put_dockers(1), put(2, 2), put_dockers(3)].into_iter().chain(told).collect()
+    let told = told()
+        .into_iter()
+        .map(|record| Change::PutDoor(Box::new(record)));
+    [put_dockers(1), put(2, 2), put_dockers(3)]
+        .into_iter()
+        .chain(told)
+        .collect()
 }
 
 /// Returns leases that were copied: they are to be confirmed.
 fn unconfirmed(ids: &[u64]) -> BTreeMap<BindingId, Record> {
-    ids.iter().map(|id| (BindingId(*id), Record { unconfirmed: true, ..dockers(*id) })).collect()
+    ids.iter()
+        .map(|id| {
+            (
+                BindingId(*id),
+                Record {
+                    unconfirmed: true,
+                    ..dockers(*id)
+                },
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -137,18 +187,33 @@ fn what_is_dockers_outlives_a_store_that_is_missing_or_damaged() {
     for damage in [None, Some("no database"), Some("")] {
         let host = Host::new();
         let first = host.runs(life());
-        assert_eq!((first.is_whole, first.leases.len()), (false, 0), "what runs is to be looked for");
+        assert_eq!(
+            (first.is_whole, first.leases.len()),
+            (false, 0),
+            "what runs is to be looked for"
+        );
         match damage {
             None => host.loses_its_store(),
             Some(bytes) => fs::write(host.store(), bytes).unwrap(),
         }
         let found = host.runs(vec![]);
         // Links bear the store's name.
-        let expected = Found { id: first.id, is_whole: false, leases: unconfirmed(&[1, 3]), doors: told() };
+        let expected = Found {
+            id: first.id,
+            is_whole: false,
+            leases: unconfirmed(&[1, 3]),
+            doors: told(),
+        };
         assert_eq!(found, expected);
         // It is in the new store, too.
         fs::remove_dir_all(host.copy()).unwrap();
-        assert_eq!(host.runs(vec![]), Found { is_whole: true, ..expected });
+        assert_eq!(
+            host.runs(vec![]),
+            Found {
+                is_whole: true,
+                ..expected
+            }
+        );
     }
 }
 
@@ -156,7 +221,10 @@ fn what_is_dockers_outlives_a_store_that_is_missing_or_damaged() {
 fn the_copy_follows_each_change_of_the_store() {
     let host = Host::new();
     host.runs(life());
-    let changed = Record { state: RecordState::Past, ..dockers(3) };
+    let changed = Record {
+        state: RecordState::Past,
+        ..dockers(3)
+    };
     let endpoint = DockerKey::Endpoint(endpoint().id).remove();
     host.runs(vec![
         Change::Remove(BindingId(1)),
@@ -169,8 +237,17 @@ fn the_copy_follows_each_change_of_the_store() {
     host.loses_its_store();
     let found = host.runs(vec![]);
     let mut leases = unconfirmed(&[4]);
-    leases.insert(BindingId(3), Record { unconfirmed: true, ..changed });
-    assert_eq!((found.leases, found.doors), (leases, vec![DockerRecord::Network(network()).kept()]));
+    leases.insert(
+        BindingId(3),
+        Record {
+            unconfirmed: true,
+            ..changed
+        },
+    );
+    assert_eq!(
+        (found.leases, found.doors),
+        (leases, vec![DockerRecord::Network(network()).kept()])
+    );
 }
 
 #[test]
@@ -178,11 +255,30 @@ fn a_whole_store_is_told_nothing_by_a_copy_and_makes_it_its_own() {
     let (host, other) = (Host::new(), Host::new());
     let id = host.runs(vec![put_dockers(1)]).id;
     other.runs(vec![put_dockers(1), put_dockers(5)]);
-    other.copied().iter().for_each(|file| _ = fs::copy(file, host.copy().join(file.file_name().unwrap())).unwrap());
+    other
+        .copied()
+        .iter()
+        .for_each(|file| _ = fs::copy(file, host.copy().join(file.file_name().unwrap())).unwrap());
     let leases = BTreeMap::from([(BindingId(1), dockers(1))]);
-    assert_eq!(host.runs(vec![]), Found { id, is_whole: true, leases, doors: vec![] });
+    assert_eq!(
+        host.runs(vec![]),
+        Found {
+            id,
+            is_whole: true,
+            leases,
+            doors: vec![]
+        }
+    );
     host.loses_its_store();
-    assert_eq!(host.runs(vec![]), Found { id, is_whole: false, leases: unconfirmed(&[1]), doors: vec![] });
+    assert_eq!(
+        host.runs(vec![]),
+        Found {
+            id,
+            is_whole: false,
+            leases: unconfirmed(&[1]),
+            doors: vec![]
+        }
+    );
 }
 
 #[test]
@@ -194,7 +290,10 @@ fn a_store_of_cnis_alone_has_no_copy_and_one_that_is_deleted_with_its_copy_is_fo
     fs::remove_dir_all(host.copy()).unwrap();
     host.loses_its_store();
     let found = host.runs(vec![]);
-    assert!(found.id != id && found.leases.is_empty() && found.doors.is_empty(), "{found:?}");
+    assert!(
+        found.id != id && found.leases.is_empty() && found.doors.is_empty(),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -230,10 +329,19 @@ fn a_copy_that_cannot_be_written_harms_nothing_and_one_that_goes_is_begun_again(
 #[ignore = "the child of what_was_copied_is_held_while_no_store_can_be_written_and_then_written, on a tmpfs"]
 fn child_without_a_store() {
     let state = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
-    let remount = |how: &str| Command::new("mount").args(["-o", how]).arg(&state).status().unwrap().success();
+    let remount = |how: &str| {
+        Command::new("mount")
+            .args(["-o", how])
+            .arg(&state)
+            .status()
+            .unwrap()
+            .success()
+    };
     let run = TempDir::new().unwrap();
     let (store, _, _ends) = open_beside(&state, run.path());
-    life().into_iter().for_each(|change| store.persist(OpId(1), vec![change]));
+    life()
+        .into_iter()
+        .for_each(|change| store.persist(OpId(1), vec![change]));
     store.close();
     fs::remove_file(state.join("leases.redb")).unwrap();
     assert!(remount("remount,ro"));
@@ -254,5 +362,8 @@ fn child_without_a_store() {
 
 #[test]
 fn what_was_copied_is_held_while_no_store_can_be_written_and_then_written() {
-    on_a_tmpfs("what_was_copied_is_held_while_no_store_can_be_written_and_then_written", "copy::child_without_a_store");
+    on_a_tmpfs(
+        "what_was_copied_is_held_while_no_store_can_be_written_and_then_written",
+        "copy::child_without_a_store",
+    );
 }

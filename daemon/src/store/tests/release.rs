@@ -11,12 +11,20 @@ use super::*;
 /// Returns changes of every kind that a store keeps, except a removal.
 fn everything() -> Vec<Change> {
     const RECORDS: &str = include_str!("../../../core/src/registry/tests/recorded.jsonl");
-    let recorded = RECORDS.lines().skip(112).take(4).map(|line| serde_json::from_str(line).unwrap());
-    let leases = recorded.map(|(id, record): (BindingId, Record)| Change::Put(id, Box::new(record)));
+    let recorded = RECORDS
+        .lines()
+        .skip(112)
+        .take(4)
+        .map(|line| serde_json::from_str(line).unwrap());
+    let leases =
+        recorded.map(|(id, record): (BindingId, Record)| Change::Put(id, Box::new(record)));
     let range = RangeRecord {
         attachment: Attachment::cni("local", "c", "eth0"),
         lan: Lan::Network("local".into()),
-        given: vec![Given { address: "198.51.100.7/24".parse().unwrap(), gateway: "198.51.100.1".parse().unwrap() }],
+        given: vec![Given {
+            address: "198.51.100.7/24".parse().unwrap(),
+            gateway: "198.51.100.1".parse().unwrap(),
+        }],
         netns: "/run/netns/c".into(),
         cookie: Some(Cookie(7)),
         directory: "/var/lib/cni/networks/local".into(),
@@ -34,7 +42,10 @@ fn everything() -> Vec<Change> {
         cause: "renewal at T1".to_owned(),
         run: None,
     };
-    let others = [Change::Range(RangeChange::Put(Box::new(range))), Change::Note(Box::new(event))];
+    let others = [
+        Change::Range(RangeChange::Put(Box::new(range))),
+        Change::Note(Box::new(event)),
+    ];
     life().into_iter().chain(leases).chain(others).collect()
 }
 
@@ -60,7 +71,10 @@ fn all_that_an_earlier_release_wrote_is_read() {
     let ((of_earlier, found), (_, expected)) = (opened(&earlier), opened(&today));
     check_version(earlier.path()).expect("a daemon has it");
     assert_eq!(found, expected);
-    assert_eq!((found.records.len(), found.doors.len(), found.ranges.len()), (7, 3, 1));
+    assert_eq!(
+        (found.records.len(), found.doors.len(), found.ranges.len()),
+        (7, 3, 1)
+    );
     assert_eq!((of_earlier.last_event(), of_earlier.is_whole()), (1, true));
     assert_eq!(damaged_files(earlier.path()), [] as [PathBuf; 0]);
 }
@@ -71,8 +85,14 @@ fn of_a_later_release(dir: &TempDir) -> PathBuf {
     let path = dir.path().join("leases.redb");
     let database = Database::open(&path).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
-    txn.open_table(TableDefinition::<(), &str>::new("release")).unwrap().insert((), "9.8.7").unwrap();
+    txn.open_table(TableDefinition::<&str, u64>::new("meta"))
+        .unwrap()
+        .insert("format", 2)
+        .unwrap();
+    txn.open_table(TableDefinition::<(), &str>::new("release"))
+        .unwrap()
+        .insert((), "9.8.7")
+        .unwrap();
     txn.commit().unwrap();
     path
 }
@@ -82,17 +102,33 @@ fn a_file_of_a_later_format_is_refused_with_both_versions_and_left_alone() {
     let dir = TempDir::new().unwrap();
     let path = of_a_later_release(&dir);
     for _ in 0..2 {
-        let refused = Store::open(dir.path(), &dir.path().join("dhcp.sock"), unbounded_channel().0);
+        let refused = Store::open(
+            dir.path(),
+            &dir.path().join("dhcp.sock"),
+            unbounded_channel().0,
+        );
         let said = format!(
             "{} is from leasehold 9.8.7 and has format 2; leasehold {VERSION} knows 1 at most: run the newer one, or move the file away",
             path.display()
         );
-        assert_eq!(refused.err().map(|error| error.to_string()).as_ref(), Some(&said));
-        assert_eq!(check_version(dir.path()).err().map(|error| error.to_string()), Some(said));
+        assert_eq!(
+            refused.err().map(|error| error.to_string()).as_ref(),
+            Some(&said)
+        );
+        assert_eq!(
+            check_version(dir.path())
+                .err()
+                .map(|error| error.to_string()),
+            Some(said)
+        );
         assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
     }
     let database = Database::open(&path).unwrap();
-    let leases = database.begin_read().unwrap().open_table(TableDefinition::<u64, &[u8]>::new("leases")).unwrap();
+    let leases = database
+        .begin_read()
+        .unwrap()
+        .open_table(TableDefinition::<u64, &[u8]>::new("leases"))
+        .unwrap();
     assert_eq!(leases.len().unwrap(), 7);
 }
 
@@ -102,9 +138,14 @@ fn a_file_of_a_later_redb_is_refused_with_both_versions_and_left_alone() {
     (bytes[64], bytes[192]) = (4, 4);
     fs::write(&path, &bytes).unwrap();
     let (events, _ends) = unbounded_channel();
-    let refused = Store::open(dir.path(), &dir.path().join("dhcp.sock"), events).err().unwrap().to_string();
+    let refused = Store::open(dir.path(), &dir.path().join("dhcp.sock"), events)
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(check_version(dir.path()).unwrap_err().to_string(), refused);
-    let said = format!("is from a later leasehold and has redb's format 4; leasehold {VERSION} knows 3 at most: ");
+    let said = format!(
+        "is from a later leasehold and has redb's format 4; leasehold {VERSION} knows 3 at most: "
+    );
     assert!(refused.contains(&said), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }

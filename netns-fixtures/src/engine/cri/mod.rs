@@ -71,7 +71,12 @@ impl Cri {
         host.run_command("sh", &["-ec", PAUSE, &dir.to_string_lossy()], "")?;
         copy(Path::new(RUNC), &dir.join("runc"))?;
         make_dir(&dir.join("logs"))?;
-        let mut node = Self { process: None, host: host.clone(), outside: host.clone(), dir };
+        let mut node = Self {
+            process: None,
+            host: host.clone(),
+            outside: host.clone(),
+            dir,
+        };
         write(&node.dir.join("config.toml"), node.config())?;
         node.boot()?;
         node.import(&node.dir.join("pause.tar"))?;
@@ -87,17 +92,23 @@ impl Cri {
         const GONE: &str = r#"
             find /run/netns -name "cni-*" -exec umount --lazy {} ";" -delete
             rm -rf /run/cni /run/leasehold /run/containerd "$0/state""#;
-        self.outside.run_command("sh", &["-ec", GONE, &self.dir.to_string_lossy()], "")?;
+        self.outside
+            .run_command("sh", &["-ec", GONE, &self.dir.to_string_lossy()], "")?;
         self.boot()
     }
 
     fn boot(&mut self) -> Result<(), Error> {
         let number = self.outside.sandbox().number();
-        write(&self.dir.join("boot_id"), format!("00000000-0000-4000-8000-{number:012x}\n"))?;
+        write(
+            &self.dir.join("boot_id"),
+            format!("00000000-0000-4000-8000-{number:012x}\n"),
+        )?;
         self.host = self.outside.within(self.outside.sandbox().nested("")?);
         let mut command = Command::new("containerd");
         command.arg("--config").arg(self.dir.join("config.toml"));
-        let process = self.process.insert(Process::start(&self.host, "containerd", command)?);
+        let process = self
+            .process
+            .insert(Process::start(&self.host, "containerd", command)?);
         process.wait_for_line("containerd successfully booted")
     }
 
@@ -119,11 +130,23 @@ impl Cri {
         let (socket, file) = (self.socket(), file.to_string_lossy());
         let said = self.host.run_command(
             "ctr",
-            &["--address", &socket, "--namespace", "k8s.io", "images", "import", &file],
+            &[
+                "--address",
+                &socket,
+                "--namespace",
+                "k8s.io",
+                "images",
+                "import",
+                &file,
+            ],
             "",
         )?;
         // `unpacking NAME (DIGEST)...done`
-        Ok(said.split_whitespace().nth(1).unwrap_or_default().to_owned())
+        Ok(said
+            .split_whitespace()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Calls a method of its CRI.
@@ -131,8 +154,13 @@ impl Cri {
     /// # Errors
     /// [`Error::Failed`] with what the CRI said, if it refuses.
     pub fn call(&self, method: &str, request: &Value) -> Result<Value, Error> {
-        let said = self.outside.run_command(CALL, &[&self.socket(), method], &request.to_string())?;
-        serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "an answer of the CRI", text: said })
+        let said =
+            self.outside
+                .run_command(CALL, &[&self.socket(), method], &request.to_string())?;
+        serde_json::from_str(&said).map_err(|_| Error::Unreadable {
+            what: "an answer of the CRI",
+            text: said,
+        })
     }
 
     /// Returns what the CRI is told about a pod as a whole. A pod that is made again is a further attempt.
@@ -147,7 +175,10 @@ impl Cri {
     /// Runs a pod, and returns its id.
     pub fn run_pod(&self, pod: &Value) -> Result<String, Error> {
         let ran = self.call("RunPodSandbox", &json!({ "config": pod }))?;
-        Ok(ran["pod_sandbox_id"].as_str().unwrap_or_default().to_owned())
+        Ok(ran["pod_sandbox_id"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Ends a pod and everything that runs in it, and forgets it.
@@ -159,13 +190,27 @@ impl Cri {
 
     /// Returns a pod's network namespace.
     pub fn netns(&self, id: &str) -> Result<Netns, Error> {
-        let said = self.call("PodSandboxStatus", &json!({ "pod_sandbox_id": id, "verbose": true }))?;
-        let info: Option<Value> = said["info"]["info"].as_str().and_then(|text| serde_json::from_str(text).ok());
-        let namespaces = info.as_ref().and_then(|info| info["runtimeSpec"]["linux"]["namespaces"].as_array());
-        let path = namespaces.into_iter().flatten().find(|one| one["type"] == "network").map(|one| &one["path"]);
+        let said = self.call(
+            "PodSandboxStatus",
+            &json!({ "pod_sandbox_id": id, "verbose": true }),
+        )?;
+        let info: Option<Value> = said["info"]["info"]
+            .as_str()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let namespaces = info
+            .as_ref()
+            .and_then(|info| info["runtimeSpec"]["linux"]["namespaces"].as_array());
+        let path = namespaces
+            .into_iter()
+            .flatten()
+            .find(|one| one["type"] == "network")
+            .map(|one| &one["path"]);
         match path.and_then(Value::as_str) {
             Some(path) => Netns::open(self.outside.sandbox(), path.into()),
-            None => Err(Error::Unreadable { what: "a pod's namespaces", text: said.to_string() }),
+            None => Err(Error::Unreadable {
+                what: "a pod's namespaces",
+                text: said.to_string(),
+            }),
         }
     }
 
@@ -174,15 +219,23 @@ impl Cri {
     /// # Errors
     /// [`Error::Unreadable`] with what the command said, if it ends with a code other than 0.
     pub fn exec(&self, container: &str, command: &Value) -> Result<String, Error> {
-        let ran = self.call("ExecSync", &json!({ "container_id": container, "cmd": command, "timeout": 10 }))?;
+        let ran = self.call(
+            "ExecSync",
+            &json!({ "container_id": container, "cmd": command, "timeout": 10 }),
+        )?;
         // Bytes are in base64, and what is 0 is left out.
         let text = |name: &str| {
-            let bytes = BASE64.decode(ran[name].as_str().unwrap_or_default().as_bytes()).unwrap_or_default();
+            let bytes = BASE64
+                .decode(ran[name].as_str().unwrap_or_default().as_bytes())
+                .unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
         match ran["exit_code"].is_null() {
             true => Ok(text("stdout")),
-            false => Err(Error::Unreadable { what: "a command in a container", text: text("stderr") }),
+            false => Err(Error::Unreadable {
+                what: "a command in a container",
+                text: text("stderr"),
+            }),
         }
     }
 

@@ -16,16 +16,43 @@ fn each_field_that_table_5_forbids_is_a_violation() {
         (|m| m.hlen = 16, Violation::Hardware(1, 16)),
         (|m| m.hops = 1, Violation::Hops(1)),
         (|m| m.flags = 0x8001, Violation::Flags(Discover, 0x8001)),
-        (|m| m.ciaddr = ip(9), Violation::Address(Discover, "ciaddr", address)),
-        (|m| m.yiaddr = ip(9), Violation::Address(Discover, "yiaddr", address)),
-        (|m| m.siaddr = ip(9), Violation::Address(Discover, "siaddr", address)),
-        (|m| m.giaddr = ip(9), Violation::Address(Discover, "giaddr", address)),
+        (
+            |m| m.ciaddr = ip(9),
+            Violation::Address(Discover, "ciaddr", address),
+        ),
+        (
+            |m| m.yiaddr = ip(9),
+            Violation::Address(Discover, "yiaddr", address),
+        ),
+        (
+            |m| m.siaddr = ip(9),
+            Violation::Address(Discover, "siaddr", address),
+        ),
+        (
+            |m| m.giaddr = ip(9),
+            Violation::Address(Discover, "giaddr", address),
+        ),
         (|m| m.chaddr[15] = 1, Violation::ChaddrPadding),
-        (|m| m.options.push((54, vec![10, 9, 0, 9])), Violation::Forbidden(Discover, 54)),
-        (|m| m.options.push((50, vec![10, 9, 0])), Violation::Length(50, 3)),
-        (|m| m.options.push((52, vec![1])), Violation::Forbidden(Discover, 52)),
-        (|m| m.options[2].1 = vec![1, 3, 121], Violation::ListOrder(3)),
-        (|m| m.options[2].1 = vec![1, 121, 1], Violation::ListTwice(1)),
+        (
+            |m| m.options.push((54, vec![10, 9, 0, 9])),
+            Violation::Forbidden(Discover, 54),
+        ),
+        (
+            |m| m.options.push((50, vec![10, 9, 0])),
+            Violation::Length(50, 3),
+        ),
+        (
+            |m| m.options.push((52, vec![1])),
+            Violation::Forbidden(Discover, 52),
+        ),
+        (
+            |m| m.options[2].1 = vec![1, 3, 121],
+            Violation::ListOrder(3),
+        ),
+        (
+            |m| m.options[2].1 = vec![1, 121, 1],
+            Violation::ListTwice(1),
+        ),
         (|m| m.options[3].1 = vec![2, 0], Violation::MaxSize(512)),
         (|m| m.options.swap(0, 1), Violation::TypeNotFirst(61)),
     ];
@@ -40,9 +67,18 @@ fn each_field_that_table_5_forbids_is_a_violation() {
     let releases: [Spoiled; 5] = [
         (|m| m.secs = 1, Violation::Secs(Release, 1)),
         (|m| m.flags = 0x8000, Violation::Flags(Release, 0x8000)),
-        (|m| m.options.retain(|(code, _)| *code != 54), Violation::Missing(Release, 54)),
-        (|m| m.options.push((50, vec![10, 9, 0, 9])), Violation::Forbidden(Release, 50)),
-        (|m| m.options.push((55, vec![1])), Violation::Forbidden(Release, 55)),
+        (
+            |m| m.options.retain(|(code, _)| *code != 54),
+            Violation::Missing(Release, 54),
+        ),
+        (
+            |m| m.options.push((50, vec![10, 9, 0, 9])),
+            Violation::Forbidden(Release, 50),
+        ),
+        (
+            |m| m.options.push((55, vec![1])),
+            Violation::Forbidden(Release, 55),
+        ),
     ];
     for (spoil, violation) in releases {
         let mut server = Server::new(config());
@@ -68,8 +104,15 @@ fn each_rule_between_messages_is_judged() {
     };
     let offered = ip(10);
     let never = run(&|client, server, _| drop(broadcast(server, at(1), &client.select(ip(44)))));
-    assert_eq!(never, [Violation::NotOffered { server: ip(1), address: ip(44) }]);
-    let late = run(&|client, server, address| drop(unicast(server, at(3600), &client.extend(address))));
+    assert_eq!(
+        never,
+        [Violation::NotOffered {
+            server: ip(1),
+            address: ip(44)
+        }]
+    );
+    let late =
+        run(&|client, server, address| drop(unicast(server, at(3600), &client.extend(address))));
     assert_eq!(late, [Violation::Ended(Renew, offered)]);
     let strange = run(&|client, server, _| drop(unicast(server, at(1), &client.extend(ip(44)))));
     assert_eq!(strange, [Violation::NeverGranted(Renew, ip(44))]);
@@ -83,7 +126,13 @@ fn each_rule_between_messages_is_judged() {
         message.options[1].1 = b"\0other".to_vec();
         unicast(server, at(1), &message);
     });
-    assert_eq!(xid, [Violation::ClientChanged, Violation::NeverGranted(Renew, offered)]);
+    assert_eq!(
+        xid,
+        [
+            Violation::ClientChanged,
+            Violation::NeverGranted(Renew, offered)
+        ]
+    );
     let list = run(&|client, server, address| {
         let mut message = client.extend(address);
         message.options[2].1 = vec![1];
@@ -128,13 +177,51 @@ fn going_on_after_a_nak_was_heard_is_a_violation() {
         };
         let all = Ipv4Addr::BROADCAST;
         let none = Ipv4Addr::UNSPECIFIED;
-        assert_eq!(go(&mut judge, &mut server, &client.discover(), none, all, BROADCAST), []);
-        assert_eq!(go(&mut judge, &mut server, &client.select(ip(10)), none, all, BROADCAST), []);
+        assert_eq!(
+            go(
+                &mut judge,
+                &mut server,
+                &client.discover(),
+                none,
+                all,
+                BROADCAST
+            ),
+            []
+        );
+        assert_eq!(
+            go(
+                &mut judge,
+                &mut server,
+                &client.select(ip(10)),
+                none,
+                all,
+                BROADCAST
+            ),
+            []
+        );
         server.revoke(ip(10));
         client.xid = 2;
-        assert_eq!(go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]), []);
-        let again = go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]);
-        let expected = (heard && !restarted).then_some(Violation::NakIgnored(Purpose::Renew, ip(10)));
+        assert_eq!(
+            go(
+                &mut judge,
+                &mut server,
+                &client.extend(ip(10)),
+                ip(10),
+                ip(1),
+                [2; 6]
+            ),
+            []
+        );
+        let again = go(
+            &mut judge,
+            &mut server,
+            &client.extend(ip(10)),
+            ip(10),
+            ip(1),
+            [2; 6],
+        );
+        let expected =
+            (heard && !restarted).then_some(Violation::NakIgnored(Purpose::Renew, ip(10)));
         assert_eq!(again, expected.into_iter().collect::<Vec<_>>());
     }
 }
@@ -172,7 +259,10 @@ fn an_ip_unicast_may_go_to_all_of_ethernet_but_not_to_some() {
     for (ethernet, expected) in [
         ([2, 0, 0, 0, 0, 1], vec![]),
         (BROADCAST, vec![]),
-        ([1, 0, 0x5e, 0, 0, 1], vec![Violation::EthernetDestination(Purpose::Release)]),
+        (
+            [1, 0, 0x5e, 0, 0, 1],
+            vec![Violation::EthernetDestination(Purpose::Release)],
+        ),
     ] {
         let mut server = Server::new(config());
         let client = Client::new(ID, MAC);
@@ -191,7 +281,10 @@ fn an_ip_unicast_may_go_to_all_of_ethernet_but_not_to_some() {
 #[test]
 fn two_clients_may_draw_one_xid() {
     let mut server = Server::new(config());
-    let (one, two) = (Client::new(ID, MAC), Client::new(b"\0two", [2, 0, 0, 0, 0, 8]));
+    let (one, two) = (
+        Client::new(ID, MAC),
+        Client::new(b"\0two", [2, 0, 0, 0, 0, 8]),
+    );
     one.acquire(&mut server, at(0));
     two.acquire(&mut server, at(1));
     assert_eq!(server.violations(), []);
@@ -211,5 +304,9 @@ fn two_clients_with_one_hardware_address_may_draw_one_xid_after_each_other() {
     assert_eq!(server.violations(), []);
     one.xid = 1;
     unicast(&mut server, at(3), &one.extend(address));
-    assert_eq!(server.violations(), [Violation::ClientChanged], "the other is in the middle of it");
+    assert_eq!(
+        server.violations(),
+        [Violation::ClientChanged],
+        "the other is in the middle of it"
+    );
 }

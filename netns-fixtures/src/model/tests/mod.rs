@@ -43,10 +43,14 @@ impl Client {
         message.chaddr[..6].copy_from_slice(&self.mac);
         message.options.push((code::CLIENT_ID, self.id.to_vec()));
         if kind == Kind::Discover || kind == Kind::Request {
-            message.options.push((code::PARAMETERS, vec![1, 121, 3, 6, 26]));
+            message
+                .options
+                .push((code::PARAMETERS, vec![1, 121, 3, 6, 26]));
             message.options.push((code::MAX_SIZE, vec![5, 220]));
         }
-        message.options.extend(more.iter().map(|(code, value)| (*code, value.to_vec())));
+        message
+            .options
+            .extend(more.iter().map(|(code, value)| (*code, value.to_vec())));
         message
     }
 
@@ -55,7 +59,13 @@ impl Client {
     }
 
     fn select(&self, address: Ipv4Addr) -> Message {
-        self.message(Kind::Request, &[(code::REQUESTED, &address.octets()), (code::SERVER, &ip(1).octets())])
+        self.message(
+            Kind::Request,
+            &[
+                (code::REQUESTED, &address.octets()),
+                (code::SERVER, &ip(1).octets()),
+            ],
+        )
     }
 
     fn reboot(&self, address: Ipv4Addr) -> Message {
@@ -75,12 +85,20 @@ impl Client {
     }
 
     fn decline(&self, address: Ipv4Addr) -> Message {
-        self.message(Kind::Decline, &[(code::REQUESTED, &address.octets()), (code::SERVER, &ip(1).octets())])
+        self.message(
+            Kind::Decline,
+            &[
+                (code::REQUESTED, &address.octets()),
+                (code::SERVER, &ip(1).octets()),
+            ],
+        )
     }
 
     /// Gets a lease, and returns its address.
     fn acquire(&self, server: &mut Server, now: Duration) -> Ipv4Addr {
-        let Event::Offered(address) = broadcast(server, now, &self.discover()).event else { panic!("no offer") };
+        let Event::Offered(address) = broadcast(server, now, &self.discover()).event else {
+            panic!("no offer")
+        };
         let handled = broadcast(server, now, &self.select(address));
         assert_eq!(handled.event, Event::Granted(address, Purpose::Select));
         address
@@ -94,15 +112,31 @@ fn blank() -> Message {
 }
 
 fn broadcast(server: &mut Server, now: Duration, message: &Message) -> Handled {
-    send(server, now, message, Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)
+    send(
+        server,
+        now,
+        message,
+        Ipv4Addr::UNSPECIFIED,
+        Ipv4Addr::BROADCAST,
+    )
 }
 
 fn unicast(server: &mut Server, now: Duration, message: &Message) -> Handled {
     send(server, now, message, message.ciaddr, ip(1))
 }
 
-fn send(server: &mut Server, now: Duration, message: &Message, from: Ipv4Addr, to: Ipv4Addr) -> Handled {
-    let ethernet = if to == Ipv4Addr::BROADCAST { BROADCAST } else { [2; 6] };
+fn send(
+    server: &mut Server,
+    now: Duration,
+    message: &Message,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+) -> Handled {
+    let ethernet = if to == Ipv4Addr::BROADCAST {
+        BROADCAST
+    } else {
+        [2; 6]
+    };
     let datagram = Datagram {
         payload: &message.encode(),
         source: SocketAddrV4::new(from, 68),

@@ -8,9 +8,18 @@ fn a_careful_client_goes_through_a_whole_life_without_a_violation() {
     let mut client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
     client.xid = 2;
-    assert_eq!(unicast(&mut server, at(1800), &client.extend(address)).event, Event::Granted(address, Purpose::Renew));
+    assert_eq!(
+        unicast(&mut server, at(1800), &client.extend(address)).event,
+        Event::Granted(address, Purpose::Renew)
+    );
     client.xid = 3;
-    let handled = send(&mut server, at(5000), &client.extend(address), address, Ipv4Addr::BROADCAST);
+    let handled = send(
+        &mut server,
+        at(5000),
+        &client.extend(address),
+        address,
+        Ipv4Addr::BROADCAST,
+    );
     assert_eq!(handled.event, Event::Granted(address, Purpose::Rebind));
     client.xid = 4;
     assert_eq!(
@@ -18,7 +27,10 @@ fn a_careful_client_goes_through_a_whole_life_without_a_violation() {
         Event::Granted(address, Purpose::Reboot)
     );
     client.xid = 5;
-    assert_eq!(unicast(&mut server, at(5002), &client.release(address)).event, Event::Released(address));
+    assert_eq!(
+        unicast(&mut server, at(5002), &client.release(address)).event,
+        Event::Released(address)
+    );
     assert_eq!(server.leases(at(5002)).count(), 0);
     assert_eq!(server.violations(), []);
 }
@@ -33,47 +45,101 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
         ..config()
     });
     let client = Client::new(ID, MAC);
-    let reply = broadcast(&mut server, at(0), &client.discover()).reply.unwrap();
+    let reply = broadcast(&mut server, at(0), &client.discover())
+        .reply
+        .unwrap();
     let offer = Message::decode(&reply.payload).unwrap();
     let option = |code| offer.option(code).map(<[u8]>::to_vec);
-    assert_eq!((offer.xid, offer.yiaddr, offer.hardware()), (1, ip(10), MAC));
-    assert_eq!(offer.address(code::SUBNET_MASK), Some(Ipv4Addr::new(255, 255, 255, 0)));
+    assert_eq!(
+        (offer.xid, offer.yiaddr, offer.hardware()),
+        (1, ip(10), MAC)
+    );
+    assert_eq!(
+        offer.address(code::SUBNET_MASK),
+        Some(Ipv4Addr::new(255, 255, 255, 0))
+    );
     assert_eq!(offer.number(code::LEASE_TIME), Some(3600));
-    assert_eq!((offer.number(code::T1), offer.number(code::T2)), (Some(10), None));
+    assert_eq!(
+        (offer.number(code::T1), offer.number(code::T2)),
+        (Some(10), None)
+    );
     assert_eq!(option(code::MTU), Some(vec![5, 120]));
-    assert_eq!(option(code::CLASSLESS_ROUTES), Some(vec![9, 10, 0, 10, 9, 0, 2]));
+    assert_eq!(
+        option(code::CLASSLESS_ROUTES),
+        Some(vec![9, 10, 0, 10, 9, 0, 2])
+    );
     assert_eq!(option(code::DOMAIN), None);
     assert_eq!(option(code::CLIENT_ID), Some(ID.to_vec()));
-    assert_eq!((*reply.destination.ip(), reply.ethernet), (ip(10), Some(MAC)));
+    assert_eq!(
+        (*reply.destination.ip(), reply.ethernet),
+        (ip(10), Some(MAC))
+    );
 }
 
 #[test]
 fn an_option_is_cut_short_in_answers_to_an_extension_alone() {
-    let mut server = Server::new(Config { cut: Some(code::ROUTERS), ..config() });
+    let mut server = Server::new(Config {
+        cut: Some(code::ROUTERS),
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
     let routers = |handled: Handled| {
         let ack = Message::decode(&handled.reply.unwrap().payload).unwrap();
-        (ack.option(code::ROUTERS).map(<[u8]>::len), ack.option(code::DNS).map(<[u8]>::len))
+        (
+            ack.option(code::ROUTERS).map(<[u8]>::len),
+            ack.option(code::DNS).map(<[u8]>::len),
+        )
     };
-    assert_eq!(routers(broadcast(&mut server, at(1), &client.reboot(address))), (Some(4), Some(4)));
-    assert_eq!(routers(unicast(&mut server, at(1800), &client.extend(address))), (Some(3), Some(4)));
+    assert_eq!(
+        routers(broadcast(&mut server, at(1), &client.reboot(address))),
+        (Some(4), Some(4))
+    );
+    assert_eq!(
+        routers(unicast(&mut server, at(1800), &client.extend(address))),
+        (Some(3), Some(4))
+    );
 }
 
 #[test]
 fn two_clients_never_share_an_address_and_a_released_one_comes_back_last() {
-    let mut server = Server::new(Config { pool: (ip(10), ip(12)), ..config() });
-    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });
+    let mut server = Server::new(Config {
+        pool: (ip(10), ip(12)),
+        ..config()
+    });
+    let (one, two) = (
+        Client::new(ID, MAC),
+        Client {
+            xid: 2,
+            ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+        },
+    );
     assert_eq!(one.acquire(&mut server, at(0)), ip(10));
     assert_eq!(two.acquire(&mut server, at(0)), ip(11));
     unicast(&mut server, at(1), &one.release(ip(10)));
-    let three = Client { xid: 3, ..Client::new(b"\0three", [2, 0, 0, 0, 0, 9]) };
+    let three = Client {
+        xid: 3,
+        ..Client::new(b"\0three", [2, 0, 0, 0, 0, 9])
+    };
     assert_eq!(three.acquire(&mut server, at(1)), ip(12));
-    let four = Client { xid: 4, ..Client::new(b"\0four", [2, 0, 0, 0, 0, 10]) };
+    let four = Client {
+        xid: 4,
+        ..Client::new(b"\0four", [2, 0, 0, 0, 0, 10])
+    };
     assert_eq!(four.acquire(&mut server, at(1)), ip(10));
-    let five = Client { xid: 5, ..Client::new(b"\0five", [2, 0, 0, 0, 0, 11]) };
-    assert_eq!(broadcast(&mut server, at(1), &five.discover()).event, Event::Silent(Silence::NoAddress));
-    assert_eq!(five.acquire(&mut server, at(3601)), ip(10), "all leases have ended");
+    let five = Client {
+        xid: 5,
+        ..Client::new(b"\0five", [2, 0, 0, 0, 0, 11])
+    };
+    assert_eq!(
+        broadcast(&mut server, at(1), &five.discover()).event,
+        Event::Silent(Silence::NoAddress)
+    );
+    assert_eq!(
+        five.acquire(&mut server, at(3601)),
+        ip(10),
+        "all leases have ended"
+    );
 }
 
 #[test]
@@ -81,14 +147,32 @@ fn a_release_from_elsewhere_or_of_another_is_ignored() {
     let mut server = Server::new(config());
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
-    let from_nowhere = send(&mut server, at(1), &client.release(address), Ipv4Addr::UNSPECIFIED, ip(1));
+    let from_nowhere = send(
+        &mut server,
+        at(1),
+        &client.release(address),
+        Ipv4Addr::UNSPECIFIED,
+        ip(1),
+    );
     assert_eq!(from_nowhere.event, Event::Silent(Silence::WrongSource));
-    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    let other = Client {
+        xid: 2,
+        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+    };
     let of_another = unicast(&mut server, at(1), &other.release(address));
     assert_eq!(of_another.event, Event::Silent(Silence::NothingToGiveBack));
     assert!(server.lease(at(1), address).is_some());
-    let (nowhere, release) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68), Purpose::Release);
-    assert_eq!(server.violations(), [Violation::Source(release, nowhere), Violation::NeverGranted(release, address)]);
+    let (nowhere, release) = (
+        SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68),
+        Purpose::Release,
+    );
+    assert_eq!(
+        server.violations(),
+        [
+            Violation::Source(release, nowhere),
+            Violation::NeverGranted(release, address)
+        ]
+    );
 }
 
 #[test]
@@ -98,26 +182,49 @@ fn a_released_lease_is_not_renewed() {
     let address = client.acquire(&mut server, at(0));
     unicast(&mut server, at(1), &client.release(address));
     client.xid = 2;
-    assert_eq!(unicast(&mut server, at(2), &client.extend(address)).event, Event::Refused(address, Purpose::Renew));
-    assert_eq!(server.violations(), [Violation::GivenBack(Purpose::Renew, address)]);
+    assert_eq!(
+        unicast(&mut server, at(2), &client.extend(address)).event,
+        Event::Refused(address, Purpose::Renew)
+    );
+    assert_eq!(
+        server.violations(),
+        [Violation::GivenBack(Purpose::Renew, address)]
+    );
 }
 
 #[test]
 fn init_reboot_is_refused_where_known_to_be_wrong_and_left_alone_where_unknown() {
     for authoritative in [true, false] {
-        let mut server = Server::new(Config { authoritative, ..config() });
+        let mut server = Server::new(Config {
+            authoritative,
+            ..config()
+        });
         let mut client = Client::new(ID, MAC);
         let unknown = broadcast(&mut server, at(0), &client.reboot(ip(50)));
         assert_eq!(unknown.event, Event::Silent(Silence::Unknown));
-        let elsewhere = broadcast(&mut server, at(0), &client.reboot(Ipv4Addr::new(192, 0, 2, 1))).event;
+        let elsewhere = broadcast(
+            &mut server,
+            at(0),
+            &client.reboot(Ipv4Addr::new(192, 0, 2, 1)),
+        )
+        .event;
         client.xid = 2;
         let address = client.acquire(&mut server, at(0));
         let wrong = broadcast(&mut server, at(0), &client.reboot(ip(50))).event;
         if authoritative {
-            assert_eq!(elsewhere, Event::Refused(Ipv4Addr::new(192, 0, 2, 1), Purpose::Reboot));
+            assert_eq!(
+                elsewhere,
+                Event::Refused(Ipv4Addr::new(192, 0, 2, 1), Purpose::Reboot)
+            );
             assert_eq!(wrong, Event::Refused(ip(50), Purpose::Reboot));
         } else {
-            assert_eq!((elsewhere, wrong), (Event::Silent(Silence::NotItsOwn), Event::Silent(Silence::NotItsOwn)));
+            assert_eq!(
+                (elsewhere, wrong),
+                (
+                    Event::Silent(Silence::NotItsOwn),
+                    Event::Silent(Silence::NotItsOwn)
+                )
+            );
         }
         let right = broadcast(&mut server, at(0), &client.reboot(address)).event;
         assert_eq!(right, Event::Granted(address, Purpose::Reboot));
@@ -131,9 +238,15 @@ fn a_nak_is_a_broadcast_that_names_the_client() {
     let handled = unicast(&mut server, at(0), &client.extend(ip(50)));
     assert_eq!(handled.event, Event::Refused(ip(50), Purpose::Renew));
     let reply = handled.reply.unwrap();
-    assert_eq!((*reply.destination.ip(), reply.ethernet), (Ipv4Addr::BROADCAST, Some(BROADCAST)));
+    assert_eq!(
+        (*reply.destination.ip(), reply.ethernet),
+        (Ipv4Addr::BROADCAST, Some(BROADCAST))
+    );
     let nak = Message::decode(&reply.payload).unwrap();
-    assert_eq!((nak.kind(), nak.option(code::CLIENT_ID)), (Some(Kind::Nak), Some(ID)));
+    assert_eq!(
+        (nak.kind(), nak.option(code::CLIENT_ID)),
+        (Some(Kind::Nak), Some(ID))
+    );
     assert_eq!(nak.yiaddr, Ipv4Addr::UNSPECIFIED);
     assert_eq!(nak.number(code::LEASE_TIME), None);
 }
@@ -142,7 +255,11 @@ fn a_nak_is_a_broadcast_that_names_the_client() {
 fn a_lease_ends_at_its_second_and_not_before() {
     let mut server = Server::new(config());
     let address = Client::new(ID, MAC).acquire(&mut server, at(0));
-    assert!(server.lease(Duration::from_millis(3_599_999), address).is_some());
+    assert!(
+        server
+            .lease(Duration::from_millis(3_599_999), address)
+            .is_some()
+    );
     assert!(server.lease(at(3600), address).is_none());
 }
 
@@ -153,44 +270,82 @@ fn a_restart_keeps_leases_only_with_the_database() {
     let address = client.acquire(&mut server, at(0));
     server.restart(true);
     client.xid = 2;
-    assert_eq!(unicast(&mut server, at(1800), &client.extend(address)).event, Event::Granted(address, Purpose::Renew));
+    assert_eq!(
+        unicast(&mut server, at(1800), &client.extend(address)).event,
+        Event::Granted(address, Purpose::Renew)
+    );
     server.restart(false);
     client.xid = 3;
-    assert_eq!(unicast(&mut server, at(3600), &client.extend(address)).event, Event::Refused(address, Purpose::Renew));
+    assert_eq!(
+        unicast(&mut server, at(3600), &client.extend(address)).event,
+        Event::Refused(address, Purpose::Renew)
+    );
     assert_eq!(server.violations(), []);
 }
 
 #[test]
 fn a_deaf_server_offers_and_never_acknowledges() {
-    let mut server = Server::new(Config { deaf: true, ..config() });
+    let mut server = Server::new(Config {
+        deaf: true,
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     let offer = broadcast(&mut server, at(0), &client.discover());
-    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
-    assert_eq!(broadcast(&mut server, at(0), &client.select(address)).event, Event::Silent(Silence::Deaf));
+    let Event::Offered(address) = offer.event else {
+        panic!("{offer:?}")
+    };
+    assert_eq!(
+        broadcast(&mut server, at(0), &client.select(address)).event,
+        Event::Silent(Silence::Deaf)
+    );
 }
 
 #[test]
 fn by_the_relay_of_another_subnet_a_nak_comes_beside_the_ack() {
-    let mut server = Server::new(Config { relay: Some(ip(254)), ..config() });
+    let mut server = Server::new(Config {
+        relay: Some(ip(254)),
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     let offer = broadcast(&mut server, at(0), &client.discover());
-    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
+    let Event::Offered(address) = offer.event else {
+        panic!("{offer:?}")
+    };
     assert_eq!(offer.relayed, None);
     let granted = broadcast(&mut server, at(0), &client.select(address));
     let kind = |reply: Option<Reply>| Message::decode(&reply.unwrap().payload).unwrap().kind();
-    assert_eq!((kind(granted.relayed), kind(granted.reply)), (Some(Kind::Nak), Some(Kind::Ack)));
-    let renewed = unicast(&mut server, at(1), &Client { xid: 2, ..client }.extend(address));
-    assert!(renewed.relayed.is_none() && renewed.reply.is_some(), "no relay hears that");
+    assert_eq!(
+        (kind(granted.relayed), kind(granted.reply)),
+        (Some(Kind::Nak), Some(Kind::Ack))
+    );
+    let renewed = unicast(
+        &mut server,
+        at(1),
+        &Client { xid: 2, ..client }.extend(address),
+    );
+    assert!(
+        renewed.relayed.is_none() && renewed.reply.is_some(),
+        "no relay hears that"
+    );
     assert_eq!(server.violations(), []);
 }
 
 #[test]
 fn a_stubborn_server_offers_a_client_again_what_it_declined_and_nobody_else() {
-    let mut server = Server::new(Config { stubborn: true, ..config() });
+    let mut server = Server::new(Config {
+        stubborn: true,
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
-    assert_eq!(broadcast(&mut server, at(0), &client.decline(address)).event, Event::Declined(address));
-    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    assert_eq!(
+        broadcast(&mut server, at(0), &client.decline(address)).event,
+        Event::Declined(address)
+    );
+    let other = Client {
+        xid: 2,
+        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+    };
     assert_ne!(other.acquire(&mut server, at(1)), address);
     let again = Client { xid: 3, ..client };
     assert_eq!(again.acquire(&mut server, at(2)), address);
@@ -201,7 +356,10 @@ fn a_declined_address_is_held_back() {
     let mut server = Server::new(config());
     let mut client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
-    assert_eq!(broadcast(&mut server, at(0), &client.decline(address)).event, Event::Declined(address));
+    assert_eq!(
+        broadcast(&mut server, at(0), &client.decline(address)).event,
+        Event::Declined(address)
+    );
     client.xid = 2;
     assert_eq!(client.acquire(&mut server, at(1)), ip(11));
     assert_eq!(server.violations(), []);
@@ -210,52 +368,124 @@ fn a_declined_address_is_held_back() {
 #[test]
 fn a_reservation_goes_to_its_client_alone() {
     let mut config = config();
-    config.reservations.insert(ClientKey::Id(ID.to_vec()), ip(10));
+    config
+        .reservations
+        .insert(ClientKey::Id(ID.to_vec()), ip(10));
     let mut server = Server::new(config);
-    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    let other = Client {
+        xid: 2,
+        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+    };
     assert_eq!(other.acquire(&mut server, at(0)), ip(11));
     assert_eq!(Client::new(ID, MAC).acquire(&mut server, at(0)), ip(10));
 }
 
 #[test]
 fn choosing_another_server_frees_the_offer() {
-    let mut server = Server::new(Config { pool: (ip(10), ip(10)), ..config() });
+    let mut server = Server::new(Config {
+        pool: (ip(10), ip(10)),
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     broadcast(&mut server, at(0), &client.discover());
-    let choice = client.message(Kind::Request, &[(code::REQUESTED, &[10, 9, 0, 77]), (code::SERVER, &[10, 9, 0, 2])]);
-    assert_eq!(broadcast(&mut server, at(0), &choice).event, Event::Silent(Silence::OtherServer));
-    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    let choice = client.message(
+        Kind::Request,
+        &[
+            (code::REQUESTED, &[10, 9, 0, 77]),
+            (code::SERVER, &[10, 9, 0, 2]),
+        ],
+    );
+    assert_eq!(
+        broadcast(&mut server, at(0), &choice).event,
+        Event::Silent(Silence::OtherServer)
+    );
+    let other = Client {
+        xid: 2,
+        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+    };
     assert_eq!(other.acquire(&mut server, at(0)), ip(10));
 }
 
 #[test]
 fn who_is_known_by_chaddr_is_one_client_under_any_identifier() {
-    let mut server = Server::new(Config { knows: Knows::Chaddr, ..config() });
-    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", MAC) });
-    let other = Client { xid: 3, ..Client::new(ID, [2, 0, 0, 0, 0, 8]) };
-    assert_eq!([&one, &two, &other].map(|client| client.acquire(&mut server, at(0))), [ip(10), ip(10), ip(11)]);
-    let names = server.leases(at(0)).map(|(address, lease)| (address, lease.name.clone())).collect::<Vec<_>>();
-    assert_eq!(names, [(ip(10), ClientKey::Id(b"\0two".to_vec())), (ip(11), ClientKey::Id(ID.to_vec()))]);
-    assert_eq!(unicast(&mut server, at(1), &one.release(ip(10))).event, Event::Released(ip(10)), "under the other");
+    let mut server = Server::new(Config {
+        knows: Knows::Chaddr,
+        ..config()
+    });
+    let (one, two) = (
+        Client::new(ID, MAC),
+        Client {
+            xid: 2,
+            ..Client::new(b"\0two", MAC)
+        },
+    );
+    let other = Client {
+        xid: 3,
+        ..Client::new(ID, [2, 0, 0, 0, 0, 8])
+    };
+    assert_eq!(
+        [&one, &two, &other].map(|client| client.acquire(&mut server, at(0))),
+        [ip(10), ip(10), ip(11)]
+    );
+    let names = server
+        .leases(at(0))
+        .map(|(address, lease)| (address, lease.name.clone()))
+        .collect::<Vec<_>>();
+    assert_eq!(
+        names,
+        [
+            (ip(10), ClientKey::Id(b"\0two".to_vec())),
+            (ip(11), ClientKey::Id(ID.to_vec()))
+        ]
+    );
+    assert_eq!(
+        unicast(&mut server, at(1), &one.release(ip(10))).event,
+        Event::Released(ip(10)),
+        "under the other"
+    );
 }
 
 #[test]
 fn who_is_not_known_gets_the_address_of_all() {
-    let mut server = Server::new(Config { knows: Knows::Nothing, ..config() });
-    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });
-    assert_eq!([&one, &two].map(|client| client.acquire(&mut server, at(0))), [ip(10); 2]);
-    assert_eq!(unicast(&mut server, at(1), &one.decline(ip(10))).event, Event::Declined(ip(10)));
+    let mut server = Server::new(Config {
+        knows: Knows::Nothing,
+        ..config()
+    });
+    let (one, two) = (
+        Client::new(ID, MAC),
+        Client {
+            xid: 2,
+            ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
+        },
+    );
+    assert_eq!(
+        [&one, &two].map(|client| client.acquire(&mut server, at(0))),
+        [ip(10); 2]
+    );
+    assert_eq!(
+        unicast(&mut server, at(1), &one.decline(ip(10))).event,
+        Event::Declined(ip(10))
+    );
     assert_eq!(server.leases(at(1)).count(), 0);
 }
 
 #[test]
 fn a_server_that_answers_by_broadcast_alone_ignores_who_does_not_ask_for_that() {
-    let mut server = Server::new(Config { flag_only: true, ..config() });
+    let mut server = Server::new(Config {
+        flag_only: true,
+        ..config()
+    });
     let client = Client::new(ID, MAC);
     let ignored = Event::Silent(Silence::NoFlag);
     for message in [client.discover(), client.reboot(ip(10))] {
         assert_eq!(broadcast(&mut server, at(0), &message).event, ignored);
     }
-    let flagged = Message { flags: 0x8000, ..client.discover() };
-    assert_eq!(broadcast(&mut server, at(1), &flagged).event, Event::Offered(ip(10)));
+    let flagged = Message {
+        flags: 0x8000,
+        ..client.discover()
+    };
+    assert_eq!(
+        broadcast(&mut server, at(1), &flagged).event,
+        Event::Offered(ip(10))
+    );
 }

@@ -38,11 +38,18 @@ impl Door for Cni {
 
     fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
         let network = format!("net{}", actor.lan);
-        (PathBuf::from(format!("/run/netns/{container}")), Attachment::cni(network, container, "eth0"))
+        (
+            PathBuf::from(format!("/run/netns/{container}")),
+            Attachment::cni(network, container, "eth0"),
+        )
     }
 
     fn place(&self, actor: &Actor) -> Place {
-        Place::InNetns(ByName { netns: actor.path.clone(), ifname: "eth0".to_owned(), host_too: false })
+        Place::InNetns(ByName {
+            netns: actor.path.clone(),
+            ifname: "eth0".to_owned(),
+            host_too: false,
+        })
     }
 
     fn makes(&self, world: &mut World, index: usize) {
@@ -51,11 +58,19 @@ impl Door for Cni {
         let at = world.kernel.create(&path, "eth0", mac, 1500, lan);
         (world.actors[index].at, world.actors[index].netns) = (Some(at), Some(at.0));
         world.furnish(index, at);
-        world.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
+        world.note(|| {
+            format!(
+                "actor {index} makes {} with {mac} at {at:?}",
+                path.display()
+            )
+        });
     }
 
     fn leased(&self, world: &mut World, index: usize, lease: &Lease) {
-        let Some(at) = world.actors[index].at.filter(|at| world.kernel.link(*at).is_some()) else {
+        let Some(at) = world.actors[index]
+            .at
+            .filter(|at| world.kernel.link(*at).is_some())
+        else {
             return world.end_by_del(index);
         };
         world.configure(index, at, lease);
@@ -68,8 +83,15 @@ impl Door for Cni {
     fn routes(&self, _: &World, actor: &Actor, lease: &Lease) -> Vec<LinkRoute> {
         let is_near = |via: IpAddr| IpNet::from(lease.address).contains(&via);
         let is_plain = |route: &LinkRoute| route.metric.is_none() && route.via.is_some_and(is_near);
-        let Policy { metric, late_routes, .. } = actor.profile.policy;
-        routes_of(lease, metric).into_iter().filter(|route| !late_routes || is_plain(route)).collect()
+        let Policy {
+            metric,
+            late_routes,
+            ..
+        } = actor.profile.policy;
+        routes_of(lease, metric)
+            .into_iter()
+            .filter(|route| !late_routes || is_plain(route))
+            .collect()
     }
 
     fn next(&self, world: &mut World, index: usize) {
@@ -119,7 +141,11 @@ impl World {
     fn next_of_cni(&mut self, index: usize) {
         match self.rng.u32(..100) {
             0..20 => {
-                let expected = self.actors[index].told.iter().map(|lease| lease.address.into()).collect();
+                let expected = self.actors[index]
+                    .told
+                    .iter()
+                    .map(|lease| lease.address.into())
+                    .collect();
                 self.ask_check(index, Role::Check, expected);
             }
             20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG.into()]),
@@ -128,14 +154,18 @@ impl World {
                 self.stay(index);
             }
             35..40 if self.plan.flapping > 0 && self.plan.hears_all() => {
-                let at = self.actors[index].at.expect("a container that runs has a link");
+                let at = self.actors[index]
+                    .at
+                    .expect("a container that runs has a link");
                 self.lower(at);
                 self.actors[index].foreign_routes.clear();
                 self.stats.count("links set down");
                 self.stay(index);
             }
             35..45 if self.plan.flapping > 0 => {
-                let at = self.actors[index].at.expect("a container that runs has a link");
+                let at = self.actors[index]
+                    .at
+                    .expect("a container that runs has a link");
                 self.carrier(at, false);
                 self.stats.count("carrier lost");
                 self.stay(index);
@@ -169,7 +199,11 @@ impl World {
         if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() {
             return;
         }
-        let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12), &self.plan);
+        let add = actor.add(
+            self.segments[actor.lan].lan.clone(),
+            Duration::from_secs(12),
+            &self.plan,
+        );
         self.stats.count("ADD again");
         self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
     }
@@ -178,19 +212,45 @@ impl World {
     fn intrude(&mut self, index: usize) {
         let actor = &self.actors[index];
         let lan = actor.lan;
-        let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
-        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12), &self.plan);
-        let Place::InNetns(at) = &mut add.place else { unreachable!("it is in a namespace") };
+        let mac = Mac([
+            2,
+            0xcc,
+            actor.mac.0[2],
+            actor.mac.0[3],
+            actor.mac.0[4],
+            actor.mac.0[5],
+        ]);
+        let mut add = actor.add(
+            self.segments[lan].lan.clone(),
+            Duration::from_secs(12),
+            &self.plan,
+        );
+        let Place::InNetns(at) = &mut add.place else {
+            unreachable!("it is in a namespace")
+        };
         at.netns.as_mut_os_string().push("-too");
         let netns = at.netns.clone();
         let (cookie, _) = self.kernel.create(&netns, "eth0", mac, 1500, lan);
         self.stats.count("intruders");
-        self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
+        self.ask(
+            index,
+            Role::Intruder(cookie),
+            Call::Add(Box::new(add)),
+            self.now,
+        );
     }
 
     fn ask_check(&mut self, index: usize, role: Role, expected: Vec<IpNet>) {
         let attachment = self.actors[index].attachment.clone();
-        self.ask(index, role, Call::Check { attachment, expected }, self.now);
+        self.ask(
+            index,
+            role,
+            Call::Check {
+                attachment,
+                expected,
+            },
+            self.now,
+        );
         self.stay(index);
     }
 
@@ -199,8 +259,13 @@ impl World {
     pub(in crate::world) fn rob(&mut self, id: RequestId) {
         let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
         let asked = self.requests.get(&id).filter(intrudes);
-        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
-        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
+        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)).cloned() else {
+            return;
+        };
+        let robbed = self
+            .actors
+            .iter_mut()
+            .filter(|actor| actor.attachment == attachment);
         robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
         self.show(&Seen::Gone(&attachment));
     }
@@ -210,7 +275,9 @@ impl World {
         let died = self.kernel.doom(cookie);
         self.tell(died);
         match answer {
-            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
+            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => {
+                self.stats.count("intruders refused")
+            }
             Answer::Failed(_) if !self.calm => {}
             Answer::Leased { .. } if self.was_damaged => {}
             answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
@@ -220,11 +287,15 @@ impl World {
     fn added_again(&mut self, index: usize, asked: &Asked, answer: Answer) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
-        let Some(told) = actor.told.clone() else { return };
+        let Some(told) = actor.told.clone() else {
+            return;
+        };
         match answer {
             Answer::Leased { .. }
-                if let Some(lease) =
-                    asked.lease.as_ref().filter(|lease| lease.address == told.address || actor.excused) =>
+                if let Some(lease) = asked
+                    .lease
+                    .as_ref()
+                    .filter(|lease| lease.address == told.address || actor.excused) =>
             {
                 self.stats.count("ADD again leased");
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
@@ -240,7 +311,10 @@ impl World {
             Answer::Failed(_) if !self.calm => {}
             // The first took the time of both.
             Answer::Failed(Failure::TimedOut { .. }) if asked.behind => {}
-            answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
+            answer => self.fail(
+                Rule::LeaseLost,
+                format!("second ADD of {}: {answer:?}", actor.attachment),
+            ),
         }
     }
 

@@ -19,13 +19,17 @@ impl Errand for Collect {
     }
 
     fn runs(&self, world: &mut World, lan: usize) {
-        let Some(every) = world.plan.collects.filter(|_| !world.winding_down) else { return };
+        let Some(every) = world.plan.collects.filter(|_| !world.winding_down) else {
+            return;
+        };
         world.sometime(every, Event::Errand(lan, &Self));
         world.collect(lan);
     }
 
     fn answered(&self, world: &mut World, _: usize, asked: &Asked, answer: Option<Answer>) {
-        answer.into_iter().for_each(|answer| world.collected(asked, answer));
+        answer
+            .into_iter()
+            .for_each(|answer| world.collected(asked, answer));
     }
 
     fn tidies(&self, attachment: &Attachment) -> bool {
@@ -41,7 +45,10 @@ impl World {
     /// Lets a runtime send a GC.
     pub(in crate::world) fn collect(&mut self, lan: usize) {
         if self.daemon.is_some() {
-            let call = Call::Collect { network: format!("net{lan}"), keep: Vec::new() };
+            let call = Call::Collect {
+                network: format!("net{lan}"),
+                keep: Vec::new(),
+            };
             let id = self.file_errand(lan, &Collect, call);
             self.after(20, 2_000, Event::Request(id));
         }
@@ -52,27 +59,46 @@ impl World {
         self.goes_elsewhere(index, "clients on another host that a GC ended");
         self.actors[index].phase = Phase::Ending;
         let network = format!("net{}", self.actors[index].lan);
-        self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);
+        self.ask(
+            index,
+            Role::Collect,
+            Call::Collect {
+                network,
+                keep: Vec::new(),
+            },
+            self.now,
+        );
     }
 
     /// Writes what is valid into a GC that is about to be handed in. A runtime also names what it is adding, but not what it is
     /// ending.
     pub(in crate::world) fn name_the_valid(&mut self, call: &mut Call) {
-        let Call::Collect { network, keep } = call else { return };
+        let Call::Collect { network, keep } = call else {
+            return;
+        };
         *keep = self.local.valid(network);
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         for lan in lans.collect::<Vec<_>>() {
             self.show(&Seen::Collects(lan));
         }
-        let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
-        let valid = valid.map(|actor| &actor.attachment).filter(|attachment| is_in(attachment, network));
+        let valid = self
+            .actors
+            .iter()
+            .filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
+        let valid = valid
+            .map(|actor| &actor.attachment)
+            .filter(|attachment| is_in(attachment, network));
         keep.extend(valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())));
     }
 
     /// Handles the answer to a GC.
     pub(in crate::world) fn collected(&mut self, asked: &Asked, answer: Answer) {
-        let ended = asked.by.filter(|(index, generation)| self.actors[*index].generation == *generation);
-        let ended = ended.map(|(index, _)| index).filter(|index| self.actors[*index].phase == Phase::Ending);
+        let ended = asked
+            .by
+            .filter(|(index, generation)| self.actors[*index].generation == *generation);
+        let ended = ended
+            .map(|(index, _)| index)
+            .filter(|index| self.actors[*index].phase == Phase::Ending);
         match (answer, ended) {
             (Answer::Collected, ended) => {
                 self.stats.count("GC done");
@@ -83,7 +109,9 @@ impl World {
                 if self.calm {
                     self.fail(Rule::Failed, format!("GC: {faults:?}"));
                 }
-                ended.into_iter().for_each(|index| self.act_after(index, 0, SECOND, Act::Del));
+                ended
+                    .into_iter()
+                    .for_each(|index| self.act_after(index, 0, SECOND, Act::Del));
             }
             (answer, _) => self.fail(Rule::WrongAnswer, format!("to GC: {answer:?}")),
         }

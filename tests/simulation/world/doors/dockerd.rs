@@ -30,8 +30,14 @@ pub(super) fn named(actor: &Actor, container: &str, pool: &str) -> (PathBuf, Att
         true => format!("endpoint:{container}-{}", actor.generation),
         false => actor.mac.to_string(),
     };
-    let attachment = Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() };
-    (PathBuf::from(format!("{DOCKER_NETNS}/{container}")), attachment)
+    let attachment = Attachment::Docker {
+        pool: pool.into(),
+        endpoint: endpoint.into(),
+    };
+    (
+        PathBuf::from(format!("{DOCKER_NETNS}/{container}")),
+        attachment,
+    )
 }
 
 impl World {
@@ -40,14 +46,20 @@ impl World {
         let (path, mac) = (self.actors[index].path.clone(), self.actors[index].mac);
         let cookie = self.kernel.create_empty(&path);
         self.actors[index].netns = Some(cookie);
-        self.note(|| format!("actor {index} makes {} for {mac} as {cookie:?}", path.display()));
+        self.note(|| {
+            format!(
+                "actor {index} makes {} for {mac} as {cookie:?}",
+                path.display()
+            )
+        });
     }
 
     /// Lets Docker start a container that has its address: usually at once, but now and then after minutes, as when it relabels
     /// volumes.
     pub(in crate::world) fn starts(&mut self, index: usize) {
         let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
-        self.stats.count_many("containers that started slowly", usize::from(is_slow));
+        self.stats
+            .count_many("containers that started slowly", usize::from(is_slow));
         let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
         // Until then the lease is extended from the host's link, which a server in a macvlan does not hear.
         self.actors[index].excused |= is_slow && self.plan.beside;
@@ -60,7 +72,9 @@ impl World {
             return;
         }
         // Its link was deleted when dockerd had left it too long.
-        let Some(at) = link(self) else { return self.end_by_del(index) };
+        let Some(at) = link(self) else {
+            return self.end_by_del(index);
+        };
         self.note(|| format!("actor {index} has its link at {at:?}"));
         self.begins_anew(index);
         (self.actors[index].at, self.actors[index].appeared) = (Some(at), self.now);
@@ -77,25 +91,41 @@ impl World {
     /// Returns the routes that Docker was told, and its default route. That leads to the network's router: nobody can tell the
     /// daemon what it was before.
     pub(super) fn routes_for_docker(&self, actor: &Actor) -> Vec<LinkRoute> {
-        let router = self.record_of(actor).and_then(|record| record.lease.gateway);
-        actor.routes.iter().cloned().chain(router.map(default_by)).collect()
+        let router = self
+            .record_of(actor)
+            .and_then(|record| record.lease.gateway);
+        actor
+            .routes
+            .iter()
+            .cloned()
+            .chain(router.map(default_by))
+            .collect()
     }
 
     /// Lets Docker configure the link. It still has what Docker was told.
     pub(super) fn plug_in(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone()) else { return };
+        let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone())
+        else {
+            return;
+        };
         self.kernel.raise(at);
         self.after(MILLI, 300 * MILLI, Event::Carrier(at, true));
         let told = self.actors[index].as_told(&told);
         self.configure(index, at, &told);
         // Once it is up, which is also reported.
-        self.after(MILLI, 50 * MILLI, Event::Kernel(self.run, self.kernel.arrival(at).expect("it is there")));
+        self.after(
+            MILLI,
+            50 * MILLI,
+            Event::Kernel(self.run, self.kernel.arrival(at).expect("it is there")),
+        );
     }
 
     /// Does something with a running Docker container.
     pub(super) fn next_of_docker(&mut self, index: usize, back: Act) {
-        let Some(at) = self.actors[index].at else { return self.stay(index) };
+        let Some(at) = self.actors[index].at else {
+            return self.stay(index);
+        };
         match self.rng.u32(..100) {
             0..10 if self.plan.flapping > 0 => {
                 self.carrier(at, false);

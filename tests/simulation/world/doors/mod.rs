@@ -24,10 +24,19 @@ pub(super) use self::wired::Wired;
 static DOORS: &[&dyn Door] = &[&networks::Networks, &pools::Pools, &cni::Cni];
 
 /// What is asked about a LAN.
-pub(super) static ERRANDS: &[&dyn Errand] =
-    &[&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator, &ranges::Ranges];
+pub(super) static ERRANDS: &[&dyn Errand] = &[
+    &collect::Collect,
+    &status::Status,
+    &pools::Pools,
+    &networks::Networks,
+    &operator::Operator,
+    &ranges::Ranges,
+];
 
 /// Returns the door of an actor's containers.
 pub(super) fn of(plan: &Plan, index: usize) -> &'static dyn Door {
-    *DOORS.iter().find(|door| door.serves(plan, index)).expect("CNI serves all others")
+    *DOORS
+        .iter()
+        .find(|door| door.serves(plan, index))
+        .expect("CNI serves all others")
 }

@@ -10,13 +10,16 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::effect::{
-    Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
+    Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
+    RequestId,
 };
 use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, DoorId};
 use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::link::{LinkRoute, Place};
-use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring, in_network};
+use leasehold_core::network::{
+    EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring, in_network,
+};
 use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::testbed::link::Own;
@@ -69,7 +72,11 @@ impl Door for Networks {
 
     fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
         let pool = actor.pool.as_ref().map(PoolId::to_string);
-        named(actor, container, &pool.unwrap_or_else(|| in_network(&format!("{:012x}", actor.lan))))
+        named(
+            actor,
+            container,
+            &pool.unwrap_or_else(|| in_network(&format!("{:012x}", actor.lan))),
+        )
     }
 
     fn place(&self, actor: &Actor) -> Place {
@@ -95,7 +102,10 @@ impl Door for Networks {
 
     /// Goes on with an endpoint that has its address: its link is made, or it is joined.
     fn leased(&self, world: &mut World, index: usize, _: &Lease) {
-        match (&world.actors[index].pool, world.actors[index].endpoint.clone()) {
+        match (
+            &world.actors[index].pool,
+            world.actors[index].endpoint.clone(),
+        ) {
             (None, Some(id)) => {
                 world.created(index, id);
                 world.join(index);
@@ -186,14 +196,25 @@ impl Errand for Networks {
 impl World {
     /// Lets dockerd create its network on a LAN, or now and then delete it.
     fn wiring(&mut self, lan: usize) {
-        let busy = self.actors.iter().any(|a| a.lan == lan && a.network.is_some() && a.phase != Phase::Idle);
+        let busy = self
+            .actors
+            .iter()
+            .any(|a| a.lan == lan && a.network.is_some() && a.phase != Phase::Idle);
         let (call, next) = match self.wired.networks[lan].0 {
             Stage::Absent => {
                 self.wired.created[lan] += 1;
-                (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming)
+                (
+                    NetworkCall::Create(Box::new(self.network_record(lan))),
+                    Stage::Coming,
+                )
             }
-            Stage::There if !busy => (NetworkCall::Delete(self.wired.network_id(lan)), Stage::Going),
-            Stage::There => return self.sometime(self.plan.active / 10, Event::Errand(lan, &Networks)),
+            Stage::There if !busy => (
+                NetworkCall::Delete(self.wired.network_id(lan)),
+                Stage::Going,
+            ),
+            Stage::There => {
+                return self.sometime(self.plan.active / 10, Event::Errand(lan, &Networks));
+            }
             Stage::Coming | Stage::Going => return,
         };
         self.wired.networks[lan].0 = next;
@@ -216,7 +237,9 @@ impl World {
 
     /// Handles that dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
     fn give_up(&mut self, lan: usize, id: RequestId) {
-        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
+        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else {
+            return;
+        };
         asked.gone = true;
         self.stats.count(match asked.answered {
             true => "networks that were given up as they were answered",
@@ -251,7 +274,12 @@ impl World {
         NetworkRecord {
             id: self.wired.network_id(lan),
             definition: format!("parent=eth{lan}"),
-            wiring: Wiring { mode, on: format!("eth{lan}"), vlan, mtu: None },
+            wiring: Wiring {
+                mode,
+                on: format!("eth{lan}"),
+                vlan,
+                mtu: None,
+            },
             gateway: None,
             pool: Ipv4Net::default(),
             leases: false,
@@ -263,7 +291,8 @@ impl World {
     fn twice(&mut self, call: &Call) -> bool {
         let twice = self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4);
         if twice {
-            self.stats.count("calls of the network driver that came twice");
+            self.stats
+                .count("calls of the network driver that came twice");
             let id = self.file(Role::Echo, call.clone());
             self.after(20, 4 * MILLI, Event::Request(id));
         }
@@ -280,7 +309,12 @@ impl World {
     }
 
     /// Handles an answer to dockerd about a network; `None`: the connection broke.
-    pub(in crate::world) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
+    pub(in crate::world) fn wiring_answered(
+        &mut self,
+        lan: usize,
+        call: &Call,
+        answer: Option<&Answer>,
+    ) {
         let creates = matches!(call, Call::Network(NetworkCall::Create(_)));
         let done = matches!(answer, Some(Answer::Network(NetworkAnswer::Done)));
         let id = self.wired.network_id(lan);
@@ -329,7 +363,12 @@ impl World {
             None => EndpointAddress::Ipam(told.unwrap_or_default()),
         };
         let network = actor.network.clone().expect("its container was put on one");
-        let request = EndpointRequest { id, network, mac: actor.mac, address };
+        let request = EndpointRequest {
+            id,
+            network,
+            mac: actor.mac,
+            address,
+        };
         let call = Call::Network(NetworkCall::CreateEndpoint(Box::new(request)));
         self.twice(&call);
         self.ask(index, role, call, patience)
@@ -344,14 +383,26 @@ impl World {
     /// Joins an actor's endpoint to its container.
     pub(in crate::world) fn join(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let (Some(endpoint), Some(network)) = (actor.endpoint.clone(), actor.network.clone()) else { return };
-        let call = Call::Network(NetworkCall::Join { network, endpoint, sandbox: String::new() });
+        let (Some(endpoint), Some(network)) = (actor.endpoint.clone(), actor.network.clone())
+        else {
+            return;
+        };
+        let call = Call::Network(NetworkCall::Join {
+            network,
+            endpoint,
+            sandbox: String::new(),
+        });
         self.twice(&call);
         self.ask(index, Role::Join, call, self.now);
     }
 
     /// Handles an answer to dockerd about an actor's endpoint; `None`: the connection broke.
-    pub(in crate::world) fn endpoint_answered(&mut self, index: usize, role: &Role, answer: Option<Answer>) {
+    pub(in crate::world) fn endpoint_answered(
+        &mut self,
+        index: usize,
+        role: &Role,
+        answer: Option<Answer>,
+    ) {
         let phase = self.actors[index].phase;
         let endpoint = self.actors[index].endpoint.clone();
         match (role, phase, answer) {
@@ -359,13 +410,21 @@ impl World {
                 endpoint.into_iter().for_each(|id| self.created(index, id));
                 self.join(index);
             }
-            (Role::Join, Phase::Adding, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
+            (
+                Role::Join,
+                Phase::Adding,
+                Some(Answer::Network(NetworkAnswer::Joined { grant, .. })),
+            ) => {
                 self.actors[index].routes = told_routes(grant.as_deref());
                 self.actors[index].phase = Phase::Live;
                 self.starts(index);
                 self.stay(index);
             }
-            (Role::Join, Phase::Live, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
+            (
+                Role::Join,
+                Phase::Live,
+                Some(Answer::Network(NetworkAnswer::Joined { grant, .. })),
+            ) => {
                 self.actors[index].routes = told_routes(grant.as_deref());
                 self.act_after(index, 0, 50 * MILLI, Act::Appear);
             }
@@ -409,13 +468,20 @@ impl World {
 
     /// Handles a network that the daemon does not know, which only a lost store or a broken call may cause: it is created again.
     pub(in crate::world) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
-        let Failure::Network(NetworkFault::Unknown(id)) = failure else { return };
+        let Failure::Network(NetworkFault::Unknown(id)) = failure else {
+            return;
+        };
         if *id != self.wired.network_id(lan) {
-            return self.stats.count("networks that were made anew while containers were on them");
+            return self
+                .stats
+                .count("networks that were made anew while containers were on them");
         }
         let (stage, unsure) = self.wired.networks[lan];
         if !unsure && !self.docker_was_lost {
-            return self.fail(Rule::Wired, format!("the network of LAN {lan} is not known, and is {stage:?}"));
+            return self.fail(
+                Rule::Wired,
+                format!("the network of LAN {lan} is not known, and is {stage:?}"),
+            );
         }
         if stage == Stage::There {
             self.wired.networks[lan] = (Stage::Absent, false);
@@ -426,7 +492,9 @@ impl World {
     /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always
     /// delete an endpoint that was not created.
     pub(in crate::world) fn end_endpoint(&mut self, index: usize) -> bool {
-        let Some(id) = self.actors[index].endpoint.clone() else { return false };
+        let Some(id) = self.actors[index].endpoint.clone() else {
+            return false;
+        };
         match self.wired.endpoints.get_mut(&id) {
             Some((_, ends)) => *ends = true,
             None if self.rng.bool() => {
@@ -451,17 +519,28 @@ impl World {
 
     /// Returns the lease of an endpoint from the answer to its creation.
     pub(in crate::world) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
-        let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else { return None };
-        let Source::Leased(attachment) = &record.source else { return None };
+        let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else {
+            return None;
+        };
+        let Source::Leased(attachment) = &record.source else {
+            return None;
+        };
         // It may have ended since it was given.
-        let is_its = |binding: &&Record| binding.attachment == *attachment && binding.state != RecordState::Releasing;
+        let is_its = |binding: &&Record| {
+            binding.attachment == *attachment && binding.state != RecordState::Releasing
+        };
         let binding = self.store.durable.values().find(is_its)?;
-        Some(Lease { address: record.address, ..binding.lease.clone() })
+        Some(Lease {
+            address: record.address,
+            ..binding.lease.clone()
+        })
     }
 
     /// Keeps an endpoint's lease until its caller has the answer.
     pub(in crate::world) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
-        let lease = self.lease_of(answer).or_else(|| self.lease_told(id, answer));
+        let lease = self
+            .lease_of(answer)
+            .or_else(|| self.lease_told(id, answer));
         if let Some(asked) = self.requests.get_mut(&id) {
             asked.lease = lease;
         }
@@ -469,23 +548,35 @@ impl World {
 
     /// Returns the lease that the caller of an ADD is told.
     fn lease_told(&self, id: RequestId, answer: &Answer) -> Option<Lease> {
-        let Answer::Leased { tenures } = answer else { return None };
+        let Answer::Leased { tenures } = answer else {
+            return None;
+        };
         let (add, told) = (add_of(&self.requests.get(&id)?.call)?, tenures.first()?);
-        let mut bound = self.store.known().filter(|record| record.state == RecordState::Bound);
-        let lease = &bound.find(|record| record.attachment == add.attachment && is_of(record, add, told))?.lease;
+        let mut bound = self
+            .store
+            .known()
+            .filter(|record| record.state == RecordState::Bound);
+        let lease = &bound
+            .find(|record| record.attachment == add.attachment && is_of(record, add, told))?
+            .lease;
         let from_start = |at: Instant| at.saturating_since(told.start);
         let times = told.times.map(|times| Times {
             t1: from_start(times.extended),
             t2: from_start(times.rebound),
             end: from_start(times.ends),
         });
-        Some(Lease { start: told.start, times, ..lease.clone() })
+        Some(Lease {
+            start: told.start,
+            times,
+            ..lease.clone()
+        })
     }
 
     /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.
     pub(in crate::world) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
         let is_its = |record: &EndpointRecord| record.source == Source::Leased(attachment.clone());
-        let leased = matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
+        let leased =
+            matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
         leased && !self.store.docker.endpoints.values().any(is_its)
     }
 
@@ -515,7 +606,15 @@ impl World {
 
 /// Returns the routes that dockerd is told, as it adds them: without the default route, and without a metric.
 fn told_routes(grant: Option<&Grant>) -> Vec<LinkRoute> {
-    let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
+    let routes = grant
+        .map(|grant| grant.routes.as_slice())
+        .unwrap_or_default()
+        .iter();
     let told = routes.filter(|route| route.destination.prefix_len() > 0);
-    told.map(|route| LinkRoute { destination: route.destination, via: route.via, ..LinkRoute::default() }).collect()
+    told.map(|route| LinkRoute {
+        destination: route.destination,
+        via: route.via,
+        ..LinkRoute::default()
+    })
+    .collect()
 }

@@ -1,6 +1,8 @@
 //! The end of Docker's networks of our own driver: what is left of them after a quiet time, and once dockerd has deleted them.
 
-use leasehold_core::effect::{Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
+use leasehold_core::effect::{
+    Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall,
+};
 use leasehold_core::link::own::LinkOwner;
 use leasehold_core::network::{EndpointRecord, Source};
 use leasehold_core::wire::Mac;
@@ -36,21 +38,40 @@ impl World {
         }
         // Dockerd may have been told that a network was not created, though another call about it has kept it.
         let has_vlan = !self.store.docker.networks.is_empty();
-        let left =
-            self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
-                LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + SLOW_START < self.now,
+        let left = self
+            .kernel
+            .own()
+            .filter(|(own, _)| own.store == self.store.number)
+            .find(|(own, _)| match &own.owner {
+                LinkOwner::Endpoint(id) => {
+                    self.wired.has(id).is_none() || own.came + SLOW_START < self.now
+                }
                 LinkOwner::Vlan { .. } => !has_vlan,
             });
         if let Some((own, wire)) = left {
-            let detail =
-                format!("{} has been there for {} s, of {}", wire.ifname, (self.now - own.came) / SECOND, own.owner);
+            let detail = format!(
+                "{} has been there for {} s, of {}",
+                wire.ifname,
+                (self.now - own.came) / SECOND,
+                own.owner
+            );
             return self.fail(Rule::Wired, detail);
         }
         self.stats.count("looks for links without an endpoint");
-        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.network.is_some()) {
-            let known = actor.endpoint.as_ref().is_some_and(|id| self.record_of_endpoint(id).is_some());
+        for actor in self
+            .actors
+            .iter()
+            .filter(|actor| actor.phase == Phase::Live && actor.network.is_some())
+        {
+            let known = actor
+                .endpoint
+                .as_ref()
+                .is_some_and(|id| self.record_of_endpoint(id).is_some());
             if !known && actor.stranded.is_none() {
-                let detail = format!("{} runs, and its endpoint {:?} is not known", actor.attachment, actor.endpoint);
+                let detail = format!(
+                    "{} runs, and its endpoint {:?} is not known",
+                    actor.attachment, actor.endpoint
+                );
                 return self.fail(Rule::Wired, detail);
             }
             self.stats.count("live at the end with our network driver");
@@ -72,9 +93,13 @@ impl World {
         let Some(Answer::Bindings { strangers, .. }) = listed else {
             return self.fail(Rule::Unanswered, "LIST of links in quiet");
         };
-        self.stats.count_many("links of another store at the end", there.len());
+        self.stats
+            .count_many("links of another store at the end", there.len());
         if strangers != there {
-            self.fail(Rule::Wired, format!("another store has left {there:?}, listed {strangers:?}"));
+            self.fail(
+                Rule::Wired,
+                format!("another store has left {there:?}, listed {strangers:?}"),
+            );
         }
     }
 
@@ -84,8 +109,17 @@ impl World {
             if !self.store.docker.networks.contains_key(&id) {
                 continue;
             }
-            if self.store.docker.endpoints.values().any(|endpoint| endpoint.network == id) {
-                return self.fail(Rule::Wired, format!("dockerd never had network {}, which is used", id.as_str()));
+            if self
+                .store
+                .docker
+                .endpoints
+                .values()
+                .any(|endpoint| endpoint.network == id)
+            {
+                return self.fail(
+                    Rule::Wired,
+                    format!("dockerd never had network {}, which is used", id.as_str()),
+                );
             }
             self.stats.count("networks that only the daemon knew");
             self.inquire(Call::Network(NetworkCall::Delete(id)));
@@ -95,7 +129,11 @@ impl World {
     /// Checks that each network can still give out addresses, whatever has happened to it. Then dockerd deletes it.
     pub(in crate::world) fn delete_networks(&mut self) {
         self.delete_forgotten();
-        let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
+        let lans = if self.plan.wires.is_some() {
+            self.segments.len()
+        } else {
+            0
+        };
         for lan in 0..lans {
             if self.wired.networks[lan] == (Stage::There, false) {
                 self.try_network(lan);
@@ -110,9 +148,18 @@ impl World {
     }
 
     fn try_network(&mut self, lan: usize) {
-        let (id, mac) = (self.wired.new_endpoint(), Mac([2, 0xab, 0, 0, 0, lan as u8]));
-        let address = EndpointAddress::Ipam("192.0.2.7/24".parse().expect("an address with a prefix"));
-        let request = EndpointRequest { id: id.clone(), network: self.wired.network_id(lan), mac, address };
+        let (id, mac) = (
+            self.wired.new_endpoint(),
+            Mac([2, 0xab, 0, 0, 0, lan as u8]),
+        );
+        let address =
+            EndpointAddress::Ipam("192.0.2.7/24".parse().expect("an address with a prefix"));
+        let request = EndpointRequest {
+            id: id.clone(),
+            network: self.wired.network_id(lan),
+            mac,
+            address,
+        };
         let create = NetworkCall::CreateEndpoint(Box::new(request));
         for call in [create, NetworkCall::DeleteEndpoint(id)] {
             let answer = self.inquire(Call::Network(call.clone()));
@@ -127,7 +174,10 @@ impl World {
     pub(in crate::world) fn examine_kept_of_networks(&mut self) {
         let docker = &self.store.docker;
         let is_left = |record: &&EndpointRecord| matches!(record.source, Source::Leased(_));
-        let left = (docker.networks.values().next(), docker.endpoints.values().find(is_left));
+        let left = (
+            docker.networks.values().next(),
+            docker.endpoints.values().find(is_left),
+        );
         if left != (None, None) {
             self.fail(Rule::Residue, format!("in the store {left:?}"));
         }

@@ -19,15 +19,28 @@ impl Errand for Operator {
     }
 
     fn runs(&self, world: &mut World, lan: usize) {
-        let Some(every) = world.plan.orders.filter(|_| !world.winding_down) else { return };
+        let Some(every) = world.plan.orders.filter(|_| !world.winding_down) else {
+            return;
+        };
         world.sometime(every, Event::Errand(lan, &Self));
         if world.daemon.is_some() {
-            let which = Which { network: Some(format!("net{lan}")), ..Which::default() };
+            let which = Which {
+                network: Some(format!("net{lan}")),
+                ..Which::default()
+            };
             let id = world.file_errand(lan, &Self, Call::Show(Box::new(which.clone())));
             world.after(20, 2_000, Event::Request(id));
             // Many take turns.
-            world.segments[lan].ordered = world.now + HEARD * (1 + world.actors.len() as Micros / 100);
-            let id = world.file_errand(lan, &Self, Call::Order(Box::new(Order { verb: Verb::Renew, which })));
+            world.segments[lan].ordered =
+                world.now + HEARD * (1 + world.actors.len() as Micros / 100);
+            let id = world.file_errand(
+                lan,
+                &Self,
+                Call::Order(Box::new(Order {
+                    verb: Verb::Renew,
+                    which,
+                })),
+            );
             world.after(20, 2_000, Event::Request(id));
         }
     }
@@ -43,14 +56,23 @@ impl Errand for Operator {
             let word = match (order.verb, of.upshot) {
                 (Verb::Renew, Upshot::Extended { .. }) => "leases that an operator had extended",
                 (Verb::Renew, Upshot::Fresh(_)) => "leases that an operator found extended",
-                (Verb::Renew, Upshot::Unanswered(_)) => "leases that no server extended for an operator",
+                (Verb::Renew, Upshot::Unanswered(_)) => {
+                    "leases that no server extended for an operator"
+                }
                 (Verb::Renew, Upshot::Lost(_)) => "leases that an operator saw lost",
-                (Verb::Renew, Upshot::Local) => "leases of local ranges that an operator had nothing to extend of",
+                (Verb::Renew, Upshot::Local) => {
+                    "leases of local ranges that an operator had nothing to extend of"
+                }
                 (Verb::Release { .. }, Upshot::Leaves) => "leases that an operator gave back",
-                (Verb::Release { .. }, Upshot::Failed(_)) => "leases that an operator could not give back",
+                (Verb::Release { .. }, Upshot::Failed(_)) => {
+                    "leases that an operator could not give back"
+                }
                 (_, Upshot::Nothing(_)) => "orders about no lease",
                 (verb, upshot) => {
-                    return world.fail(Rule::WrongAnswer, format!("to {verb:?} of {}: {upshot:?}", of.attachment));
+                    return world.fail(
+                        Rule::WrongAnswer,
+                        format!("to {verb:?} of {}: {upshot:?}", of.attachment),
+                    );
                 }
             };
             world.stats.count(word);
@@ -62,12 +84,21 @@ impl World {
     /// Ends a container by having an operator give its lease back. Its DEL comes at any time after that.
     pub(in crate::world) fn end_by_release(&mut self, index: usize) {
         self.actors[index].phase = Phase::Ending;
-        let (lan, name) = (self.actors[index].lan, self.actors[index].attachment.to_string());
-        let which = Which { name: Some(name), ..Which::default() };
+        let (lan, name) = (
+            self.actors[index].lan,
+            self.actors[index].attachment.to_string(),
+        );
+        let which = Which {
+            name: Some(name),
+            ..Which::default()
+        };
         let id = self.file_errand(
             lan,
             &Operator,
-            Call::Order(Box::new(Order { verb: Verb::Release { force: true }, which })),
+            Call::Order(Box::new(Order {
+                verb: Verb::Release { force: true },
+                which,
+            })),
         );
         self.after(20, 2_000, Event::Request(id));
         self.act_after(index, 0, 3 * SECOND, Act::Del);

@@ -37,7 +37,8 @@ pub(crate) struct Network {
 
 /// Returns the pool of Docker's network on a LAN. The request describes the pool, whatever the store has lost.
 pub(super) fn pool_of(lan: usize) -> PoolId {
-    let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
+    let subnet =
+        Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)
 }
 
@@ -66,7 +67,10 @@ impl Door for Pools {
     }
 
     fn place(&self, actor: &Actor) -> Place {
-        Place::Parent { ifname: format!("eth{}", actor.lan), mac: actor.mac }
+        Place::Parent {
+            ifname: format!("eth{}", actor.lan),
+            mac: actor.mac,
+        }
     }
 
     fn makes(&self, world: &mut World, index: usize) {
@@ -92,7 +96,10 @@ impl Door for Pools {
         match act {
             Act::Appear => world.appear(index, |world| {
                 let actor = &world.actors[index];
-                world.kernel.put(actor.netns?, Wire::new("eth0", actor.mac, 1500, actor.lan, false))
+                world.kernel.put(
+                    actor.netns?,
+                    Wire::new("eth0", actor.mac, 1500, actor.lan, false),
+                )
             }),
             Act::Plug => world.plug_in(index),
             _ => {}
@@ -113,7 +120,10 @@ impl Door for Pools {
 
 impl Errand for Pools {
     fn begins(&self, world: &mut World, lan: usize) {
-        world.perhaps(world.plan.docker.then_some(world.plan.active / 20), Event::Errand(lan, &Self));
+        world.perhaps(
+            world.plan.docker.then_some(world.plan.active / 20),
+            Event::Errand(lan, &Self),
+        );
     }
 
     fn runs(&self, world: &mut World, lan: usize) {
@@ -127,7 +137,9 @@ impl Errand for Pools {
     }
 
     fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>) {
-        answer.iter().for_each(|answer| world.network_answered(lan, &asked.call, answer));
+        answer
+            .iter()
+            .for_each(|answer| world.network_answered(lan, &asked.call, answer));
     }
 
     fn tidies(&self, attachment: &Attachment) -> bool {
@@ -137,7 +149,10 @@ impl Errand for Pools {
     /// Lets dockerd end what it no longer has, as it does when it starts.
     fn tidy(&self, world: &mut World, gone: &[Attachment]) {
         for attachment in gone {
-            world.inquire(Call::Del { attachment: attachment.clone(), grace: None });
+            world.inquire(Call::Del {
+                attachment: attachment.clone(),
+                grace: None,
+            });
         }
     }
 }
@@ -153,13 +168,28 @@ impl World {
             // Dockerd asks again when it starts, and for each network with the same definition.
             0 | 1 => self.pool_call(lan, Some(pool.subnet)),
             2 => self.pool_call(lan, None),
-            3 => Call::Pool(PoolCall::Reserve { pool, address: None }),
-            4 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(1016)) }),
+            3 => Call::Pool(PoolCall::Reserve {
+                pool,
+                address: None,
+            }),
+            4 => Call::Pool(PoolCall::Reserve {
+                pool,
+                address: Some(host(1016)),
+            }),
             // An address that servers give: an endpoint that is offered this one needs another.
-            5 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) }),
-            6 => Call::Pool(PoolCall::ReleaseAddress { pool, address: host(NOBODYS) }),
+            5 => Call::Pool(PoolCall::Reserve {
+                pool,
+                address: Some(host(10 + self.rng.u32(..4))),
+            }),
+            6 => Call::Pool(PoolCall::ReleaseAddress {
+                pool,
+                address: host(NOBODYS),
+            }),
             // Again, and late.
-            7 if let Some(address) = self.networks[lan].released.filter(|it| !self.may_have(lan, *it)) => {
+            7 if let Some(address) = self.networks[lan]
+                .released
+                .filter(|it| !self.may_have(lan, *it)) =>
+            {
                 self.stats.count("addresses that were released once more");
                 Call::Pool(PoolCall::ReleaseAddress { pool, address })
             }
@@ -183,13 +213,24 @@ impl World {
     /// Lets Docker give the address of a container back.
     fn release(&mut self, index: usize, address: Ipv4Addr) {
         // If two were told one address, nobody knows whose is meant.
-        let is_told = |actor: &&Actor| actor.is_told_once() && actor.told.as_ref().map(Lease::ip) == Some(address);
-        let told: Vec<_> = self.actors.iter().filter(is_told).map(|actor| actor.attachment.clone()).collect();
-        told.iter().for_each(|attachment| self.show(&Seen::Gone(attachment)));
+        let is_told = |actor: &&Actor| {
+            actor.is_told_once() && actor.told.as_ref().map(Lease::ip) == Some(address)
+        };
+        let told: Vec<_> = self
+            .actors
+            .iter()
+            .filter(is_told)
+            .map(|actor| actor.attachment.clone())
+            .collect();
+        told.iter()
+            .for_each(|attachment| self.show(&Seen::Gone(attachment)));
         let lan = self.actors[index].lan;
         // The call names an address, and what was reserved since goes before a lease that may have ended.
         self.networks[lan].reserved.remove(&address);
-        let call = Call::Pool(PoolCall::ReleaseAddress { pool: pool_of(lan), address });
+        let call = Call::Pool(PoolCall::ReleaseAddress {
+            pool: pool_of(lan),
+            address,
+        });
         self.ask(index, Role::Del, call.clone(), self.now);
         self.release_twice(index, &call);
     }
@@ -200,21 +241,34 @@ impl World {
             Some(told) => told.ip() == address,
             None => actor.phase != Phase::Idle,
         };
-        let mut of_docker = self.actors.iter().filter(|actor| actor.is_told_once() && actor.lan == lan);
+        let mut of_docker = self
+            .actors
+            .iter()
+            .filter(|actor| actor.is_told_once() && actor.lan == lan);
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
     /// Judges the answer to Docker that a container's lease is being released: this is durable, unless the lease has ended. If
     /// two containers were told one address, nobody knows whose was meant.
     pub(in crate::world) fn judge_released(&mut self, index: usize) {
-        let (now, address) = (self.clock().boot, self.actors[index].told.as_ref().map(Lease::ip));
-        self.networks[self.actors[index].lan].reserved.retain(|reserved| Some(*reserved) != address);
+        let (now, address) = (
+            self.clock().boot,
+            self.actors[index].told.as_ref().map(Lease::ip),
+        );
+        self.networks[self.actors[index].lan]
+            .reserved
+            .retain(|reserved| Some(*reserved) != address);
         let attachment = &self.actors[index].attachment;
-        let told = |record: &&Record| record.told.is_some() && record.told.map(|told| told.addr()) == address;
+        let told = |record: &&Record| {
+            record.told.is_some() && record.told.map(|told| told.addr()) == address
+        };
         let told: Vec<_> = self.store.durable.values().filter(told).collect();
-        let held = |record: &Record| record.state == RecordState::Bound && !record.lease.expired(now);
+        let held =
+            |record: &Record| record.state == RecordState::Bound && !record.lease.expired(now);
         let was_told = |actor: &Actor| {
-            actor.is_told_once() && actor.phase != Phase::Idle && actor.told.as_ref().map(Lease::ip) == address
+            actor.is_told_once()
+                && actor.phase != Phase::Idle
+                && actor.told.as_ref().map(Lease::ip) == address
         };
         if let [only] = told[..]
             && only.attachment == *attachment
@@ -222,10 +276,16 @@ impl World {
             && !self.actors[index].excused
             && self.actors.iter().filter(|actor| was_told(actor)).count() == 1
         {
-            let detail = format!("{attachment} was released, and the store has it as {:?}", only.state);
+            let detail = format!(
+                "{attachment} was released, and the store has it as {:?}",
+                only.state
+            );
             return self.fail(Rule::NotDurable, detail);
         }
-        let holds = |actor: &Actor| told.iter().any(|record| held(record) && record.attachment == actor.attachment);
+        let holds = |actor: &Actor| {
+            told.iter()
+                .any(|record| held(record) && record.attachment == actor.attachment)
+        };
         for twin in self.actors.iter_mut().filter(|actor| was_told(actor)) {
             // The other's address may be given back once more, for the first.
             twin.excused = true;
@@ -255,8 +315,15 @@ impl World {
     }
 
     fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
-        let deny = if self.plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
-        let servers = Servers { deny, ..Servers::default() };
+        let deny = if self.plan.rogue == Some(Rogue::Denied) {
+            vec![ROGUE]
+        } else {
+            Vec::new()
+        };
+        let servers = Servers {
+            deny,
+            ..Servers::default()
+        };
         Call::Pool(PoolCall::Request(Box::new(PoolRequest {
             definition: pool_of(lan).definition,
             subnet,
@@ -264,7 +331,10 @@ impl World {
             ifname: format!("eth{lan}"),
             mac: Mac([2, 0xdd, 0, 0, 0, lan as u8]),
             lan: self.segments[lan].lan.clone(),
-            profile: Profile::from(ClientProfile { servers, ..ClientProfile::default() }),
+            profile: Profile::from(ClientProfile {
+                servers,
+                ..ClientProfile::default()
+            }),
             timeout: Duration::from_secs(20),
         })))
     }
@@ -276,15 +346,24 @@ impl World {
                 self.stats.count("pools");
                 let is_known = *id == pool_of(lan) || request.subnet.is_none() && self.may_lie();
                 if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
-                    self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?} to {request:?}"));
+                    self.fail(
+                        Rule::WrongAnswer,
+                        format!("{id} with {gateway:?} to {request:?}"),
+                    );
                 }
                 // Known pools are answered as before, whatever servers offer by now.
                 if *id == pool_of(lan) && !self.store_fails {
                     let told = self.networks[lan].told.replace(*gateway);
-                    self.stats.count_many("pools that were asked for again", usize::from(told.is_some()));
+                    self.stats.count_many(
+                        "pools that were asked for again",
+                        usize::from(told.is_some()),
+                    );
                     // A router that was unknown may be known by now.
                     if told.flatten().is_some_and(|told| *gateway != Some(told)) {
-                        self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?}, and with {told:?} before"));
+                        self.fail(
+                            Rule::WrongAnswer,
+                            format!("{id} with {gateway:?}, and with {told:?} before"),
+                        );
                     }
                 }
             }

@@ -27,16 +27,22 @@ impl Errand for Status {
         if world.daemon.is_none() {
             return;
         }
-        let parent = pick(&mut world.rng, &[Some(format!("eth{lan}")), None, Some(GONE.to_owned())]);
+        let parent = pick(
+            &mut world.rng,
+            &[Some(format!("eth{lan}")), None, Some(GONE.to_owned())],
+        );
         let id = world.file_errand(lan, &Self, Call::Status { parent });
         world.after(20, 2_000, Event::Request(id));
     }
 
     fn answered(&self, world: &mut World, _: usize, asked: &Asked, answer: Option<Answer>) {
-        let (Call::Status { parent }, Some(answer)) = (&asked.call, answer) else { return };
+        let (Call::Status { parent }, Some(answer)) = (&asked.call, answer) else {
+            return;
+        };
         let is_there = parent.as_deref() != Some(GONE);
         // Anything may fail at any time.
-        let faulty = world.winding_down || world.plan.link_faults > 0 || world.plan.store_faults > 0;
+        let faulty =
+            world.winding_down || world.plan.link_faults > 0 || world.plan.store_faults > 0;
         let steady = world.disk_turned < asked.since && world.clocks.resumed <= asked.since;
         let good = match &answer {
             Answer::Ready => is_there && !(steady && world.disk_full),
@@ -49,9 +55,16 @@ impl Errand for Status {
             },
             _ => false,
         };
-        world.stats.count(if answer == Answer::Ready { "STATUS ready" } else { "STATUS not ready" });
+        world.stats.count(if answer == Answer::Ready {
+            "STATUS ready"
+        } else {
+            "STATUS not ready"
+        });
         if !good {
-            let detail = format!("to STATUS of {parent:?}, steady {steady}, full {}: {answer:?}", world.disk_full);
+            let detail = format!(
+                "to STATUS of {parent:?}, steady {steady}, full {}: {answer:?}",
+                world.disk_full
+            );
             world.fail(Rule::WrongAnswer, detail);
         }
     }

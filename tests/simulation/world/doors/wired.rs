@@ -43,7 +43,15 @@ impl Wired {
     pub(in crate::world) fn new(lans: usize) -> Self {
         let (networks, created) = (vec![(Stage::Absent, false); lans], vec![0; lans]);
         let (endpoints, forgotten) = (BTreeMap::new(), BTreeSet::new());
-        Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
+        Self {
+            networks,
+            created,
+            forgotten,
+            endpoints,
+            asked: 0,
+            changes: 0,
+            news: 0,
+        }
     }
 
     /// Returns when a change that would be ready at `ready` is carried out: not before changes that were requested earlier.
@@ -60,12 +68,16 @@ impl Wired {
 
     /// Returns the attachment of an endpoint that dockerd has and has not asked to end.
     pub(in crate::world) fn has(&self, id: &DoorId) -> Option<&Attachment> {
-        self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
+        self.endpoints
+            .get(id)
+            .filter(|(_, ends)| !ends)
+            .map(|(attachment, _)| attachment)
     }
 
     /// Returns the name of a LAN's network. Each network that is created has a new name.
     pub(super) fn network_id(&self, lan: usize) -> DoorId {
-        DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
+        DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0))
+            .expect("64 digits are an id")
     }
 
     pub(super) fn new_endpoint(&mut self) -> DoorId {
@@ -76,7 +88,9 @@ impl Wired {
 
     /// Handles the loss of the store: the daemon knows none of the networks any more.
     pub(in crate::world) fn store_lost(&mut self) {
-        self.networks.iter_mut().for_each(|(_, unsure)| *unsure = true);
+        self.networks
+            .iter_mut()
+            .for_each(|(_, unsure)| *unsure = true);
     }
 
     /// Handles a reboot of the host.

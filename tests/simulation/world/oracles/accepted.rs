@@ -17,16 +17,23 @@ pub(super) struct Accepted {
 impl Oracle for Accepted {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
-            Seen::Frame { lan, client, bytes, .. } => self.hear(*lan, client.clone(), bytes),
+            Seen::Frame {
+                lan, client, bytes, ..
+            } => self.hear(*lan, client.clone(), bytes),
             // It probes anew, and earlier claims to the address that it asks for do not count.
             Seen::Requests(lan, message) => {
                 let (client, asked) = (message.key(), message.address(code::REQUESTED));
-                self.heard.retain(|((at, _, key), about), _| (*at, key, Some(*about)) != (*lan, &client, asked));
+                self.heard.retain(|((at, _, key), about), _| {
+                    (*at, key, Some(*about)) != (*lan, &client, asked)
+                });
             }
             Seen::Declines(who, address, _) => {
-                let is_other = |(at, ..): &Who, declined: &Ipv4Addr| (*at, declined) != (who.0, address);
-                self.heard.retain(|(client, declined), _| is_other(client, declined));
-                self.told.retain(|(client, declined)| is_other(client, declined));
+                let is_other =
+                    |(at, ..): &Who, declined: &Ipv4Addr| (*at, declined) != (who.0, address);
+                self.heard
+                    .retain(|(client, declined), _| is_other(client, declined));
+                self.told
+                    .retain(|(client, declined)| is_other(client, declined));
             }
             Seen::AddBegins(who) => self.heard.retain(|(client, _), _| client != *who),
             Seen::AddEnds(who, leased) => self.judge(world, who, *leased, says),
@@ -43,13 +50,17 @@ impl Oracle for Accepted {
 impl Accepted {
     /// Records an ARP packet that the core hears on a LAN, for a client if one still has the socket.
     fn hear(&mut self, lan: usize, who: Option<Who>, bytes: &[u8]) {
-        let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
+        let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else {
+            return;
+        };
         let by = Mac(arp.sender_mac);
         if is_nobodys(arp.sender) {
             self.proxies.insert((lan, by));
             return;
         }
-        let Some(about) = who.map(|who| (who, arp.sender)) else { return };
+        let Some(about) = who.map(|who| (who, arp.sender)) else {
+            return;
+        };
         if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.told.contains(&about) {
             let heard = self.heard.entry(about).or_insert(by);
             // A station that has the address counts more than one that answers for all.
@@ -61,9 +72,15 @@ impl Accepted {
     fn judge(&mut self, world: &World, who: &Who, leased: Option<Ipv4Addr>, says: &mut Says) {
         if let Some(address) = leased {
             self.told.insert((who.clone(), address));
-            let heard = self.heard.get(&(who.clone(), address)).filter(|_| world.plan.detection != Detection::Off);
+            let heard = self
+                .heard
+                .get(&(who.clone(), address))
+                .filter(|_| world.plan.detection != Detection::Off);
             if let Some(by) = heard.filter(|by| !self.proxies.contains(&(who.0, **by))) {
-                says.broken(Rule::Accepted, format!("{:?} got {address}, which {by} was heard to use", who.2));
+                says.broken(
+                    Rule::Accepted,
+                    format!("{:?} got {address}, which {by} was heard to use", who.2),
+                );
             }
         }
         self.heard.retain(|(client, _), _| client != who);

@@ -38,14 +38,23 @@ impl Oracle for Bare {
         }
         let longest = if world.plan.stubborn { PAUSED } else { LONGEST };
         for (index, actor) in world.actors.iter().enumerate() {
-            if !is_bare(world, actor) || is_out_of_reach(world, actor) || is_offered_anothers(world, actor) {
+            if !is_bare(world, actor)
+                || is_out_of_reach(world, actor)
+                || is_offered_anothers(world, actor)
+            {
                 let was_bare = self.since.remove(&index).is_some();
-                says.counts.extend(was_bare.then_some(("containers that were without a lease for a while", 1)));
+                says.counts.extend(
+                    was_bare.then_some(("containers that were without a lease for a while", 1)),
+                );
                 continue;
             }
             let since = *self.since.entry(index).or_insert(world.now);
             if world.now > since.max(world.clocks.resumed) + longest {
-                let detail = format!("{} is without a lease for {} s", actor.attachment, (world.now - since) / SECOND);
+                let detail = format!(
+                    "{} is without a lease for {} s",
+                    actor.attachment,
+                    (world.now - since) / SECOND
+                );
                 return says.broken(Rule::Bare, detail);
             }
         }
@@ -56,12 +65,14 @@ impl Oracle for Bare {
 fn is_hindered(world: &World) -> bool {
     let plan = &world.plan;
     let host = world.daemon.is_none() || world.disk_full || world.kernel.unseen.is_some();
-    let faults = plan.link_faults > 0 || plan.store_faults > 0 || plan.loss > LOSSY || plan.missed > 0;
+    let faults =
+        plan.link_faults > 0 || plan.store_faults > 0 || plan.loss > LOSSY || plan.missed > 0;
     // Others may have whatever is offered.
     let claimed = plan.claimer > 0 || world.claims_heard() > 0;
     let others = claimed || !plan.squatters.is_empty() || plan.proxy || plan.overlap;
     // Another's interface may keep it, and its server offers it again and again: the pauses grow to ten minutes.
-    let kept = plan.stubborn && (plan.on_change == OnChange::Keep || plan.on_expiry == OnExpiry::Keep);
+    let kept =
+        plan.stubborn && (plan.on_change == OnChange::Keep || plan.on_expiry == OnExpiry::Keep);
     // Clients with one Ethernet address are too alike for a judge: seed 14690.
     let twins = plan.knows != Knows::ClientId || plan.sharers > 1 || plan.ipvlan;
     host || faults || others || kept || twins
@@ -71,14 +82,23 @@ fn is_hindered(world: &World) -> bool {
 fn is_bare(world: &World, actor: &Actor) -> bool {
     let now = world.clock().boot;
     let held = |record: &&Record| record.state == RecordState::Bound && !record.lease.expired(now);
-    actor.phase == Phase::Live && actor.stranded.is_none() && world.record_of(actor).filter(held).is_none()
+    actor.phase == Phase::Live
+        && actor.stranded.is_none()
+        && world.record_of(actor).filter(held).is_none()
 }
 
 /// Returns whether a server that has forgotten its leases may offer a container what another has, again after each DECLINE.
 fn is_offered_anothers(world: &World, actor: &Actor) -> bool {
     let is_declined = |address| world.ledger.declined.contains_key(&(actor.lan, address));
-    let holds = |record: &Record| record.state == RecordState::Bound && record.attachment != actor.attachment;
-    world.plan.stubborn && world.store.durable.values().any(|record| holds(record) && is_declined(record.lease.ip()))
+    let holds = |record: &Record| {
+        record.state == RecordState::Bound && record.attachment != actor.attachment
+    };
+    world.plan.stubborn
+        && world
+            .store
+            .durable
+            .values()
+            .any(|record| holds(record) && is_declined(record.lease.ip()))
 }
 
 /// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant it what it asks for.
@@ -86,7 +106,10 @@ fn is_out_of_reach(world: &World, actor: &Actor) -> bool {
     let segment = &world.segments[actor.lan];
     let is_willing = |(index, station): (usize, &Station)| {
         let can_hear = world.now >= segment.away[index].max(segment.mute[index]);
-        can_hear && station.server().is_some_and(|server| !server.config().deaf && !server.config().refuses)
+        can_hear
+            && station
+                .server()
+                .is_some_and(|server| !server.config().deaf && !server.config().refuses)
     };
     let carries = actor.at.is_some_and(|at| world.carries(at));
     !carries || !segment.honest().iter().enumerate().any(is_willing)

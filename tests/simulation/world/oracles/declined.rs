@@ -28,11 +28,16 @@ impl Oracle for Declined {
                     Change::Put(_, record) => Some(record.attachment.clone()),
                     _ => None,
                 };
-                self.writing.insert(*op, changes.iter().filter_map(whose).collect());
+                self.writing
+                    .insert(*op, changes.iter().filter_map(whose).collect());
             }
             Seen::Done(op, outcome) => {
                 let whose = self.writing.remove(op).unwrap_or_default();
-                self.refused = if let Outcome::Persisted(Err(_)) = outcome { whose } else { Vec::new() };
+                self.refused = if let Outcome::Persisted(Err(_)) = outcome {
+                    whose
+                } else {
+                    Vec::new()
+                };
             }
             Seen::Fed => self.refused.clear(),
             Seen::Declines(who, address, server) => {
@@ -48,19 +53,41 @@ impl Oracle for Declined {
 
 impl Declined {
     /// Judges why a client declines an address: somebody else has it, or had it a moment ago.
-    fn judge_cause(&self, world: &World, who: &Who, about: (Ipv4Addr, Option<Ipv4Addr>), says: &mut Says) {
+    fn judge_cause(
+        &self,
+        world: &World,
+        who: &Who,
+        about: (Ipv4Addr, Option<Ipv4Addr>),
+        says: &mut Says,
+    ) {
         let (lan, (address, named)) = (who.0, about);
-        let mut claims = world.ledger.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
+        let mut claims = world
+            .ledger
+            .claimed
+            .range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
         // A server that has not answered may have committed what it was asked for: a claim heard since then counts.
-        let asked = world.ledger.latest.get(&(lan, who.2.clone())).map(|(_, at)| *at);
-        let counts = |at: Micros| at + CLAIMED >= world.now || asked.is_some_and(|asked| at >= asked);
+        let asked = world
+            .ledger
+            .latest
+            .get(&(lan, who.2.clone()))
+            .map(|(_, at)| *at);
+        let counts =
+            |at: Micros| at + CLAIMED >= world.now || asked.is_some_and(|asked| at >= asked);
         let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && counts(*at));
         // This attachment does not hear in another way about an address that another server granted to another one.
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
-        let granted = world.ledger.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
-        let others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
+        let granted = world
+            .ledger
+            .heard
+            .iter()
+            .filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
+        let others = granted
+            .filter_map(|((.., client), _)| client.clone())
+            .filter(|client| *client != who.2);
         let others: Vec<_> = others.map(|client| (lan, address, client)).collect();
-        let foreign = others.iter().any(|other| world.ledger.granted_by.get(other).copied() != named);
+        let foreign = others
+            .iter()
+            .any(|other| world.ledger.granted_by.get(other).copied() != named);
         let forgotten = others.iter().any(|other| world.asks_in_vain(other));
         if foreign {
             says.count("addresses of another server's clients declined");
@@ -81,9 +108,14 @@ impl Declined {
         let mac = who.1;
         let declined = self.declines.entry(who.clone()).or_default();
         declined.push(address);
-        let (count, again) = (declined.len(), declined.iter().filter(|before| **before == address).count());
+        let (count, again) = (
+            declined.len(),
+            declined.iter().filter(|before| **before == address).count(),
+        );
         if count > MOST || again > MOST_OF_ONE * world.plan.servers {
-            let detail = format!("{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD");
+            let detail = format!(
+                "{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD"
+            );
             says.broken(Rule::Declines, detail);
         }
         if again == MOST_OF_ONE {
@@ -95,7 +127,11 @@ impl Declined {
     /// the store, before its claims were found to prove nothing. Until then they count (RFC 5227 §2.1.1).
     fn is_unproven(&self, world: &World, who: &Who) -> bool {
         let refused = |actor: &&Actor| self.refused.contains(&actor.attachment);
-        let is_undone = world.actors.iter().filter(refused).any(|actor| world.who(actor).as_ref() == Some(who));
+        let is_undone = world
+            .actors
+            .iter()
+            .filter(refused)
+            .any(|actor| world.who(actor).as_ref() == Some(who));
         world.plan.proxy && (is_undone || !world.adds(who))
     }
 }

@@ -5,10 +5,18 @@ use super::*;
 /// An ADD fails only because of its caller or for lack of time, and one that succeeds has a ready link.
 pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
-        Seen::Answered(index, Asked { lease: Some(lease), .. }, _) if world.calm => {
+        Seen::Answered(
+            index,
+            Asked {
+                lease: Some(lease), ..
+            },
+            _,
+        ) if world.calm => {
             judge_link(world, *index, lease.source.is_asked(), says);
         }
-        Seen::Answered(index, asked, Answer::Failed(failure)) => judge(world, *index, asked, failure, says),
+        Seen::Answered(index, asked, Answer::Failed(failure)) => {
+            judge(world, *index, asked, failure, says)
+        }
         _ => {}
     }
 }
@@ -16,25 +24,43 @@ pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
 /// Checks that in a calm world an ADD fails only because of its caller, or for lack of time.
 fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &mut Says) {
     let actor = &world.actors[index];
-    let intact = actor.is_found_later() || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
-    let recent = world
-        .actors
-        .iter()
-        .any(|other| other.group == actor.group && other.died.is_some_and(|died| world.now < died + world.noticed()));
+    let intact =
+        actor.is_found_later() || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
+    let recent = world.actors.iter().any(|other| {
+        other.group == actor.group
+            && other
+                .died
+                .is_some_and(|died| world.now < died + world.noticed())
+    });
     let chosen = actor.wanted.is_some();
-    let is_in_use = world.claims_heard() > 0 || world.plan.stubborn && !world.plan.squatters.is_empty();
+    let is_in_use =
+        world.claims_heard() > 0 || world.plan.stubborn && !world.plan.squatters.is_empty();
     let explained = match failure {
         // Another has the requested address, or had it.
-        Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
+        Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. }
+            if chosen =>
+        {
+            true
+        }
         // A second CreateEndpoint, which comes when dockerd has given up on the first, makes one that nobody deletes.
-        Failure::Held { .. } => world.plan.sharers > 1 || recent || actor.network.is_some() && world.plan.unruly > 0,
+        Failure::Held { .. } => {
+            world.plan.sharers > 1 || recent || actor.network.is_some() && world.plan.unruly > 0
+        }
         Failure::Attached { .. } => recent,
         Failure::Link { .. } => !intact,
         Failure::AddressHeld { .. } => has_namesake(world, index),
-        Failure::Conflict { address, .. } if world.elsewhere.there.contains_key(&(actor.lan, *address)) => true,
+        Failure::Conflict { address, .. }
+            if world.elsewhere.there.contains_key(&(actor.lan, *address)) =>
+        {
+            true
+        }
         Failure::Unfit { .. } => actor.pool.is_some(),
         // Its server may offer it nothing else.
-        Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
+        Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. }
+            if is_in_use =>
+        {
+            true
+        }
         // Its time is over. Another's address may become free in the last moment.
         Failure::Conflict { .. }
         | Failure::Conflicts { .. }
@@ -42,7 +68,9 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
         | Failure::TimedOut { .. } => {
-            let had = add_of(&asked.call).map(|add| add.timeout).filter(|_| !asked.behind);
+            let had = add_of(&asked.call)
+                .map(|add| add.timeout)
+                .filter(|_| !asked.behind);
             let needs = world.plan.needs() + world.plan.one_try() * world.claims_heard();
             had.is_none_or(|had| had < needs) || has_namesake(world, index)
         }
@@ -62,11 +90,20 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
 /// A local range says nothing about the MTU.
 fn judge_link(world: &World, index: usize, of_server: bool, says: &mut Says) {
     let actor = &world.actors[index];
-    let Some(wire) = actor.at.filter(|_| !actor.is_found_later()).and_then(|at| world.kernel.link(at)) else { return };
+    let Some(wire) = actor
+        .at
+        .filter(|_| !actor.is_found_later())
+        .and_then(|at| world.kernel.link(at))
+    else {
+        return;
+    };
     let is_sized = !of_server || wire.mtu == world.plan.mtu.map_or(1500, u32::from);
     let (good, state) = (wire.up && wire.carrier && is_sized, wire.mtu);
     if !good {
-        says.broken(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
+        says.broken(
+            Rule::Failed,
+            format!("actor {index} got a lease on a link that is not ready, MTU {state}"),
+        );
     }
 }
 
@@ -77,10 +114,16 @@ fn has_namesake(world: &World, index: usize) -> bool {
     let known = |actor: &Actor| (actor.lan, world.known_as(&actor.client_id, actor.mac));
     let began = world.actors[index].began;
     let lives = |actor: &Actor| {
-        let died = actor.died.is_some_and(|died| world.now < died + world.noticed());
+        let died = actor
+            .died
+            .is_some_and(|died| world.now < died + world.noticed());
         actor.phase != Phase::Idle || died || actor.ended.is_some_and(|ended| ended >= began)
     };
     let own = known(&world.actors[index]);
-    let mut others = world.actors.iter().enumerate().filter(|(other, _)| *other != index);
+    let mut others = world
+        .actors
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != index);
     others.any(|(_, other)| lives(other) && known(other) == own)
 }

@@ -50,7 +50,11 @@ impl Oracle for Fallbacks {
             Seen::Sends(lan, exchange, frame) => {
                 if let Some(message) = message_of(frame) {
                     self.says(world, *lan, &message, says);
-                } else if let Some(client) = world.socks.get(exchange).and_then(|sock| sock.client.clone()) {
+                } else if let Some(client) = world
+                    .socks
+                    .get(exchange)
+                    .and_then(|sock| sock.client.clone())
+                {
                     self.probes(world.now, (*lan, client), frame);
                 }
             }
@@ -71,7 +75,9 @@ impl Oracle for Fallbacks {
                 }
                 let ends = |actor: &&Actor| match call {
                     Call::Del { attachment, .. } => actor.attachment == *attachment,
-                    Call::Collect { network, keep } => is_collected(&actor.attachment, network, keep),
+                    Call::Collect { network, keep } => {
+                        is_collected(&actor.attachment, network, keep)
+                    }
                     _ => false,
                 };
                 for actor in world.actors.iter().filter(ends) {
@@ -86,8 +92,12 @@ impl Oracle for Fallbacks {
                 }
             }
             Seen::Noted(events) => {
-                let back = events.iter().filter(|event| event.kind == EventKind::ServerBack).count();
-                says.counts.extend((back > 0).then_some(("servers that were back", back)));
+                let back = events
+                    .iter()
+                    .filter(|event| event.kind == EventKind::ServerBack)
+                    .count();
+                says.counts
+                    .extend((back > 0).then_some(("servers that were back", back)));
             }
             Seen::Ended => *self = Self::default(),
             _ => {}
@@ -101,15 +111,24 @@ impl Fallbacks {
         let fallback = world.plan.fallback.expect("there is one");
         let who = (lan, message.key());
         let names = [Some(message.ciaddr), message.address(code::REQUESTED)];
-        let of_range = names.into_iter().flatten().find(|address| fallback.has(lan, *address));
+        let of_range = names
+            .into_iter()
+            .flatten()
+            .find(|address| fallback.has(lan, *address));
         if let Some(address) = of_range.filter(|_| message.kind() != Some(Kind::Discover)) {
             let kind = message.kind();
-            return says.broken(Rule::Fallback, format!("{kind:?} of {address}, which no server gave"));
+            return says.broken(
+                Rule::Fallback,
+                format!("{kind:?} of {address}, which no server gave"),
+            );
         }
         if message.kind() != Some(Kind::Discover) {
             return;
         }
-        let is_sought = self.searches.get(&who).is_some_and(|search| search.came.is_some())
+        let is_sought = self
+            .searches
+            .get(&who)
+            .is_some_and(|search| search.came.is_some())
             || world.calls.waits_for(world.now, &who.1);
         if is_sought || !world.has_fallback(&who) {
             let search = self.searches.entry(who).or_default();
@@ -118,27 +137,48 @@ impl Fallbacks {
             return;
         }
         says.count("questions whether a server is back");
-        if let Some(last) = self.asked.insert(lan, world.now).filter(|last| world.now + GRAIN < last + PAUSE) {
+        if let Some(last) = self
+            .asked
+            .insert(lan, world.now)
+            .filter(|last| world.now + GRAIN < last + PAUSE)
+        {
             let after = (world.now - last) / MILLI;
-            says.broken(Rule::Fallback, format!("LAN {lan} is asked again after {after} ms whether a server is back"));
+            says.broken(
+                Rule::Fallback,
+                format!("LAN {lan} is asked again after {after} ms whether a server is back"),
+            );
         }
     }
 
     /// Handles an ADD that arrives: its client begins anew, unless another of its ADDs is under way.
     fn adds(&mut self, world: &World, add: &Add) {
         let is_its = |asked: &&Asked| {
-            !asked.answered && add_of(&asked.call).is_some_and(|other| other.attachment == add.attachment)
+            !asked.answered
+                && add_of(&asked.call).is_some_and(|other| other.attachment == add.attachment)
         };
-        let Some(actor) = world.actors.iter().find(|actor| actor.attachment == add.attachment) else { return };
+        let Some(actor) = world
+            .actors
+            .iter()
+            .find(|actor| actor.attachment == add.attachment)
+        else {
+            return;
+        };
         if world.requests.values().filter(is_its).count() <= 1 {
-            let search = Search { came: Some(world.now), ..Search::default() };
-            self.searches.insert((actor.lan, actor.client_key()), search);
+            let search = Search {
+                came: Some(world.now),
+                ..Search::default()
+            };
+            self.searches
+                .insert((actor.lan, actor.client_key()), search);
         }
     }
 
     /// Counts a probe.
     fn probes(&mut self, now: Micros, who: (usize, ClientKey), frame: &[u8]) {
-        let Some(arp) = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified()) else { return };
+        let Some(arp) = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified())
+        else {
+            return;
+        };
         let heard = self.heard.get(&who.0).copied();
         let search = self.searches.entry(who).or_default();
         search.probed.get_or_insert((now, heard));
@@ -147,7 +187,8 @@ impl Fallbacks {
 
     /// Judges a lease that is about to be recorded.
     fn records(&mut self, world: &World, record: &Record, says: &mut Says) {
-        let is_new = |of: &&Record| of.attachment == record.attachment && of.lease.source == Source::Range;
+        let is_new =
+            |of: &&Record| of.attachment == record.attachment && of.lease.source == Source::Range;
         if record.lease.source != Source::Range
             || record.state != RecordState::Bound
             || world.store.durable.values().any(|of| is_new(&of))
@@ -155,24 +196,39 @@ impl Fallbacks {
             return;
         }
         let fallback = world.plan.fallback.expect("there is one");
-        let Some(actor) = world.actors.iter().find(|actor| actor.attachment == record.attachment) else { return };
+        let Some(actor) = world
+            .actors
+            .iter()
+            .find(|actor| actor.attachment == record.attachment)
+        else {
+            return;
+        };
         // A container that ran before has its address already.
         if actor.stranded.is_some() {
             return says.count("fallbacks that were adopted");
         }
         let who = (actor.lan, actor.client_key());
         let is_there = actor.phase == Phase::Adding;
-        let Some(search) = self.searches.remove(&who).filter(|search| is_there && search.came.is_some()) else {
+        let Some(search) = self
+            .searches
+            .remove(&who)
+            .filter(|search| is_there && search.came.is_some())
+        else {
             return says.count("fallbacks of containers that are gone");
         };
         // Who waited for its turn counts the silence that others met.
-        let (probed_at, heard) = search.probed.unwrap_or((world.now, self.heard.get(&actor.lan).copied()));
+        let (probed_at, heard) = search
+            .probed
+            .unwrap_or((world.now, self.heard.get(&actor.lan).copied()));
         // It decides, and waits before the first probe.
         let decided = probed_at.saturating_sub(PROBE_WAIT.as_micros() as Micros);
         let is_silent = |came: &Micros| heard.is_none_or(|heard| heard < *came || heard >= decided);
         let came = search.came.filter(is_silent);
         // Who never got its turn counts the silence since others heard a server.
-        let (address, began) = (record.lease.ip(), came.or(search.first).or(heard).unwrap_or(world.now));
+        let (address, began) = (
+            record.lease.ip(),
+            came.or(search.first).or(heard).unwrap_or(world.now),
+        );
         let waited = Duration::from_micros(world.now - began);
         let probed = search.probes.get(&address).copied().unwrap_or(0);
         let wrong = if search.heard.is_some_and(|heard| heard < decided) {
@@ -188,7 +244,10 @@ impl Fallbacks {
         } else {
             return says.count("fallbacks");
         };
-        says.broken(Rule::Fallback, format!("{} falls back to {address}, {wrong}", record.attachment));
+        says.broken(
+            Rule::Fallback,
+            format!("{} falls back to {address}, {wrong}", record.attachment),
+        );
     }
 }
 
@@ -196,8 +255,12 @@ impl World {
     /// Returns whether a client has a fallback address.
     pub(in crate::world) fn has_fallback(&self, (lan, client): &(usize, ClientKey)) -> bool {
         let lan = &self.segments[*lan].lan;
-        let is_its = |record: &&Record| record.identity.lan == *lan && key_of(&record.identity.client_id) == *client;
-        let of_range = |record: &Record| record.lease.source == Source::Range && record.state == RecordState::Bound;
+        let is_its = |record: &&Record| {
+            record.identity.lan == *lan && key_of(&record.identity.client_id) == *client
+        };
+        let of_range = |record: &Record| {
+            record.lease.source == Source::Range && record.state == RecordState::Bound
+        };
         self.store.known().filter(is_its).any(of_range)
     }
 }

@@ -29,15 +29,20 @@ impl Oracle for Grace {
             Seen::Answered(..) | Seen::HangsUp => self.added = world.now,
             Seen::Leaves(index) => self.keeps(world, *index, says),
             Seen::Collects(lan) => self.collected(world, *lan),
-            Seen::Requested(Call::Order(order)) if order.verb == (Verb::Release { force: true }) => {
+            Seen::Requested(Call::Order(order))
+                if order.verb == (Verb::Release { force: true }) =>
+            {
                 let named = |actor: &&Actor| order.which.name == Some(actor.attachment.to_string());
                 self.ended(world.actors.iter().filter(named));
             }
             Seen::Left { lan, frame, .. } => {
                 let probe = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified());
-                self.asked.extend(probe.map(|arp| ((*lan, arp.target), world.now)));
+                self.asked
+                    .extend(probe.map(|arp| ((*lan, arp.target), world.now)));
             }
-            Seen::Sends(lan, exchange, frame) => self.judge_release(world, (*lan, *exchange), frame, says),
+            Seen::Sends(lan, exchange, frame) => {
+                self.judge_release(world, (*lan, *exchange), frame, says)
+            }
             Seen::Listed(rows) => Self::examine(world, rows, says),
             Seen::Rebooted => self.kept.clear(),
             _ => {}
@@ -48,7 +53,10 @@ impl Oracle for Grace {
 impl Grace {
     /// Handles a GC on a LAN, which ends all grace there. Containers that are ending get none either.
     fn collected(&mut self, world: &World, lan: usize) {
-        self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, (_, until))| *until = 0);
+        self.kept
+            .iter_mut()
+            .filter(|((at, _), _)| *at == lan)
+            .for_each(|(_, (_, until))| *until = 0);
         let ends = |actor: &&Actor| actor.lan == lan && actor.phase == Phase::Ending;
         let ending = world.actors.iter().filter(ends);
         self.ended(ending);
@@ -56,27 +64,46 @@ impl Grace {
 
     /// Records that these get no grace: their leases may be given back as soon as their links are gone.
     fn ended<'a>(&mut self, actors: impl Iterator<Item = &'a Actor>) {
-        self.kept.extend(actors.map(|actor| (key_of(actor), (Ipv4Addr::UNSPECIFIED, 0))));
+        self.kept
+            .extend(actors.map(|actor| (key_of(actor), (Ipv4Addr::UNSPECIFIED, 0))));
     }
 
     /// Records that an actor's container ends: its lease is kept at least from then on.
     fn keeps(&mut self, world: &World, index: usize, says: &mut Says) {
         let (grace, key) = (world.grace_of(index), key_of(&world.actors[index]));
         // A lease that is being looked for goes back at once, and so does one that was lost and is requested again.
-        let certain =
-            !world.may_lapse && !world.store_fails && world.plan.squatters.is_empty() && world.plan.sharers == 1;
-        let held = world.record_of(&world.actors[index]).filter(|record| record.state != RecordState::Seeking);
+        let certain = !world.may_lapse
+            && !world.store_fails
+            && world.plan.squatters.is_empty()
+            && world.plan.sharers == 1;
+        let held = world
+            .record_of(&world.actors[index])
+            .filter(|record| record.state != RecordState::Seeking);
         let held = held.filter(|_| grace > SLACK && certain && world.actors[index].told.is_some());
         if let Some(address) = held.map(|record| record.lease.ip()) {
             says.count("kept");
-            self.kept.entry(key).or_insert((address, world.now + grace - SLACK));
+            self.kept
+                .entry(key)
+                .or_insert((address, world.now + grace - SLACK));
         }
     }
 
     /// Judges a RELEASE: none may be sent while another host has the address, as far as could be heard, and none before its time.
-    fn judge_release(&self, world: &World, (lan, exchange): (usize, ExchangeId), frame: &[u8], says: &mut Says) {
-        let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
-        let Some(sock) = world.socks.get(&exchange) else { return };
+    fn judge_release(
+        &self,
+        world: &World,
+        (lan, exchange): (usize, ExchangeId),
+        frame: &[u8],
+        says: &mut Says,
+    ) {
+        let Some(message) =
+            message_of(frame).filter(|message| message.kind() == Some(Kind::Release))
+        else {
+            return;
+        };
+        let Some(sock) = world.socks.get(&exchange) else {
+            return;
+        };
         let (address, key) = (message.ciaddr, message.key());
         // The LAN is not asked for it if the container's own interface has it, or had it a moment ago, or if a server was asked
         // for it over these sockets a moment ago.
@@ -88,31 +115,58 @@ impl Grace {
         // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
         let station = world.elsewhere.there.get(&(lan, address));
         // A station that came after the last question is not heard either.
-        let asked = self.asked.get(&(lan, address)).filter(|at| world.now < **at + SECOND);
+        let asked = self
+            .asked
+            .get(&(lan, address))
+            .filter(|at| world.now < **at + SECOND);
         let elsewhere = station.is_some_and(|(mac, since)| {
             !message.chaddr.starts_with(&mac.0) && asked.is_none_or(|asked| since <= asked)
         });
-        let returns =
-            world.actors.iter().any(|actor| actor.returns() && (actor.lan, actor.client_key()) == (lan, key.clone()));
+        let returns = world
+            .actors
+            .iter()
+            .any(|actor| actor.returns() && (actor.lan, actor.client_key()) == (lan, key.clone()));
         if is_asked_for && elsewhere && returns && world.plan.grace.is_some() {
-            return says.broken(Rule::ReleaseElsewhere, format!("RELEASE of {address}, which another host has"));
+            return says.broken(
+                Rule::ReleaseElsewhere,
+                format!("RELEASE of {address}, which another host has"),
+            );
         }
-        let kept = self.kept.get(&(lan, key)).filter(|(kept, _)| *kept == address);
+        let kept = self
+            .kept
+            .get(&(lan, key))
+            .filter(|(kept, _)| *kept == address);
         let until = kept.map(|(_, until)| *until);
-        let adding = world.actors.iter().any(|actor| actor.phase == Phase::Adding);
+        let adding = world
+            .actors
+            .iter()
+            .any(|actor| actor.phase == Phase::Adding);
         let for_room = adding || world.now < self.added + ROOM;
         if let Some(until) = until.filter(|until| world.now < *until && !for_room) {
             let early = (until - world.now) / MILLI;
-            says.broken(Rule::Grace, format!("RELEASE of {address} {early} ms before its grace is over"));
+            says.broken(
+                Rule::Grace,
+                format!("RELEASE of {address} {early} ms before its grace is over"),
+            );
         }
     }
 
     /// Checks that no lease is kept longer than its network says, or than a container takes to return after a reboot.
     fn examine(world: &World, rows: &[Row], says: &mut Says) {
         let grace = Duration::from_secs(world.plan.grace.unwrap_or(0).into());
-        let most = if world.stats.reboots > 0 { grace.max(Config::default().reboot_grace) } else { grace };
-        if let Some(row) = rows.iter().find(|row| row.kept.is_some_and(|kept| kept > most)) {
-            says.broken(Rule::Grace, format!("{} is kept for {:?}", row.attachment, row.kept));
+        let most = if world.stats.reboots > 0 {
+            grace.max(Config::default().reboot_grace)
+        } else {
+            grace
+        };
+        if let Some(row) = rows
+            .iter()
+            .find(|row| row.kept.is_some_and(|kept| kept > most))
+        {
+            says.broken(
+                Rule::Grace,
+                format!("{} is kept for {:?}", row.attachment, row.kept),
+            );
         }
     }
 }

@@ -33,7 +33,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, OpId, Outcome, RequestId, Row, Verb};
+use leasehold_core::effect::{
+    Answer, Call, Effect, ExchangeId, Failure, OpId, Outcome, RequestId, Row, Verb,
+};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
@@ -59,7 +61,9 @@ use super::shell::Sock;
 use super::wire::is_direct;
 use super::{MILLI, Micros, SECOND, World};
 use crate::plan::Wires;
-use crate::subject::{add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of};
+use crate::subject::{
+    add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of,
+};
 use crate::watch::{Breach, Rule, breach};
 
 /// The verdicts of oracles.
@@ -134,15 +138,22 @@ impl World {
     /// Lets the oracles see something.
     pub(super) fn show(&mut self, seen: &Seen<'_>) {
         let (mut oracles, mut says) = (std::mem::take(&mut self.oracles), Says::default());
-        oracles.iter_mut().for_each(|oracle| oracle.sees(self, seen, &mut says));
+        oracles
+            .iter_mut()
+            .for_each(|oracle| oracle.sees(self, seen, &mut says));
         self.oracles = oracles;
-        says.counts.into_iter().for_each(|(what, count)| self.stats.count_many(what, count));
-        says.excuses.into_iter().for_each(|(lan, address, why)| self.excuse(lan, address, why));
+        says.counts
+            .into_iter()
+            .for_each(|(what, count)| self.stats.count_many(what, count));
+        says.excuses
+            .into_iter()
+            .for_each(|(lan, address, why)| self.excuse(lan, address, why));
         self.breach = self.breach.take().or(says.breach);
     }
 
     /// Records that some Ethernet addresses have a cause to send.
     pub(super) fn causes(&mut self, macs: impl IntoIterator<Item = Mac>) {
-        macs.into_iter().for_each(|mac| self.show(&Seen::Cause(mac)));
+        macs.into_iter()
+            .for_each(|mac| self.show(&Seen::Cause(mac)));
     }
 }

@@ -28,7 +28,11 @@ impl Oracle for Pace {
             }
             Seen::Noted(events) => {
                 for event in *events {
-                    let Some(actor) = world.actors.iter().find(|actor| actor.attachment == event.attachment) else {
+                    let Some(actor) = world
+                        .actors
+                        .iter()
+                        .find(|actor| actor.attachment == event.attachment)
+                    else {
                         continue;
                     };
                     match event.v4() {
@@ -53,14 +57,20 @@ impl Pace {
     fn judge(&mut self, world: &World, lan: usize, address: Ipv4Addr, says: &mut Says) {
         let under_way = world.actors.iter().filter(|actor| actor.lan == lan).count();
         self.declined.insert((lan, address));
-        let row = self.row.remove(&lan).filter(|(_, last)| world.now < last + ROW);
+        let row = self
+            .row
+            .remove(&lan)
+            .filter(|(_, last)| world.now < last + ROW);
         let (mut declined, last) = row.unwrap_or_default();
         let before = declined.len();
         declined.insert(address);
         self.row.insert(lan, (declined, world.now));
         if before >= MOST + under_way && world.now < last + PAUSE {
             let after = (world.now - last) / MILLI;
-            says.broken(Rule::Pace, format!("{address} is declined, after {before} others in a row, after {after} ms"));
+            says.broken(
+                Rule::Pace,
+                format!("{address} is declined, after {before} others in a row, after {after} ms"),
+            );
         }
     }
 
@@ -70,7 +80,10 @@ impl Pace {
         says.count("ADDs that a LAN in conflict held back");
         let many = self.declined.iter().filter(|(at, _)| *at == lan).count();
         if many < MOST {
-            says.broken(Rule::HeldUp, format!("an ADD is held back, and {many} addresses were in use"));
+            says.broken(
+                Rule::HeldUp,
+                format!("an ADD is held back, and {many} addresses were in use"),
+            );
         }
     }
 }

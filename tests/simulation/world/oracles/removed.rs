@@ -13,11 +13,15 @@ pub(super) fn removed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let untouched = |actor: &Actor| actor.phase == Phase::Live && !actor.meddled;
     // An event that the store could not take before may be about the previous container, which had the same attachment.
     let is_of = |actor: &&Actor, event: &Event| {
-        let began = WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + actor.began));
-        actor.attachment == event.attachment && (event.wall >= began || world.plan.wall_jumps.is_some())
+        let began =
+            WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + actor.began));
+        actor.attachment == event.attachment
+            && (event.wall >= began || world.plan.wall_jumps.is_some())
     };
     let about = |event: &Event| world.actors.iter().find(|actor| is_of(actor, event));
-    let mut removals = events.iter().filter(|event| event.kind == EventKind::AddressRemoved);
+    let mut removals = events
+        .iter()
+        .filter(|event| event.kind == EventKind::AddressRemoved);
     if let Some(event) = removals.find(|event| about(event).is_some_and(untouched)) {
         says.broken(Rule::Removed, format!("{event:?}"));
     }

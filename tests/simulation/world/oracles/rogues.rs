@@ -18,10 +18,22 @@ impl Oracle for Rogues {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
             Seen::Sends(lan, _, frame) => {
-                let request = message_of(frame).filter(|message| message.kind() == Some(Kind::Request));
-                Self::judge(world, *lan, request.and_then(|message| message.address(code::SERVER)), says);
+                let request =
+                    message_of(frame).filter(|message| message.kind() == Some(Kind::Request));
+                Self::judge(
+                    world,
+                    *lan,
+                    request.and_then(|message| message.address(code::SERVER)),
+                    says,
+                );
             }
-            Seen::Answered(index, Asked { lease: Some(lease), .. }, _) => {
+            Seen::Answered(
+                index,
+                Asked {
+                    lease: Some(lease), ..
+                },
+                _,
+            ) => {
                 Self::judge(world, world.actors[*index].lan, Some(lease.server), says);
             }
             Seen::Heard(lan, bytes, message) if message.kind() == Some(Kind::Nak) => {
@@ -54,7 +66,10 @@ impl Rogues {
     fn judge(world: &World, lan: usize, server: Option<Ipv4Addr>, says: &mut Says) {
         let rogue = world.segments[lan].rogue_id();
         if rogue.is_some() && server == rogue {
-            says.broken(Rule::Rogue, format!("a client of LAN {lan} believes {server:?}"));
+            says.broken(
+                Rule::Rogue,
+                format!("a client of LAN {lan} believes {server:?}"),
+            );
         }
     }
 
@@ -68,7 +83,10 @@ impl Rogues {
             return;
         }
         self.refusals.push(event.clone());
-        let concerned = world.actors.iter().find(|actor| actor.attachment == event.attachment);
+        let concerned = world
+            .actors
+            .iter()
+            .find(|actor| actor.attachment == event.attachment);
         let Some(who) = concerned.map(|actor| (actor.lan, actor.client_key())) else {
             return;
         };
@@ -78,7 +96,12 @@ impl Rogues {
         says.count("leases that a rogue ended");
         let asked = world.timing.last_claim(&who);
         if let Some(asked) = asked.filter(|asked| world.now < asked + PATIENCE) {
-            let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, world.now - asked);
+            let detail = format!(
+                "{}: {} {} µs after its REQUEST",
+                event.attachment,
+                event.cause,
+                world.now - asked
+            );
             says.broken(Rule::Rogue, detail);
         }
         if let (false, Some(address)) = (world.calm, event.v4()) {

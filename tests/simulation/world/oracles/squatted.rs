@@ -35,7 +35,8 @@ impl Oracle for Squatted {
             // Its address is checked from there on.
             Seen::Appeared(who) => {
                 let got = self.watched.get_mut(*who);
-                got.into_iter().for_each(|got| (got.since, got.appeared) = (world.now, true));
+                got.into_iter()
+                    .for_each(|got| (got.since, got.appeared) = (world.now, true));
             }
             // The windows that were open end with the daemon.
             Seen::Ended => self.watched.retain(|_, got| got.since + WINDOW < world.now),
@@ -48,11 +49,17 @@ impl Oracle for Squatted {
 impl Squatted {
     /// Records who has obtained which address.
     fn note(&mut self, world: &World, event: &Event) {
-        let Some(address) = event.v4().filter(|_| is_another(event)) else { return };
+        let Some(address) = event.v4().filter(|_| is_another(event)) else {
+            return;
+        };
         self.watched.remove(&event.attachment);
         let plan = &world.plan;
         if plan.link_faults == 0 && plan.flapping == 0 && plan.blindness == 0 {
-            let got = Got { address: address.addr(), since: world.now, appeared: false };
+            let got = Got {
+                address: address.addr(),
+                since: world.now,
+                appeared: false,
+            };
             self.watched.insert(event.attachment.clone(), got);
         }
     }
@@ -63,17 +70,37 @@ impl Squatted {
             return;
         }
         for row in rows.iter().filter(|row| !is_leaving(row)) {
-            let Some(address) = row.tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()) else { continue };
-            let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
-            let Some(actor) = world.actors.iter().find(lives) else { continue };
-            let Some(squatter) = world.squatters.at.get(&(actor.lan, address)) else { continue };
+            let Some(address) = row
+                .tenure
+                .as_ref()
+                .and_then(Tenure::v4)
+                .map(|net| net.addr())
+            else {
+                continue;
+            };
+            let lives =
+                |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
+            let Some(actor) = world.actors.iter().find(lives) else {
+                continue;
+            };
+            let Some(squatter) = world.squatters.at.get(&(actor.lan, address)) else {
+                continue;
+            };
             // A port of a bridge would have the Ethernet address of a link that is to come: nobody uses the address before that,
             // and it is checked then. So it is after its link has gone, and before another comes.
-            let hears = |got: &Got| actor.at.is_some() || !got.appeared && world.plan.wires != Some(Wires::Bridge);
-            let watched = self.watched.get(&row.attachment).filter(|got| got.address == address && hears(got));
+            let hears = |got: &Got| {
+                actor.at.is_some() || !got.appeared && world.plan.wires != Some(Wires::Bridge)
+            };
+            let watched = self
+                .watched
+                .get(&row.attachment)
+                .filter(|got| got.address == address && hears(got));
             match watched.filter(|got| got.is_checked(world)) {
                 Some(_) => {
-                    let detail = format!("{} goes on with {address}, which {squatter} uses", row.attachment);
+                    let detail = format!(
+                        "{} goes on with {address}, which {squatter} uses",
+                        row.attachment
+                    );
                     return says.broken(Rule::Squatted, detail);
                 }
                 None => says.count("squatters' addresses held by who could not hear"),
@@ -88,7 +115,8 @@ pub(super) fn is_another(event: &Event) -> bool {
     match event.kind {
         EventKind::Acquired | EventKind::Adopted => true,
         EventKind::Changed => {
-            let moved = was_at(&event.cause).is_some_and(|was| event.v4().is_none_or(|net| net.addr() != was));
+            let moved = was_at(&event.cause)
+                .is_some_and(|was| event.v4().is_none_or(|net| net.addr() != was));
             moved || event.cause.contains("new lease")
         }
         _ => false,

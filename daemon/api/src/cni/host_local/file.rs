@@ -46,12 +46,24 @@ impl File {
     pub fn read(name: &str, contents: &[u8]) -> Option<Self> {
         let text = str::from_utf8(contents).ok();
         if let Some(index) = name.strip_prefix(LAST) {
-            let set = index.parse().ok().filter(|set: &usize| set.to_string() == index)?;
-            return Some(Self::Last { set, address: text?.parse::<IpAddr>().ok()?.to_canonical() });
+            let set = index
+                .parse()
+                .ok()
+                .filter(|set: &usize| set.to_string() == index)?;
+            return Some(Self::Last {
+                set,
+                address: text?.parse::<IpAddr>().ok()?.to_canonical(),
+            });
         }
         // host-local looks for an address only under this spelling.
-        let address = name.parse().ok().filter(|address: &IpAddr| address.to_canonical().to_string() == name)?;
-        Some(Self::Taken { address, by: text.and_then(Holder::read) })
+        let address = name
+            .parse()
+            .ok()
+            .filter(|address: &IpAddr| address.to_canonical().to_string() == name)?;
+        Some(Self::Taken {
+            address,
+            by: text.and_then(Holder::read),
+        })
     }
 
     /// Returns the file's name. IPv6 addresses are spelt as in RFC 5952, which is also how Go spells them.
@@ -66,8 +78,22 @@ impl File {
     pub fn contents(&self) -> String {
         match self {
             Self::Taken { by: None, .. } => String::new(),
-            Self::Taken { by: Some(Holder { container, ifname: None }), .. } => container.clone(),
-            Self::Taken { by: Some(Holder { container, ifname: Some(ifname) }), .. } => {
+            Self::Taken {
+                by:
+                    Some(Holder {
+                        container,
+                        ifname: None,
+                    }),
+                ..
+            } => container.clone(),
+            Self::Taken {
+                by:
+                    Some(Holder {
+                        container,
+                        ifname: Some(ifname),
+                    }),
+                ..
+            } => {
                 format!("{container}{LINE_BREAK}{ifname}")
             }
             Self::Last { address, .. } => address.to_string(),
@@ -84,14 +110,21 @@ impl Holder {
         };
         let is_id = (1..=MAX_ID).contains(&container.len())
             && container.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && container.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+            && container
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
         let is_link = |name: &str| {
             (1..=MAX_IFNAME).contains(&name.len())
                 && !matches!(name, "." | "..")
-                && !name.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control())
+                && !name.contains(|c: char| {
+                    matches!(c, '/' | ':') || c.is_whitespace() || c.is_control()
+                })
         };
         let is_good = is_id && ifname.is_none_or(is_link);
-        is_good.then(|| Self { container: container.to_owned(), ifname: ifname.map(str::to_owned) })
+        is_good.then(|| Self {
+            container: container.to_owned(),
+            ifname: ifname.map(str::to_owned),
+        })
     }
 }
 
@@ -100,32 +133,62 @@ mod tests {
     use super::*;
 
     fn taken(address: &str, by: Option<(&str, Option<&str>)>) -> Option<File> {
-        let by =
-            by.map(|(container, ifname)| Holder { container: container.to_owned(), ifname: ifname.map(str::to_owned) });
-        Some(File::Taken { address: address.parse().expect("an address"), by })
+        let by = by.map(|(container, ifname)| Holder {
+            container: container.to_owned(),
+            ifname: ifname.map(str::to_owned),
+        });
+        Some(File::Taken {
+            address: address.parse().expect("an address"),
+            by,
+        })
     }
 
     #[test]
     fn files_of_each_version_are_read_and_written() {
         let table = [
-            ("10.0.0.2", "c1\r\neth0", taken("10.0.0.2", Some(("c1", Some("eth0"))))),
+            (
+                "10.0.0.2",
+                "c1\r\neth0",
+                taken("10.0.0.2", Some(("c1", Some("eth0")))),
+            ),
             ("10.0.0.2", "c1", taken("10.0.0.2", Some(("c1", None)))),
-            ("fd00::1:0:0:2", "c-1.a_b\r\nnet1", taken("fd00::1:0:0:2", Some(("c-1.a_b", Some("net1"))))),
+            (
+                "fd00::1:0:0:2",
+                "c-1.a_b\r\nnet1",
+                taken("fd00::1:0:0:2", Some(("c-1.a_b", Some("net1")))),
+            ),
             ("fd00::", "", taken("fd00::", None)),
-            ("last_reserved_ip.0", "10.0.0.2", Some(File::Last { set: 0, address: [10, 0, 0, 2].into() })),
+            (
+                "last_reserved_ip.0",
+                "10.0.0.2",
+                Some(File::Last {
+                    set: 0,
+                    address: [10, 0, 0, 2].into(),
+                }),
+            ),
         ];
         for (name, contents, file) in table {
             let read = File::read(name, contents.as_bytes());
             assert_eq!(read, file, "{name}");
             let read = read.expect("a file");
-            assert_eq!((read.name(), read.contents()), (name.to_owned(), contents.to_owned()));
+            assert_eq!(
+                (read.name(), read.contents()),
+                (name.to_owned(), contents.to_owned())
+            );
         }
     }
 
     #[test]
     fn white_space_around_a_holder_does_not_count() {
-        assert_eq!(File::read("10.0.0.2", b"\n c1\r\neth0\n"), taken("10.0.0.2", Some(("c1", Some("eth0")))));
-        assert_eq!(File::read("last_reserved_ip.0", b"10.0.0.2\n"), None, "host-local does not read it either");
+        assert_eq!(
+            File::read("10.0.0.2", b"\n c1\r\neth0\n"),
+            taken("10.0.0.2", Some(("c1", Some("eth0"))))
+        );
+        assert_eq!(
+            File::read("last_reserved_ip.0", b"10.0.0.2\n"),
+            None,
+            "host-local does not read it either"
+        );
     }
 
     #[test]
@@ -169,7 +232,11 @@ mod tests {
             b"c\xc3\xa9",
             long.as_bytes(),
         ] {
-            assert_eq!(File::read("10.0.0.2", contents), taken("10.0.0.2", None), "{contents:?}");
+            assert_eq!(
+                File::read("10.0.0.2", contents),
+                taken("10.0.0.2", None),
+                "{contents:?}"
+            );
         }
     }
 }

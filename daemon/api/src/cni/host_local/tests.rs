@@ -5,11 +5,18 @@ use super::*;
 
 fn parse(config: Value) -> Result<HostLocal, String> {
     let config = Config::parse(&config.to_string()).expect("a configuration");
-    config.host_local(Version::V1_0_0).map_err(|bad| bad.to_string())
+    config
+        .host_local(Version::V1_0_0)
+        .map_err(|bad| bad.to_string())
 }
 
 fn range(subnet: &str) -> Range {
-    Range { subnet: subnet.parse().expect("a subnet"), start: None, end: None, gateway: None }
+    Range {
+        subnet: subnet.parse().expect("a subnet"),
+        start: None,
+        end: None,
+        gateway: None,
+    }
 }
 
 #[test]
@@ -23,7 +30,10 @@ fn every_key_is_read() {
         "timeout": 5, "clientId": "pod", "conflictDetection": "strict",
     }}));
     let address = |text: &str| Some(text.parse().expect("an address"));
-    let route = |dst: &str| Route { dst: dst.parse().expect("a subnet"), ..Route::default() };
+    let route = |dst: &str| Route {
+        dst: dst.parse().expect("a subnet"),
+        ..Route::default()
+    };
     let first = Range {
         start: address("10.0.0.5"),
         end: address("10.0.0.9"),
@@ -31,8 +41,18 @@ fn every_key_is_read() {
         ..range("10.0.0.0/24")
     };
     let expected = HostLocal {
-        sets: vec![vec![first, range("10.0.1.7/24")], vec![range("fd00::/64")], Vec::new()],
-        routes: vec![route("0.0.0.0/0"), Route { via: address("10.0.0.9"), ..route("10.1.2.3/8") }],
+        sets: vec![
+            vec![first, range("10.0.1.7/24")],
+            vec![range("fd00::/64")],
+            Vec::new(),
+        ],
+        routes: vec![
+            route("0.0.0.0/0"),
+            Route {
+                via: address("10.0.0.9"),
+                ..route("10.1.2.3/8")
+            },
+        ],
         resolv_conf: Some("/etc/resolv.conf".to_owned()),
         data_dir: Some("/run/x".to_owned()),
         timeout: Some(5.0),
@@ -48,24 +68,46 @@ fn the_runtimes_sets_go_first_and_the_older_form_before_ranges() {
         "ipam": {"ranges": [[{"subnet": "10.3.0.0/24"}]], "subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9"},
         "runtimeConfig": {"ipRanges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.1.0.0/24"}]], "mac": 1},
     }));
-    let older = Range { start: Some([10, 2, 0, 9].into()), ..range("10.2.0.0/24") };
-    let expected = [range("10.0.0.0/24"), range("10.1.0.0/24"), older, range("10.3.0.0/24")];
-    assert_eq!(read.expect("ranges").sets, expected.map(|range| vec![range]));
+    let older = Range {
+        start: Some([10, 2, 0, 9].into()),
+        ..range("10.2.0.0/24")
+    };
+    let expected = [
+        range("10.0.0.0/24"),
+        range("10.1.0.0/24"),
+        older,
+        range("10.3.0.0/24"),
+    ];
+    assert_eq!(
+        read.expect("ranges").sets,
+        expected.map(|range| vec![range])
+    );
 }
 
 #[test]
 fn the_keys_beside_a_missing_subnet_are_ignored() {
-    let read = parse(json!({"ipam": {"gateway": "10.0.0.1", "ranges": [[{"subnet": "10.0.0.0/24"}]]}}));
+    let read =
+        parse(json!({"ipam": {"gateway": "10.0.0.1", "ranges": [[{"subnet": "10.0.0.0/24"}]]}}));
     assert_eq!(read.expect("ranges").sets, [[range("10.0.0.0/24")]]);
-    assert_eq!(parse(json!({"ipam": {"rangeStart": "10.0.0.1"}})), Ok(HostLocal::default()));
+    assert_eq!(
+        parse(json!({"ipam": {"rangeStart": "10.0.0.1"}})),
+        Ok(HostLocal::default())
+    );
 }
 
 #[test]
 fn before_0_3_0_there_is_one_set_of_a_family() {
     let of = |subnets: &[&str], version| {
-        let sets: Vec<_> = subnets.iter().map(|subnet| json!([{"subnet": subnet}])).collect();
-        let config = Config::parse(&json!({"ipam": {"ranges": sets}}).to_string()).expect("a configuration");
-        config.host_local(version).map(|read| read.sets.len()).map_err(|bad| bad.to_string())
+        let sets: Vec<_> = subnets
+            .iter()
+            .map(|subnet| json!([{"subnet": subnet}]))
+            .collect();
+        let config =
+            Config::parse(&json!({"ipam": {"ranges": sets}}).to_string()).expect("a configuration");
+        config
+            .host_local(version)
+            .map(|read| read.sets.len())
+            .map_err(|bad| bad.to_string())
     };
     let both = ["10.0.0.0/24", "fd00::/64"];
     let (two_v4, two_v6) = (["10.0.0.0/24", "10.0.1.0/24"], ["fd00::/64", "fd01::/64"]);
@@ -86,25 +128,62 @@ fn before_0_3_0_there_is_one_set_of_a_family() {
 fn what_is_refused_is_named() {
     let table = [
         (json!([]), "ipam: it must be an object, not a list"),
-        (json!({"subnet": ""}), "ipam.subnet: \"\" is not a subnet, such as 10.0.0.0/8"),
-        (json!({"subnet": "10.0.0.0"}), "ipam.subnet: \"10.0.0.0\" is not a subnet, such as 10.0.0.0/8"),
+        (
+            json!({"subnet": ""}),
+            "ipam.subnet: \"\" is not a subnet, such as 10.0.0.0/8",
+        ),
+        (
+            json!({"subnet": "10.0.0.0"}),
+            "ipam.subnet: \"10.0.0.0\" is not a subnet, such as 10.0.0.0/8",
+        ),
         (
             json!({"subnet": "::ffff:10.0.0.0/120"}),
             "ipam.subnet: \"::ffff:10.0.0.0/120\" is not a subnet, such as 10.0.0.0/8",
         ),
-        (json!({"subnet": "10.0.0.0/8", "rangeEnd": "ten"}), "ipam.rangeEnd: \"ten\" is not an IP address"),
-        (json!({"ranges": {}}), "ipam.ranges: it must be a list, not an object"),
-        (json!({"ranges": [{}]}), "ipam.ranges[0]: it must be a list, not an object"),
-        (json!({"ranges": [[], [[]]]}), "ipam.ranges[1][0]: it must be an object, not a list"),
-        (json!({"ranges": [[{}]]}), "ipam.ranges[0][0].subnet: missing"),
-        (json!({"ranges": [vec![json!({}); 257]]}), "ipam.ranges[0]: more than 256 entries"),
+        (
+            json!({"subnet": "10.0.0.0/8", "rangeEnd": "ten"}),
+            "ipam.rangeEnd: \"ten\" is not an IP address",
+        ),
+        (
+            json!({"ranges": {}}),
+            "ipam.ranges: it must be a list, not an object",
+        ),
+        (
+            json!({"ranges": [{}]}),
+            "ipam.ranges[0]: it must be a list, not an object",
+        ),
+        (
+            json!({"ranges": [[], [[]]]}),
+            "ipam.ranges[1][0]: it must be an object, not a list",
+        ),
+        (
+            json!({"ranges": [[{}]]}),
+            "ipam.ranges[0][0].subnet: missing",
+        ),
+        (
+            json!({"ranges": [vec![json!({}); 257]]}),
+            "ipam.ranges[0]: more than 256 entries",
+        ),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
-        (json!({"rangeEnds": "10.0.0.9"}), "ipam.rangeEnds: unknown key: did you mean rangeEnd?"),
-        (json!({"conflictDetection": "maybe"}), "ipam.conflictDetection: \"maybe\" is not optimistic, strict or off"),
-        (json!({"dataDir": 1}), "ipam.dataDir: it must be a string, not a number"),
+        (
+            json!({"rangeEnds": "10.0.0.9"}),
+            "ipam.rangeEnds: unknown key: did you mean rangeEnd?",
+        ),
+        (
+            json!({"conflictDetection": "maybe"}),
+            "ipam.conflictDetection: \"maybe\" is not optimistic, strict or off",
+        ),
+        (
+            json!({"dataDir": 1}),
+            "ipam.dataDir: it must be a string, not a number",
+        ),
     ];
     for (ipam, fault) in table {
-        assert_eq!(parse(json!({"ipam": ipam})), Err(fault.to_owned()), "{ipam}");
+        assert_eq!(
+            parse(json!({"ipam": ipam})),
+            Err(fault.to_owned()),
+            "{ipam}"
+        );
     }
     let runtime = json!({"ipam": {}, "runtimeConfig": {"ipRanges": [[{"subnet": 1}]]}});
     let fault = "runtimeConfig.ipRanges[0][0].subnet: it must be a string, not a number";

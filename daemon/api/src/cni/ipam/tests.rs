@@ -8,8 +8,12 @@ fn parse(ipam: Value) -> Ipam {
 
 #[test]
 fn nothing_said_is_the_default() {
-    for nothing in [json!(null), json!({}), json!({"type": "dhcp"}), json!({"routes": null, "fqdn": "", "priority": 0})]
-    {
+    for nothing in [
+        json!(null),
+        json!({}),
+        json!({"type": "dhcp"}),
+        json!({"routes": null, "fqdn": "", "priority": 0}),
+    ] {
         assert_eq!(parse(nothing), Ipam::default());
     }
 }
@@ -40,8 +44,15 @@ fn every_key_is_read() {
     };
     let expected = Ipam {
         priority: Some(10),
-        request: RequestList { skip_default: true, options: vec![3, 43] },
-        provide: vec![Provide { option: 12, value: Some("web".into()), from_arg: Some("K8S_POD_NAME".into()) }],
+        request: RequestList {
+            skip_default: true,
+            options: vec![3, 43],
+        },
+        provide: vec![Provide {
+            option: 12,
+            value: Some("web".into()),
+            from_arg: Some("K8S_POD_NAME".into()),
+        }],
         client_id: Some(ClientId::Text("web-1".into())),
         hostname: Some("{pod}".into()),
         fqdn: Some("{pod}.example.net".into()),
@@ -50,9 +61,15 @@ fn every_key_is_read() {
         broadcast: Some(true),
         rapid_commit: true,
         timeout: Some(4.5),
-        routes: vec![ExtraRoute { gw: Some("192.0.2.9".parse().unwrap()), route }],
+        routes: vec![ExtraRoute {
+            gw: Some("192.0.2.9".parse().unwrap()),
+            route,
+        }],
         suppress_default_route: true,
-        servers: Servers { allow: vec![Ipv4Addr::new(192, 0, 2, 1)], deny: vec![Ipv4Addr::new(192, 0, 2, 2)] },
+        servers: Servers {
+            allow: vec![Ipv4Addr::new(192, 0, 2, 1)],
+            deny: vec![Ipv4Addr::new(192, 0, 2, 2)],
+        },
         release: Some(false),
         grace: Some(5),
         conflict_detection: ConflictDetection::Strict,
@@ -79,7 +96,10 @@ fn conflict_detection_has_three_kinds() {
         ("strict", ConflictDetection::Strict),
         ("off", ConflictDetection::Off),
     ] {
-        assert_eq!(parse(json!({"conflictDetection": name})).conflict_detection, kind);
+        assert_eq!(
+            parse(json!({"conflictDetection": name})).conflict_detection,
+            kind
+        );
     }
     assert!(Ipam::parse(&json!({"conflictDetection": "on"})).is_err());
 }
@@ -99,10 +119,23 @@ fn options_have_names_or_numbers() {
         ("254", 254),
     ];
     for (name, number) in table {
-        assert_eq!(parse(json!({"request": [{"option": name}]})).request.options, [number], "{name}");
-        assert_eq!(parse(json!({"provide": [{"option": name}]})).provide[0].option, number, "{name}");
+        assert_eq!(
+            parse(json!({"request": [{"option": name}]}))
+                .request
+                .options,
+            [number],
+            "{name}"
+        );
+        assert_eq!(
+            parse(json!({"provide": [{"option": name}]})).provide[0].option,
+            number,
+            "{name}"
+        );
     }
-    assert_eq!(parse(json!({"request": [{"option": ""}]})).request, RequestList::default());
+    assert_eq!(
+        parse(json!({"request": [{"option": ""}]})).request,
+        RequestList::default()
+    );
 }
 
 #[test]
@@ -118,7 +151,11 @@ fn client_identifiers_have_kinds() {
         ("text:a:b", ClientId::Text("a:b".into())),
     ];
     for (text, expected) in table {
-        assert_eq!(parse(json!({"clientId": text})).client_id, Some(expected), "{text}");
+        assert_eq!(
+            parse(json!({"clientId": text})).client_id,
+            Some(expected),
+            "{text}"
+        );
     }
 }
 
@@ -126,18 +163,42 @@ fn client_identifiers_have_kinds() {
 fn what_is_refused_is_named() {
     let table = [
         (json!([]), "ipam: it must be an object, not a list"),
-        (json!({"type": 1}), "ipam.type: it must be a string, not a number"),
-        (json!({"daemonSocketPath": {}}), "ipam.daemonSocketPath: it must be a string, not an object"),
-        (json!({"priority": "10"}), "ipam.priority: it must be a number, not a string"),
-        (json!({"priority": -1}), "ipam.priority: \"-1\" is not a whole number from 0 to 4294967295"),
-        (json!({"priority": 1.5}), "ipam.priority: \"1.5\" is not a whole number from 0 to 4294967295"),
-        (json!({"request": {}}), "ipam.request: it must be a list, not an object"),
-        (json!({"request": ["routers"]}), "ipam.request[0]: it must be an object, not a string"),
+        (
+            json!({"type": 1}),
+            "ipam.type: it must be a string, not a number",
+        ),
+        (
+            json!({"daemonSocketPath": {}}),
+            "ipam.daemonSocketPath: it must be a string, not an object",
+        ),
+        (
+            json!({"priority": "10"}),
+            "ipam.priority: it must be a number, not a string",
+        ),
+        (
+            json!({"priority": -1}),
+            "ipam.priority: \"-1\" is not a whole number from 0 to 4294967295",
+        ),
+        (
+            json!({"priority": 1.5}),
+            "ipam.priority: \"1.5\" is not a whole number from 0 to 4294967295",
+        ),
+        (
+            json!({"request": {}}),
+            "ipam.request: it must be a list, not an object",
+        ),
+        (
+            json!({"request": ["routers"]}),
+            "ipam.request[0]: it must be an object, not a string",
+        ),
         (
             json!({"request": [{"skipDefault": 1}]}),
             "ipam.request[0].skipDefault: it must be true or false, not a number",
         ),
-        (json!({"request": [{}, {"option": 3}]}), "ipam.request[1].option: it must be a string, not a number"),
+        (
+            json!({"request": [{}, {"option": 3}]}),
+            "ipam.request[1].option: it must be a string, not a number",
+        ),
         (
             json!({"request": [{"option": "gateway"}]}),
             "ipam.request[0].option: \"gateway\" is not the name of an option, or a number from 1 to 254",
@@ -146,7 +207,10 @@ fn what_is_refused_is_named() {
             json!({"request": [{"option": "255"}]}),
             "ipam.request[0].option: \"255\" is not the name of an option, or a number from 1 to 254",
         ),
-        (json!({"provide": [{"value": "x"}]}), "ipam.provide[0].option: missing"),
+        (
+            json!({"provide": [{"value": "x"}]}),
+            "ipam.provide[0].option: missing",
+        ),
         (
             json!({"provide": [{"option": "60", "value": 1}]}),
             "ipam.provide[0].value: it must be a string, not a number",
@@ -155,25 +219,70 @@ fn what_is_refused_is_named() {
             json!({"provide": [{"option": "60", "fromArg": []}]}),
             "ipam.provide[0].fromArg: it must be a string, not a list",
         ),
-        (json!({"clientId": "Mac"}), "ipam.clientId: \"Mac\" is not container, mac, pod, duid, hex:… or text:…"),
-        (json!({"clientId": "hex:0"}), "ipam.clientId: \"hex:0\" is not hex: and two digits per byte"),
-        (json!({"clientId": "hex:+1"}), "ipam.clientId: \"hex:+1\" is not hex: and two digits per byte"),
-        (json!({"clientId": "hex:01:2"}), "ipam.clientId: \"hex:01:2\" is not hex: and two digits per byte"),
-        (json!({"clientId": "hex:é0"}), "ipam.clientId: \"hex:é0\" is not hex: and two digits per byte"),
-        (json!({"hostname": true}), "ipam.hostname: it must be a string, not a boolean"),
-        (json!({"fqdn": 1}), "ipam.fqdn: it must be a string, not a number"),
-        (json!({"vendorClass": []}), "ipam.vendorClass: it must be a string, not a list"),
-        (json!({"userClass": {}}), "ipam.userClass: it must be a string, not an object"),
-        (json!({"broadcast": "yes"}), "ipam.broadcast: \"yes\" is not true, false or \"auto\""),
-        (json!({"broadcast": 1}), "ipam.broadcast: it must be true or false, not a number"),
-        (json!({"rapidCommit": "true"}), "ipam.rapidCommit: it must be true or false, not a string"),
-        (json!({"timeout": "30s"}), "ipam.timeout: it must be a number, not a string"),
-        (json!({"routes": [{"gw": "10.0.0.1"}]}), "ipam.routes[0].dst: missing"),
+        (
+            json!({"clientId": "Mac"}),
+            "ipam.clientId: \"Mac\" is not container, mac, pod, duid, hex:… or text:…",
+        ),
+        (
+            json!({"clientId": "hex:0"}),
+            "ipam.clientId: \"hex:0\" is not hex: and two digits per byte",
+        ),
+        (
+            json!({"clientId": "hex:+1"}),
+            "ipam.clientId: \"hex:+1\" is not hex: and two digits per byte",
+        ),
+        (
+            json!({"clientId": "hex:01:2"}),
+            "ipam.clientId: \"hex:01:2\" is not hex: and two digits per byte",
+        ),
+        (
+            json!({"clientId": "hex:é0"}),
+            "ipam.clientId: \"hex:é0\" is not hex: and two digits per byte",
+        ),
+        (
+            json!({"hostname": true}),
+            "ipam.hostname: it must be a string, not a boolean",
+        ),
+        (
+            json!({"fqdn": 1}),
+            "ipam.fqdn: it must be a string, not a number",
+        ),
+        (
+            json!({"vendorClass": []}),
+            "ipam.vendorClass: it must be a string, not a list",
+        ),
+        (
+            json!({"userClass": {}}),
+            "ipam.userClass: it must be a string, not an object",
+        ),
+        (
+            json!({"broadcast": "yes"}),
+            "ipam.broadcast: \"yes\" is not true, false or \"auto\"",
+        ),
+        (
+            json!({"broadcast": 1}),
+            "ipam.broadcast: it must be true or false, not a number",
+        ),
+        (
+            json!({"rapidCommit": "true"}),
+            "ipam.rapidCommit: it must be true or false, not a string",
+        ),
+        (
+            json!({"timeout": "30s"}),
+            "ipam.timeout: it must be a number, not a string",
+        ),
+        (
+            json!({"routes": [{"gw": "10.0.0.1"}]}),
+            "ipam.routes[0].dst: missing",
+        ),
         (
             json!({"routes": [{"dst": "10.0.0.1"}]}),
             "ipam.routes[0].dst: \"10.0.0.1\" is not a subnet, such as 10.0.0.0/8",
         ),
-        (json!({"routes": [{"dst": "10.0.0.0/8", "via": "10.0.0.1"}]}), "ipam.routes[0].via: unknown key"),
+        (
+            json!({"routes": [{"dst": "10.0.0.0/8", "via": "10.0.0.1"}]}),
+            "ipam.routes[0].via: unknown key",
+        ),
         (
             json!({"routes": [{"dst": "10.0.0.0/8", "gw": "fd00::1"}]}),
             "ipam.routes[0].gw: \"fd00::1\" is not of the same family as dst",
@@ -182,29 +291,81 @@ fn what_is_refused_is_named() {
             json!({"routes": [{"dst": "10.0.0.0/8", "scope": 256}]}),
             "ipam.routes[0].scope: \"256\" is not a whole number from 0 to 255",
         ),
-        (json!({"suppressDefaultRoute": 0}), "ipam.suppressDefaultRoute: it must be true or false, not a number"),
-        (json!({"servers": ["10.0.0.1"]}), "ipam.servers: it must be an object, not a list"),
-        (json!({"servers": {"allowed": []}}), "ipam.servers.allowed: unknown key"),
-        (json!({"servers": {"denies": []}}), "ipam.servers.denies: unknown key"),
-        (json!({"servers": {"allow": "10.0.0.1"}}), "ipam.servers.allow: it must be a list, not a string"),
-        (json!({"servers": {"deny": ["fd00::1"]}}), "ipam.servers.deny[0]: \"fd00::1\" is not an IPv4 address"),
-        (json!({"release": "no"}), "ipam.release: it must be true or false, not a string"),
-        (json!({"ipPreferred": "yes"}), "ipam.ipPreferred: it must be true or false, not a string"),
-        (json!({"onChange": "remove"}), "ipam.onChange: \"remove\" is not apply or keep"),
-        (json!({"onExpiry": "apply"}), "ipam.onExpiry: \"apply\" is not remove or keep"),
-        (json!({"onExpiry": true}), "ipam.onExpiry: it must be a string, not a boolean"),
-        (json!({"fallback": []}), "ipam.fallback: it must be an object, not a list"),
-        (json!({"fallback": {"range": []}}), "ipam.fallback.range: unknown key: did you mean ranges?"),
-        (json!({"fallback": {"ranges": [[{}]]}}), "ipam.fallback.ranges[0][0].subnet: missing"),
-        (json!({"fallback": {"ranges": [], "after": "20"}}), "ipam.fallback.after: it must be a number, not a string"),
-        (json!({"client_id": "mac"}), "ipam.client_id: unknown key: did you mean clientId?"),
+        (
+            json!({"suppressDefaultRoute": 0}),
+            "ipam.suppressDefaultRoute: it must be true or false, not a number",
+        ),
+        (
+            json!({"servers": ["10.0.0.1"]}),
+            "ipam.servers: it must be an object, not a list",
+        ),
+        (
+            json!({"servers": {"allowed": []}}),
+            "ipam.servers.allowed: unknown key",
+        ),
+        (
+            json!({"servers": {"denies": []}}),
+            "ipam.servers.denies: unknown key",
+        ),
+        (
+            json!({"servers": {"allow": "10.0.0.1"}}),
+            "ipam.servers.allow: it must be a list, not a string",
+        ),
+        (
+            json!({"servers": {"deny": ["fd00::1"]}}),
+            "ipam.servers.deny[0]: \"fd00::1\" is not an IPv4 address",
+        ),
+        (
+            json!({"release": "no"}),
+            "ipam.release: it must be true or false, not a string",
+        ),
+        (
+            json!({"ipPreferred": "yes"}),
+            "ipam.ipPreferred: it must be true or false, not a string",
+        ),
+        (
+            json!({"onChange": "remove"}),
+            "ipam.onChange: \"remove\" is not apply or keep",
+        ),
+        (
+            json!({"onExpiry": "apply"}),
+            "ipam.onExpiry: \"apply\" is not remove or keep",
+        ),
+        (
+            json!({"onExpiry": true}),
+            "ipam.onExpiry: it must be a string, not a boolean",
+        ),
+        (
+            json!({"fallback": []}),
+            "ipam.fallback: it must be an object, not a list",
+        ),
+        (
+            json!({"fallback": {"range": []}}),
+            "ipam.fallback.range: unknown key: did you mean ranges?",
+        ),
+        (
+            json!({"fallback": {"ranges": [[{}]]}}),
+            "ipam.fallback.ranges[0][0].subnet: missing",
+        ),
+        (
+            json!({"fallback": {"ranges": [], "after": "20"}}),
+            "ipam.fallback.after: it must be a number, not a string",
+        ),
+        (
+            json!({"client_id": "mac"}),
+            "ipam.client_id: unknown key: did you mean clientId?",
+        ),
         (
             json!({"suppressDefaultRoutes": true}),
             "ipam.suppressDefaultRoutes: unknown key: did you mean suppressDefaultRoute?",
         ),
     ];
     for (ipam, fault) in table {
-        assert_eq!(Ipam::parse(&ipam).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{ipam}");
+        assert_eq!(
+            Ipam::parse(&ipam).map_err(|bad| bad.to_string()),
+            Err(fault.to_owned()),
+            "{ipam}"
+        );
     }
 }
 
@@ -215,8 +376,15 @@ fn keys_of_others_are_ignored() {
         "request": [{"option": "routers", "optional": false}], "provide": [{"option": "60", "comment": 1}],
     });
     let expected = Ipam {
-        request: RequestList { skip_default: false, options: vec![3] },
-        provide: vec![Provide { option: 60, value: None, from_arg: None }],
+        request: RequestList {
+            skip_default: false,
+            options: vec![3],
+        },
+        provide: vec![Provide {
+            option: 60,
+            value: None,
+            from_arg: None,
+        }],
         ..Ipam::default()
     };
     assert_eq!(parse(others), expected);
@@ -224,8 +392,12 @@ fn keys_of_others_are_ignored() {
 
 #[test]
 fn a_value_fits_one_option() {
-    let of = |length| Ipam::parse(&json!({"provide": [{"option": "43", "value": "x".repeat(length)}]}));
+    let of =
+        |length| Ipam::parse(&json!({"provide": [{"option": "43", "value": "x".repeat(length)}]}));
     assert!(of(255).is_ok());
     let bad = of(256).unwrap_err().to_string();
-    assert!(bad.ends_with("is not at most 255 bytes long") && bad.len() < 200, "{bad}");
+    assert!(
+        bad.ends_with("is not at most 255 bytes long") && bad.len() < 200,
+        "{bad}"
+    );
 }

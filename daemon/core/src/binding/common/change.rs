@@ -7,7 +7,9 @@ use crate::binding::{Common, Cx, Task, Waiter};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::Outcome;
-use crate::interface::{Act, Around, Changed, Done, Holding, Interfaces, Lack, Presence, Seat, Work};
+use crate::interface::{
+    Act, Around, Changed, Done, Holding, Interfaces, Lack, Presence, Seat, Work,
+};
 use crate::link::{LinkCause, Target};
 use crate::plan;
 use crate::record::Former;
@@ -54,7 +56,11 @@ impl Common {
     /// Returns what the interface must know of what the binding holds. `last`: the last lease in use.
     pub(in crate::binding) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
         let grant = client.lease().map(|lease| self.grant(lease));
-        let is_same = |held: &Lease| grant.as_ref().is_some_and(|next| plan::same(&self.grant(held), next));
+        let is_same = |held: &Lease| {
+            grant
+                .as_ref()
+                .is_some_and(|next| plan::same(&self.grant(held), next))
+        };
         Holding {
             policy: &self.profile.policy,
             last: self.grant(last),
@@ -71,14 +77,21 @@ impl Common {
     /// to do.
     pub(in crate::binding) fn go_on(&self, holding: &Holding<'_>, cx: &mut Cx<'_>) -> bool {
         let (has_parent, now) = (self.identity.lan.parent().is_some(), cx.now.boot);
-        let act = self.seat_mut(cx).map_or(Act::Wait, |seat| seat.go_on(holding, has_parent, now));
+        let act = self
+            .seat_mut(cx)
+            .map_or(Act::Wait, |seat| seat.go_on(holding, has_parent, now));
         let is_settled = act == Act::Settled;
         self.act(act, cx);
         is_settled
     }
 
     /// Goes on after a look at the interface, or a change of it.
-    pub(in crate::binding) fn worked(&self, outcome: Outcome, holding: &Holding<'_>, cx: &mut Cx<'_>) -> Worked {
+    pub(in crate::binding) fn worked(
+        &self,
+        outcome: Outcome,
+        holding: &Holding<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Worked {
         let around = Around {
             has_parent: self.identity.lan.parent().is_some(),
             is_changing: cx.is_changing(&self.link),
@@ -87,13 +100,19 @@ impl Common {
         let seat = self.seat_mut(cx);
         match outcome {
             Outcome::Inspected(result) => {
-                match seat.map_or(Ok(Act::Wait), |seat| seat.on_inspected(result, holding, around)) {
+                match seat.map_or(Ok(Act::Wait), |seat| {
+                    seat.on_inspected(result, holding, around)
+                }) {
                     Ok(act) => self.act(act, cx),
                     Err(cause) => return Worked::Failed(cause),
                 }
             }
             Outcome::Applied { taken, result } => {
-                let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                let cause = result
+                    .as_ref()
+                    .err()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 match seat.and_then(|seat| seat.on_applied(taken, result, holding)) {
                     Some(Changed::Done(done)) => return Worked::Done(done),
                     Some(Changed::Without(step)) => {
@@ -113,7 +132,12 @@ impl Common {
         let waiter = Waiter::Binding(self.id, Task::Work);
         match (act, self.identity.lan.parent()) {
             (Act::LookAtParent, Some(parent)) => {
-                cx.out.inspect(waiter, Target::Host { ifname: parent.to_owned() });
+                cx.out.inspect(
+                    waiter,
+                    Target::Host {
+                        ifname: parent.to_owned(),
+                    },
+                );
             }
             (Act::Look, _) => _ = cx.out.inspect(waiter, Target::Known(self.link.clone())),
             (Act::Apply(steps), _) => cx.change(waiter, &self.link, steps),
@@ -122,8 +146,15 @@ impl Common {
     }
 
     /// Schedules another try, after a pause, of what failed or is missing.
-    pub(in crate::binding) fn work_later(&self, cause: &dyn fmt::Display, lack: Option<Lack>, cx: &mut Cx<'_>) {
-        let Some(seat) = cx.interfaces.seat_mut(&self.link, self.id) else { return };
+    pub(in crate::binding) fn work_later(
+        &self,
+        cause: &dyn fmt::Display,
+        lack: Option<Lack>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(seat) = cx.interfaces.seat_mut(&self.link, self.id) else {
+            return;
+        };
         let pause = seat.try_later(lack, cx.now.boot, cx.rng);
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "interface not changed: trying again");
     }

@@ -21,7 +21,13 @@ pub(in crate::binding) enum Exchange {
 
 impl Exchange {
     /// Asks for sockets, unless there are some or they are being opened.
-    pub(in crate::binding) fn open(&mut self, owner: BindingId, link: &Link, want: Sockets, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn open(
+        &mut self,
+        owner: BindingId,
+        link: &Link,
+        want: Sockets,
+        cx: &mut Cx<'_>,
+    ) {
         if matches!(self, Self::Closed) {
             let (op, exchange) = cx.out.open(owner, link.clone(), want);
             *self = Self::Opening(op, exchange);
@@ -36,7 +42,12 @@ impl Exchange {
     }
 
     /// Takes sockets that are open.
-    pub(in crate::binding) fn take(&mut self, owner: BindingId, exchange: ExchangeId, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn take(
+        &mut self,
+        owner: BindingId,
+        exchange: ExchangeId,
+        cx: &mut Cx<'_>,
+    ) {
         self.close(cx);
         cx.out.give(exchange, owner);
         *self = Self::Open(exchange);
@@ -45,8 +56,13 @@ impl Exchange {
     /// Looks for the host's link first, unless that is under way.
     pub(in crate::binding) fn find(&mut self, owner: BindingId, ifname: &str, cx: &mut Cx<'_>) {
         if matches!(self, Self::Closed) {
-            let target = Target::Host { ifname: ifname.to_owned() };
-            *self = Self::Finding(cx.out.inspect(Waiter::Binding(owner, Task::FindLine), target));
+            let target = Target::Host {
+                ifname: ifname.to_owned(),
+            };
+            *self = Self::Finding(
+                cx.out
+                    .inspect(Waiter::Binding(owner, Task::FindLine), target),
+            );
         }
     }
 
@@ -83,7 +99,9 @@ impl Exchange {
 
     /// Takes these sockets away, if they are open, to hear other ARP with them.
     pub(in crate::binding) fn take_to_hear(&mut self, arp: Hears, cx: &mut Cx<'_>) -> Option<Self> {
-        let Self::Open(exchange) = *self else { return None };
+        let Self::Open(exchange) = *self else {
+            return None;
+        };
         cx.out.hear(exchange, arp);
         Some(std::mem::take(self))
     }
@@ -91,20 +109,34 @@ impl Exchange {
     /// Sends frames, in order. Sockets that are not open lose them, as a wire may.
     pub(in crate::binding) fn send(&self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         if let Self::Open(exchange) = self {
-            frames.into_iter().for_each(|frame| cx.out.send(*exchange, frame));
+            frames
+                .into_iter()
+                .for_each(|frame| cx.out.send(*exchange, frame));
         }
     }
 
     /// Sends a frame over the `lower` link, if there is one.
-    pub(in crate::binding) fn send_over(&self, frame: Vec<u8>, lower: Option<u32>, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn send_over(
+        &self,
+        frame: Vec<u8>,
+        lower: Option<u32>,
+        cx: &mut Cx<'_>,
+    ) {
         if let Self::Open(exchange) = self {
             cx.out.send_over(*exchange, frame, lower);
         }
     }
 
     /// Sends a RELEASE, and its owner hears the outcome; `None` if the sockets are not open.
-    pub(in crate::binding) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
-        let Self::Open(exchange) = self else { return None };
+    pub(in crate::binding) fn send_release(
+        &self,
+        owner: BindingId,
+        frame: Vec<u8>,
+        cx: &mut Cx<'_>,
+    ) -> Option<OpId> {
+        let Self::Open(exchange) = self else {
+            return None;
+        };
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 

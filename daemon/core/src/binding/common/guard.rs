@@ -131,7 +131,10 @@ impl Guard {
     /// of the DHCP exchange.
     fn sends(&self, shared: &Exchange) -> (bool, Option<Instant>) {
         match self.way {
-            Way::Own { at } => (self.exchange.can_send(), Some(at).filter(|_| self.exchange.is_closed())),
+            Way::Own { at } => (
+                self.exchange.can_send(),
+                Some(at).filter(|_| self.exchange.is_closed()),
+            ),
             Way::Shared => (shared.can_send(), None),
         }
     }
@@ -150,7 +153,9 @@ impl Common {
 
     /// Returns whether a lease waits for its probes now.
     pub(in crate::binding) fn is_probing(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
     /// Returns whether a lease waits for its probes after the loss of the previous one.
@@ -179,7 +184,10 @@ impl Common {
         frames: &mut Vec<Vec<u8>>,
         cx: &mut Cx<'_>,
     ) {
-        let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first()) else { return };
+        let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first())
+        else {
+            return;
+        };
         // If another attachment has it, the window need not find that out.
         if taken && self.heard_conflict().is_none() {
             return;
@@ -206,9 +214,12 @@ impl Common {
     /// is no window, or its link is another one, they are closed.
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
         let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
-        let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
+        let goes_on =
+            |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
-            && let Some(sockets) = self.exchange.take_to_hear(Hears::About(guard.window.address()), cx)
+            && let Some(sockets) = self
+                .exchange
+                .take_to_hear(Hears::About(guard.window.address()), cx)
         {
             (guard.exchange, guard.way) = (sockets, Way::Own { at: cx.now.boot });
         }
@@ -223,15 +234,29 @@ impl Common {
 
     /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
     /// before it was leased are examined again.
-    pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_lease(
+        &mut self,
+        address: Ipv4Addr,
+        present: bool,
+        cx: &mut Cx<'_>,
+    ) {
         if !self.detects() || self.lives_on_port() {
             return self.close_guard(cx);
         }
-        let way = Way::Own { at: cx.now.boot + OFF_REPLY };
+        let way = Way::Own {
+            at: cx.now.boot + OFF_REPLY,
+        };
         if !self.guards(address) || self.heard_conflict().is_some() {
             self.close_guard(cx);
-            let window = if present { Window::established } else { Window::optimistic };
-            self.guard = Some(Guard::new(window(address, self.own_macs(), cx.now.boot), way));
+            let window = if present {
+                Window::established
+            } else {
+                Window::optimistic
+            };
+            self.guard = Some(Guard::new(
+                window(address, self.own_macs(), cx.now.boot),
+                way,
+            ));
         }
         let Some(guard) = &mut self.guard else { return };
         guard.way = way;
@@ -256,12 +281,21 @@ impl Common {
     }
 
     /// Probes for an address before it is used; `waits` waits for the result. To be followed by a watch.
-    pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_first(
+        &mut self,
+        address: Ipv4Addr,
+        waits: Waits,
+        cx: &mut Cx<'_>,
+    ) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
         // who else is about to take it.
-        let way = if self.is_aside() { Way::Shared } else { Way::Own { at: cx.now.boot } };
+        let way = if self.is_aside() {
+            Way::Shared
+        } else {
+            Way::Own { at: cx.now.boot }
+        };
         let mut guard = Guard::new(window, way);
         guard.waits = waits;
         self.guard = Some(guard);
@@ -269,14 +303,27 @@ impl Common {
 
     /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
     /// follow.
-    pub(in crate::binding) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
-        let guard = self.guard.as_mut().filter(|guard| guard.window.address() == address);
-        guard.map(|guard| guard.window.appeared(cx.now.boot)).is_some()
+    pub(in crate::binding) fn guard_on_address(
+        &mut self,
+        address: Ipv4Addr,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let guard = self
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.address() == address);
+        guard
+            .map(|guard| guard.window.appeared(cx.now.boot))
+            .is_some()
     }
 
     /// Records that the leased address is not on the interface.
     pub(in crate::binding) fn guard_off_address(&mut self, address: Ipv4Addr) {
-        if let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) {
+        if let Some(guard) = self
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.address() == address)
+        {
             guard.window.disappeared();
         }
     }
@@ -296,7 +343,11 @@ impl Common {
     /// on): the neighbours know the previous one, which may have been announced. Returns whether an announcement begins, to be
     /// followed by a watch.
     pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
-        let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) else {
+        let Some(guard) = self
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.address() == address)
+        else {
             return self.announce(address, cx);
         };
         guard.window.announce_again(cx.now.boot);
@@ -308,11 +359,15 @@ impl Common {
 
     /// Records that the interface has another Ethernet address.
     pub(in crate::binding) fn on_ethernet(&mut self, mac: Mac) {
-        let Link::InNetns { mac: known, .. } = &mut self.link else { return };
+        let Link::InNetns { mac: known, .. } = &mut self.link else {
+            return;
+        };
         *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
         // Frames over the parent bear the parent's Ethernet address, which is the same there.
-        if let (true, Some(Link::Parent { mac: known, .. })) = (self.profile.on_parent, self.parent.as_deref_mut()) {
+        if let (true, Some(Link::Parent { mac: known, .. })) =
+            (self.profile.on_parent, self.parent.as_deref_mut())
+        {
             *known = mac;
         }
         let own = self.own_macs();
@@ -337,7 +392,8 @@ impl Common {
     /// Stops watching over the sockets of an earlier exchange, which brought no lease: the next try of an address has all its
     /// probes again.
     pub(in crate::binding) fn end_try(&mut self, cx: &mut Cx<'_>) {
-        let is_over = |guard: &Guard| guard.way == Way::Shared && guard.is_idle() && guard.decline.is_none();
+        let is_over =
+            |guard: &Guard| guard.way == Way::Shared && guard.is_idle() && guard.decline.is_none();
         if self.guard.as_deref().is_some_and(is_over) {
             self.close_guard(cx);
         }
@@ -375,7 +431,10 @@ impl Common {
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Action::Send(frame) => self.guard_send(vec![frame], cx),
                 // The stations of this host have already heard it.
-                Action::Repeat(frame) => self.guard_exchange().send_over(frame, cx.interfaces.lower(&self.link), cx),
+                Action::Repeat(frame) => {
+                    self.guard_exchange()
+                        .send_over(frame, cx.interfaces.lower(&self.link), cx)
+                }
                 Action::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     cx.conflicts.free(&self.identity.lan);
@@ -393,35 +452,59 @@ impl Common {
 
     /// Returns whether this exchange is the window's own.
     pub(in crate::binding) fn is_guards(&self, exchange: ExchangeId) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.exchange.is(exchange))
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.exchange.is(exchange))
     }
 
     /// Returns whether this exchange is the window's own, and open.
     pub(in crate::binding) fn guard_hears(&self, exchange: ExchangeId) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange))
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.exchange.is_open(exchange))
     }
 
     /// Returns whether the window hears through the sockets of the DHCP exchange.
     pub(in crate::binding) fn guard_shares(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared)
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.way == Way::Shared)
     }
 
     /// Records that the window's own sockets are open; false if these are others, or no longer wanted.
     pub(in crate::binding) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
-        self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange))
+        self.guard
+            .as_mut()
+            .is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
     /// Opens the window's sockets again, a little later, if nothing waits for it.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(guard) = self.guard.as_mut().filter(|guard| guard.is_idle() && !guard.reopened) else { return false };
+        let Some(guard) = self
+            .guard
+            .as_mut()
+            .filter(|guard| guard.is_idle() && !guard.reopened)
+        else {
+            return false;
+        };
         guard.exchange.close(cx);
-        (guard.reopened, guard.way) = (true, Way::Own { at: cx.now.boot + LINK_DOWN });
+        (guard.reopened, guard.way) = (
+            true,
+            Way::Own {
+                at: cx.now.boot + LINK_DOWN,
+            },
+        );
         true
     }
 
     /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless the lease must
     /// wait for exactly that. `is_lost`: the binding's own link is gone.
-    pub(in crate::binding) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
+    pub(in crate::binding) fn unwatch(
+        &mut self,
+        cause: LinkCause,
+        is_lost: bool,
+        cx: &mut Cx<'_>,
+    ) -> Option<Found> {
         if cause == LinkCause::Down && self.reopens(cx) {
             return None;
         }
@@ -432,7 +515,11 @@ impl Common {
         {
             return Some(found);
         }
-        let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
+        let waits = self
+            .guard
+            .as_mut()
+            .map(|guard| std::mem::take(&mut guard.waits))
+            .unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
         Some(Found::Unwatched { waits, cause })
@@ -452,7 +539,11 @@ impl Common {
 
     /// Returns whether such frames leave.
     pub(in crate::binding) fn can_send(&self) -> bool {
-        self.exchange.can_send() || self.guard.as_ref().is_some_and(|guard| guard.exchange.can_send())
+        self.exchange.can_send()
+            || self
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.exchange.can_send())
     }
 
     pub(in crate::binding) fn detects(&self) -> bool {
@@ -460,26 +551,45 @@ impl Common {
     }
 
     fn guards(&self, address: Ipv4Addr) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.window.address() == address)
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.window.address() == address)
     }
 
     /// Returns the link that the window's frames leave by: the profile's choice for broadcasts applies to ARP too.
     fn guard_link(&self) -> Option<&Link> {
-        if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
+        if self.broadcasts_on_host() {
+            self.parent.as_deref()
+        } else {
+            Some(&self.link)
+        }
     }
 
     /// Returns the Ethernet address of the window's frames, then that of our messages.
     fn own_macs(&self) -> Box<[Mac]> {
-        Box::new([self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr])
+        Box::new([
+            self.guard_link().unwrap_or(&self.link).mac(),
+            self.identity.chaddr,
+        ])
     }
 
     fn open_guard(&mut self, cx: &mut Cx<'_>) -> Option<Found> {
         let Some(link) = self.guard_link().cloned() else {
-            return self.unwatch(LinkCause::refused("use the parent link", "it is not known"), false, cx);
+            return self.unwatch(
+                LinkCause::refused("use the parent link", "it is not known"),
+                false,
+                cx,
+            );
         };
-        let Some(guard) = &mut self.guard else { return None };
+        let Some(guard) = &mut self.guard else {
+            return None;
+        };
         let arp = Hears::About(guard.window.address());
-        let want = Sockets { chaddr: self.identity.chaddr, arp, hold_port: None };
+        let want = Sockets {
+            chaddr: self.identity.chaddr,
+            arp,
+            hold_port: None,
+        };
         guard.exchange.open(self.id, &link, want, cx);
         None
     }
@@ -487,20 +597,33 @@ impl Common {
     /// Returns whether an attachment in the same namespace has this Ethernet address. Its interface is not another station: the
     /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and sends requests from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
-        let Some((cookie, _)) = self.link.in_netns() else { return false };
+        let Some((cookie, _)) = self.link.in_netns() else {
+            return false;
+        };
         cx.interfaces.has_inside(cookie, mac)
     }
 
     /// Returns whether this is the Ethernet address of an interface that is about to disappear, and that had the address
     /// under watch before.
     fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
-        let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else { return false };
-        cx.departed.had(&self.identity.lan, address, mac, cx.now.boot)
+        let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else {
+            return false;
+        };
+        cx.departed
+            .had(&self.identity.lan, address, mac, cx.now.boot)
     }
 
     /// Handles an ARP packet. Returns what it reveals.
-    pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
-        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) || self.has_departed(arp.sender_mac, cx) {
+    pub(in crate::binding) fn hear(
+        &mut self,
+        client: &Client,
+        arp: &Arp,
+        cx: &mut Cx<'_>,
+    ) -> Option<Found> {
+        if !self.detects()
+            || self.is_neighbour_inside(arp.sender_mac, cx)
+            || self.has_departed(arp.sender_mac, cx)
+        {
             return None;
         }
         if self.is_of_proxy(client, arp, cx) {
@@ -521,7 +644,12 @@ impl Common {
     /// Notes for the operator that a station uses the address that the client has, or asks for.
     pub(in crate::binding) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
         if let Some(lease) = client.claimed(cx.now.boot) {
-            self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
+            self.note(
+                EventKind::Conflict,
+                lease,
+                format_args!("{by} uses the address"),
+                cx,
+            );
         }
     }
 }

@@ -13,8 +13,15 @@ const STAYS_OFF: &str = "not put on the interface: the previous address was not 
 
 impl Common {
     /// Notes an event about a lease. It is written with the binding's record, if that must be written.
-    pub(in crate::binding) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
+    pub(in crate::binding) fn note(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }
 
     /// Notes that there is a lease, or another one: reported together with its record, or not at all.
@@ -25,7 +32,8 @@ impl Common {
         cause: impl fmt::Display,
         cx: &mut Cx<'_>,
     ) {
-        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
     }
 
     /// Notes that a lease is given up: reported together with the removal of its record, or not at all.
@@ -36,7 +44,8 @@ impl Common {
         cause: impl fmt::Display,
         cx: &mut Cx<'_>,
     ) {
-        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
     }
 
     /// Returns an event about a lease, as it is now.
@@ -48,9 +57,19 @@ impl Common {
         cx: &Cx<'_>,
     ) -> Event {
         // If only the address of a lease is known, it has no server yet.
-        let server = Some(lease.server).filter(|server| !server.is_unspecified()).map(Into::into);
+        let server = Some(lease.server)
+            .filter(|server| !server.is_unspecified())
+            .map(Into::into);
         let (attachment, address) = ((*self.attachment).clone(), Some(lease.address.into()));
-        Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
+        Event {
+            wall: cx.now.wall,
+            attachment,
+            kind,
+            address,
+            server,
+            cause: cause.to_string(),
+            run: None,
+        }
     }
 
     /// Notes that a held lease was extended, or another one replaced it. `state` is the client's before; `is_taken_off`: the
@@ -72,12 +91,22 @@ impl Common {
             | StateName::InitReboot
             | StateName::Bound => (EventKind::Acquired, "new lease after a loss"),
         };
-        let stays_off = is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
-        let cause = if stays_off { format!("{cause}, {STAYS_OFF}") } else { cause.to_owned() };
+        let stays_off =
+            is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
+        let cause = if stays_off {
+            format!("{cause}, {STAYS_OFF}")
+        } else {
+            cause.to_owned()
+        };
         let changes = differences(before, lease);
         match changes.is_empty() {
             true => self.note_bound(kind, lease, cause, cx),
-            false => self.note_bound(EventKind::Changed, lease, format_args!("{cause}: {}", changes.join(", ")), cx),
+            false => self.note_bound(
+                EventKind::Changed,
+                lease,
+                format_args!("{cause}: {}", changes.join(", ")),
+                cx,
+            ),
         }
     }
 }
@@ -89,14 +118,25 @@ fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
         all.push(format!("address was {}", before.address));
     }
     let parts = [
-        (before.gateway != lease.gateway || before.routes != lease.routes, "routes"),
+        (
+            before.gateway != lease.gateway || before.routes != lease.routes,
+            "routes",
+        ),
         (before.mtu != lease.mtu, "MTU"),
         (before.dns != lease.dns, "DNS servers"),
-        (before.domain != lease.domain || before.search != lease.search, "domains"),
+        (
+            before.domain != lease.domain || before.search != lease.search,
+            "domains",
+        ),
         (before.ntp != lease.ntp, "NTP servers"),
         (before.hostname != lease.hostname, "host name"),
     ];
-    all.extend(parts.into_iter().filter(|(differs, _)| *differs).map(|(_, part)| part.to_owned()));
+    all.extend(
+        parts
+            .into_iter()
+            .filter(|(differs, _)| *differs)
+            .map(|(_, part)| part.to_owned()),
+    );
     all
 }
 

@@ -53,7 +53,10 @@ impl Persistence {
 
     /// Returns the state of a binding whose record the store holds.
     pub(in crate::binding) fn recovered(lease: Arc<Lease>) -> Self {
-        Self { durable: Some(lease), ..Self::default() }
+        Self {
+            durable: Some(lease),
+            ..Self::default()
+        }
     }
 
     /// Returns the lease that the store certainly holds: not one that a write under way removes.
@@ -135,8 +138,15 @@ impl Persistence {
 impl Common {
     /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client, shared with
     /// what is known about the store.
-    pub(in crate::binding) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>, cx: &mut Cx<'_>) {
-        let Some(changes) = self.changes(record, cx) else { return };
+    pub(in crate::binding) fn write(
+        &mut self,
+        record: Option<Record>,
+        own: Option<Arc<Lease>>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(changes) = self.changes(record, cx) else {
+            return;
+        };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
             Change::Put(_, record) if record.state == RecordState::Bound => {
@@ -156,7 +166,11 @@ impl Common {
             Want::AsIs => None,
             Want::Bound { replaces } => {
                 let put = put(record?);
-                Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
+                Some(
+                    std::iter::once(put)
+                        .chain(replaces.iter().map(|id| Change::Remove(*id)))
+                        .collect(),
+                )
             }
             Want::Releasing => Some(vec![put(record?)]),
             // The record of a successor takes precedence.
@@ -169,7 +183,10 @@ impl Common {
 
     /// Returns the name servers of the lease that the store certainly holds.
     pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence.durable.as_deref().and_then(Lease::resolver)
+        self.persistence
+            .durable
+            .as_deref()
+            .and_then(Lease::resolver)
     }
 
     /// Records how a write ended. A DECLINE that waited for it leaves.

@@ -17,15 +17,28 @@ use crate::wire::frame::{Arp, ArpOp};
 
 impl Common {
     /// Sends the client's messages, and the probe before a REQUEST.
-    pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        let Some(lower) = cx.interfaces.lower(&self.link).filter(|_| !self.profile.on_parent) else {
+    pub(in crate::binding) fn send_messages(
+        &mut self,
+        client: &Client,
+        mut frames: Vec<Vec<u8>>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(lower) = cx
+            .interfaces
+            .lower(&self.link)
+            .filter(|_| !self.profile.on_parent)
+        else {
             return self.exchange.send(frames, cx);
         };
         if client.asks_first() {
             let will_do = |server| self.profile.client.servers.trusts(server);
-            let are_on_wire = cx.conflicts.are_on_wire(&self.identity.lan, will_do, cx.now.boot);
+            let are_on_wire = cx
+                .conflicts
+                .are_on_wire(&self.identity.lan, will_do, cx.now.boot);
             let over = Some(lower).filter(|_| are_on_wire);
-            return frames.into_iter().for_each(|frame| self.exchange.send_over(frame, over, cx));
+            return frames
+                .into_iter()
+                .for_each(|frame| self.exchange.send_over(frame, over, cx));
         }
         let Some(server) = first_request_to(client, cx.now.boot) else {
             return self.exchange.send(frames, cx);
@@ -34,7 +47,8 @@ impl Common {
         self.exchange.send(frames, cx);
         let (lan, now) = (&self.identity.lan, cx.now.boot);
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
-        self.exchange.send_over(request, Some(lower).filter(|_| is_on_wire), cx);
+        self.exchange
+            .send_over(request, Some(lower).filter(|_| is_on_wire), cx);
         if !is_on_wire && cx.conflicts.asks_wire(lan, server, now) {
             let question = Arp::request(self.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
             self.exchange.send_over(question.encode(), Some(lower), cx);
@@ -44,7 +58,8 @@ impl Common {
     /// Handles an ARP packet, which may be a server's answer from the wire.
     pub(in crate::binding) fn hear_wire(&self, arp: &Arp, cx: &mut Cx<'_>) {
         if arp.op == ArpOp::Reply {
-            cx.conflicts.answered(&self.identity.lan, arp.sender, arp.sender_mac);
+            cx.conflicts
+                .answered(&self.identity.lan, arp.sender, arp.sender_mac);
         }
     }
 }

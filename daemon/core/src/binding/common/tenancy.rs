@@ -45,26 +45,49 @@ pub(in crate::binding) struct Taken {
 
 /// Returns the claim on a lease's address.
 pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
-    let basis = if granted { Basis::Granted } else { Basis::Asked };
-    Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis, in_vain: false }
+    let basis = if granted {
+        Basis::Granted
+    } else {
+        Basis::Asked
+    };
+    Claim {
+        address: lease.ip(),
+        server: lease.server,
+        ends: lease.expires(),
+        basis,
+        in_vain: false,
+    }
 }
 
 /// Returns the claim on an address that a container was running with.
 pub(in crate::binding) fn claim_of_user(address: Ipv4Addr) -> Claim {
-    Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used, in_vain: false }
+    Claim {
+        address,
+        server: Ipv4Addr::UNSPECIFIED,
+        ends: None,
+        basis: Basis::Used,
+        in_vain: false,
+    }
 }
 
 /// Returns the claim on the address that a client has, or asks for.
 pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Claim> {
-    let asked = client.requesting().and_then(|_| client.owed(now)).map(|lease| claim_to(lease, false));
-    let held = client.lease().map(|lease| Claim { in_vain: client.asks_in_vain(now), ..claim_to(lease, true) });
+    let asked = client
+        .requesting()
+        .and_then(|_| client.owed(now))
+        .map(|lease| claim_to(lease, false));
+    let held = client.lease().map(|lease| Claim {
+        in_vain: client.asks_in_vain(now),
+        ..claim_to(lease, true)
+    });
     held.or(asked)
 }
 
 impl Common {
     /// Returns who else has an address of the LAN.
     pub(in crate::binding) fn tenant(&self, address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenant> {
-        cx.holders.tenant(&self.identity.lan, address, self.id, cx.now.boot)
+        cx.holders
+            .tenant(&self.identity.lan, address, self.id, cx.now.boot)
     }
 
     /// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
@@ -78,7 +101,11 @@ impl Common {
     ) -> Option<Taken> {
         let (lease, granted) = self.given(client, output, used, cx.now.boot)?;
         let tenant = self.tenant(lease.ip(), cx)?;
-        Some(Taken { tenant, lease: lease.clone(), granted })
+        Some(Taken {
+            tenant,
+            lease: lease.clone(),
+            granted,
+        })
     }
 
     /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
@@ -90,8 +117,12 @@ impl Common {
         now: Instant,
     ) -> Option<(&'a Lease, bool)> {
         match (&output.verdict, client.requesting()) {
-            (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => Some((&**lease, true)),
-            (None, Some((_, false))) if !output.frames.is_empty() => Some((client.owed(now)?, false)),
+            (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => {
+                Some((&**lease, true))
+            }
+            (None, Some((_, false))) if !output.frames.is_empty() => {
+                Some((client.owed(now)?, false))
+            }
             (Some(_) | None, _) => None,
         }
     }
@@ -117,7 +148,14 @@ impl Common {
     }
 
     pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
-        let (Taken { tenant, lease, granted }, attachment) = (taken, &self.attachment);
+        let (
+            Taken {
+                tenant,
+                lease,
+                granted,
+            },
+            attachment,
+        ) = (taken, &self.attachment);
         let holder = &tenant.who;
         tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
         let cause = format!("not taken from server {}: {holder} has it", lease.server);
@@ -130,7 +168,9 @@ impl Common {
     /// Returns whether a lease may be declined: nobody else here has its address, or only a holder that its server cannot
     /// know about.
     pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-        let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
+        let Some(tenant) = self.tenant(lease.ip(), cx) else {
+            return true;
+        };
         if self.is_strange_to(lease.server, &tenant) {
             return true;
         }
@@ -140,7 +180,9 @@ impl Common {
 
     /// Returns whether a lease that an ADD gives up may be released: nobody else here has its address.
     pub(in crate::binding) fn may_release(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-        let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
+        let Some(tenant) = self.tenant(lease.ip(), cx) else {
+            return true;
+        };
         self.tell_unsent("RELEASE", lease, &tenant, cx);
         false
     }
@@ -148,22 +190,38 @@ impl Common {
     fn tell_unsent(&self, what: &str, lease: &Lease, tenant: &Tenant, cx: &mut Cx<'_>) {
         let (attachment, holder) = (&self.attachment, &tenant.who);
         tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
-        self.note(EventKind::AddressHeld, lease, format_args!("no {what} sent: {holder} has the address"), cx);
+        self.note(
+            EventKind::AddressHeld,
+            lease,
+            format_args!("no {what} sent: {holder} has the address"),
+            cx,
+        );
     }
 
     /// Returns whether another binding with the same chaddr is asking for an address: a RELEASE might cross its REQUEST.
     pub(in crate::binding) fn is_asked_for(&self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
-        cx.holders.is_asked_for(&self.identity.lan, address, self.identity.chaddr, self.id)
+        cx.holders
+            .is_asked_for(&self.identity.lan, address, self.identity.chaddr, self.id)
     }
 }
 
 /// Declines a lease at once, or an offer after its ACK: its server cannot learn about the holder in another way.
-pub(in crate::binding) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
+pub(in crate::binding) fn decline_foreign(
+    client: &mut Client,
+    taken: &Taken,
+    output: &mut Output,
+    now: Instant,
+) {
     let by = taken.tenant.chaddr;
     if !taken.granted {
         return client.is_taken_here(by);
     }
-    let Output { frames, verdict, listen, .. } = client.handle(now, Signal::Conflict { by });
+    let Output {
+        frames,
+        verdict,
+        listen,
+        ..
+    } = client.handle(now, Signal::Conflict { by });
     output.frames.extend(frames);
     (output.verdict, output.listen) = (verdict, listen);
 }

@@ -44,13 +44,22 @@ pub(in crate::binding) fn sender(signal: &Signal<'_>) -> Option<From> {
     match signal {
         Signal::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
         Signal::Unreadable { from, .. } => Some((None, *from)),
-        Signal::Clock | Signal::Opened | Signal::Unopened | Signal::Arp(_) | Signal::Conflict { .. } => None,
+        Signal::Clock
+        | Signal::Opened
+        | Signal::Unopened
+        | Signal::Arp(_)
+        | Signal::Conflict { .. } => None,
     }
 }
 
 impl Common {
     /// Counts what the client refused of an answer, or dropped from it, and reports it once.
-    pub(in crate::binding) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn tell_refused(
+        &mut self,
+        from: Option<From>,
+        output: &Output,
+        cx: &mut Cx<'_>,
+    ) {
         if let Some(from) = from {
             self.tell_of(from, output, cx);
         }
@@ -60,7 +69,12 @@ impl Common {
     }
 
     /// Records that the link did not take one of the client's messages, and reports it once.
-    pub(in crate::binding) fn on_unsent(&mut self, client: &mut Client, exchange: ExchangeId, cause: &LinkCause) {
+    pub(in crate::binding) fn on_unsent(
+        &mut self,
+        client: &mut Client,
+        exchange: ExchangeId,
+        cause: &LinkCause,
+    ) {
         if !self.exchange.is_open(exchange) {
             return;
         }
@@ -106,9 +120,14 @@ mod tests {
     #[test]
     fn a_thing_is_told_once_and_so_are_sixteen_at_most() {
         let mut warnings = Warnings::default();
-        assert!(warnings.is_new("option 6, impossible length: 5 bytes") && warnings.is_new("IPv4 fragment"));
+        assert!(
+            warnings.is_new("option 6, impossible length: 5 bytes")
+                && warnings.is_new("IPv4 fragment")
+        );
         assert!(!warnings.is_new("option 6, impossible length: 5 bytes"));
-        let new = (0..100).filter(|n| warnings.is_new(&format!("yiaddr is not a host's address: 127.0.0.{n}"))).count();
+        let new = (0..100)
+            .filter(|n| warnings.is_new(&format!("yiaddr is not a host's address: 127.0.0.{n}")))
+            .count();
         assert_eq!(new, MOST - 2);
     }
 }

@@ -173,7 +173,10 @@ impl Acquire {
     /// Returns whether it ends at its limit. A lease that a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
-            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Fitting => self.adopts,
+            Stage::Persisting { .. }
+            | Stage::Doubting
+            | Stage::Forgetting { .. }
+            | Stage::Fitting => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -186,7 +189,10 @@ impl Acquire {
         if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&signal) {
             return SAME;
         }
-        if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
+        if common.exchange.is_closed()
+            && self.client.is_to_discover(cx.now.boot)
+            && !self.may_try(common, cx)?
+        {
             return SAME;
         }
         common.keep_if_free(&mut self.client, cx);
@@ -199,12 +205,18 @@ impl Acquire {
         cx.out.counts.settled(output.settled);
         self.hear(common, answered, cx);
         common.tell_refused(from, &output, cx);
-        self.pace.goes_on(output.settled, !output.frames.is_empty(), cx.now.boot);
+        self.pace
+            .goes_on(output.settled, !output.frames.is_empty(), cx.now.boot);
         if self.judge(common, &mut output, cx)? {
             return SAME;
         }
         let asked = self.client.requesting();
-        let Output { mut frames, verdict, listen, .. } = output;
+        let Output {
+            mut frames,
+            verdict,
+            listen,
+            ..
+        } = output;
         common.guard_request(asked, &mut frames, cx);
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
             && !common.may_decline(lease, cx)
@@ -213,7 +225,9 @@ impl Acquire {
         }
         common.send_messages(&self.client, frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if common.probes_first() => self.probe_first(common, &lease, cx),
+            Some(Verdict::Won(lease)) if common.probes_first() => {
+                self.probe_first(common, &lease, cx)
+            }
             Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
                 self.await_control(common, cx);
                 SAME
@@ -223,11 +237,25 @@ impl Acquire {
                 self.declined(common, &lease, by, cx)?;
                 self.seek(common, cx)
             }
-            Some(Verdict::Unwanted { server, wanted, offered }) => {
-                self.abort(common, Abort::Because(Failure::NotWanted { server, wanted, offered }), cx)
-            }
+            Some(Verdict::Unwanted {
+                server,
+                wanted,
+                offered,
+            }) => self.abort(
+                common,
+                Abort::Because(Failure::NotWanted {
+                    server,
+                    wanted,
+                    offered,
+                }),
+                cx,
+            ),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                let want = Sockets { chaddr: common.identity.chaddr, arp: Hears::Answers, hold_port: None };
+                let want = Sockets {
+                    chaddr: common.identity.chaddr,
+                    arp: Hears::Answers,
+                    hold_port: None,
+                };
                 common.open(want, true, cx);
                 SAME
             }
@@ -252,14 +280,22 @@ impl Acquire {
     /// offering another.
     fn awaits_room(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let now = cx.now.boot;
-        let Some(address) = self.insists.filter(|_| !self.adopts) else { return false };
+        let Some(address) = self.insists.filter(|_| !self.adopts) else {
+            return false;
+        };
         if cx.holders.is_left_with(&common.identity, address) {
             if self.blocked.is_none() {
-                cx.out.report(common.id, Report::WantsRoom { blocked: Some(address) });
+                cx.out.report(
+                    common.id,
+                    Report::WantsRoom {
+                        blocked: Some(address),
+                    },
+                );
             }
             self.blocked = Some((self.blocked.map_or(now, |(since, _)| since), now));
         }
-        self.blocked.is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
+        self.blocked
+            .is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
@@ -267,8 +303,15 @@ impl Acquire {
         match self.stage {
             Stage::Exchanging => {
                 if let Some((address, by)) = common.claim() {
-                    let asked = self.client.owed(cx.now.boot).filter(|lease| lease.ip() == address);
-                    self.misses.heard(asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server), address, by);
+                    let asked = self
+                        .client
+                        .owed(cx.now.boot)
+                        .filter(|lease| lease.ip() == address);
+                    self.misses.heard(
+                        asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server),
+                        address,
+                        by,
+                    );
                 }
                 self.signal(common, Signal::Conflict { by }, cx)
             }
@@ -282,7 +325,11 @@ impl Acquire {
 
     /// Looks for another lease, on the sockets that are already open if there are any.
     fn seek(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let signal = if common.exchange.can_send() { Signal::Opened } else { Signal::Clock };
+        let signal = if common.exchange.can_send() {
+            Signal::Opened
+        } else {
+            Signal::Clock
+        };
         self.signal(common, signal, cx)
     }
 
@@ -291,7 +338,12 @@ impl Acquire {
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
         if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
-            let failure = Failure::TooShort { server, address, lease: times.end, probing };
+            let failure = Failure::TooShort {
+                server,
+                address,
+                lease: times.end,
+                probing,
+            };
             return self.abort(common, Abort::Because(failure), cx);
         }
         self.stage = Stage::Probing;
@@ -321,11 +373,20 @@ impl Acquire {
     }
 
     /// Abandons the acquisition.
-    pub(in crate::binding) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
-        let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
+    pub(in crate::binding) fn abort(
+        &mut self,
+        common: &mut Common,
+        abort: Abort,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let link_gone =
+            matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
         // Nothing is owed, or only the address that the container has.
-        let only_its_own = self.client.owed(cx.now.boot).is_none_or(|lease| self.insists == Some(lease.ip()));
+        let only_its_own = self
+            .client
+            .owed(cx.now.boot)
+            .is_none_or(|lease| self.insists == Some(lease.ip()));
         let runs_on = self.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
             cx.out.report(common.id, Report::Failed(failure));
@@ -334,7 +395,9 @@ impl Acquire {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
                 self.stage = Stage::Over;
-                cx.out.counts.settled(self.client.out().map(|form| (form, Fate::Unanswered)));
+                cx.out
+                    .counts
+                    .settled(self.client.out().map(|form| (form, Fate::Unanswered)));
                 cx.out.report(common.id, Report::ExchangeOver);
                 match runs_on {
                     true => common.close(cx),
@@ -384,10 +447,18 @@ impl Living for Acquire {
 
     /// A container that is adopted has its address, whatever its server says.
     fn standing(&self, now: Instant) -> Standing {
-        let used = self.insists.filter(|_| self.adopts && !self.taken_off && self.is_wanted()).map(claim_of_user);
-        let claim = claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
+        let used = self
+            .insists
+            .filter(|_| self.adopts && !self.taken_off && self.is_wanted())
+            .map(claim_of_user);
+        let claim =
+            claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
         Standing {
-            stage: if self.is_wanted() { Stand::Acquiring } else { Stand::Leaving },
+            stage: if self.is_wanted() {
+                Stand::Acquiring
+            } else {
+                Stand::Leaving
+            },
             claim: claim.or(used).filter(|_| self.stage != Stage::Over),
         }
     }
@@ -407,8 +478,15 @@ impl Living for Acquire {
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging if self.queues.is_some() => None,
-            Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
+            Stage::Exchanging => self
+                .client
+                .deadline()
+                .map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Stage::Probing => self
+                .client
+                .lease()
+                .and_then(Lease::expires)
+                .map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
             | Stage::Persisting { .. }
             | Stage::Doubting
@@ -420,14 +498,25 @@ impl Living for Acquire {
         let room = self.room_at().map(|at| (at, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
         let resort = self.falls_back_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), room, trusts, resort, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [own, self.survey_at(), room, trusts, resort, limit]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
-        let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
+        let lease = self
+            .client
+            .lease()
+            .filter(|_| *common.persistence.wanted() != Want::Gone)?;
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
         let former = common.former(cx.interfaces);
-        Some(Record { former, taken_off, unconfirmed, ..common.record(lease, RecordState::Bound, cx) })
+        Some(Record {
+            former,
+            taken_off,
+            unconfirmed,
+            ..common.record(lease, RecordState::Bound, cx)
+        })
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
@@ -447,7 +536,10 @@ impl Living for Acquire {
             }
             return self.signal(common, Signal::Clock, cx);
         }
-        let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
+        let failure = match common
+            .claim()
+            .filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
+        {
             Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
                 Failure::Conflict { address, by }
             }
@@ -468,7 +560,9 @@ impl Living for Acquire {
                 Err(cause) => self.fail_link(common, cause, cx),
             },
             // Its probes have no other sockets.
-            Stage::Probing if self.beside == Beside::Now && common.probes_first() => self.fail_link(common, cause, cx),
+            Stage::Probing if self.beside == Beside::Now && common.probes_first() => {
+                self.fail_link(common, cause, cx)
+            }
             _ => SAME,
         }
     }
@@ -477,11 +571,22 @@ impl Living for Acquire {
         self.signal(common, frame.into(), cx)
     }
 
-    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
+    fn on_unreadable(
+        &mut self,
+        common: &mut Common,
+        cause: BadFrame,
+        from: Mac,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
-    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+    fn on_persisted(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         match self.stage {
             Stage::Persisting { aborted } => self.on_written(common, result, aborted, cx),
             Stage::Forgetting { by, aborted } => self.forgot_won(common, result, by, aborted, cx),
@@ -525,23 +630,40 @@ impl Living for Acquire {
                 self.client.is_free();
                 self.go_on(common, waits, cx)
             }
-            Found::Cleared(Waits::Nothing) | Found::Unwatched { waits: Waits::Nothing, .. } => self.cleared(common, cx),
+            Found::Cleared(Waits::Nothing)
+            | Found::Unwatched {
+                waits: Waits::Nothing,
+                ..
+            } => self.cleared(common, cx),
             Found::Cleared(waits) => self.go_on(common, waits, cx),
             Found::Conflict { by } => {
                 common.note_conflict(&self.client, by, cx);
                 self.on_conflict(common, by, cx)
             }
-            Found::Unwatched { waits: Waits::Add, cause } => self.fail_link(common, cause, cx),
-            Found::Unwatched { waits: Waits::Lease(_), .. } => SAME,
+            Found::Unwatched {
+                waits: Waits::Add,
+                cause,
+            } => self.fail_link(common, cause, cx),
+            Found::Unwatched {
+                waits: Waits::Lease(_),
+                ..
+            } => SAME,
         }
     }
 
-    fn on_permit(&mut self, common: &mut Common, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
+    fn on_permit(
+        &mut self,
+        common: &mut Common,
+        sockets: Option<ExchangeId>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if self.stage != Stage::AwaitingPermit {
             return self.ask_again(common, cx);
         }
         if let Some(lease) = self.own_of_range(cx.now.boot) {
-            sockets.into_iter().for_each(|sockets| cx.out.close(sockets));
+            sockets
+                .into_iter()
+                .for_each(|sockets| cx.out.close(sockets));
             return self.hold_as_before(common, lease, cx);
         }
         self.stage = Stage::Exchanging;
@@ -568,6 +690,8 @@ impl Living for Acquire {
 fn is_ours(signal: &Signal<'_>) -> bool {
     match signal {
         Signal::Clock | Signal::Opened | Signal::Unopened => true,
-        Signal::Udp(_) | Signal::Unreadable { .. } | Signal::Arp(_) | Signal::Conflict { .. } => false,
+        Signal::Udp(_) | Signal::Unreadable { .. } | Signal::Arp(_) | Signal::Conflict { .. } => {
+            false
+        }
     }
 }

@@ -76,7 +76,9 @@ struct After {
 impl Rare {
     /// Returns, once, whether the removal of the leased address should be reported by now.
     fn reports_removal(&mut self, now: Instant) -> bool {
-        let is_news = self.removal_reported.is_none_or(|told| now.saturating_since(told) >= REMOVALS);
+        let is_news = self
+            .removal_reported
+            .is_none_or(|told| now.saturating_since(told) >= REMOVALS);
         if is_news {
             self.removal_reported = Some(now);
         }
@@ -86,11 +88,19 @@ impl Rare {
 
 impl Hold {
     fn before(&self) -> Before {
-        Before { state: self.client.state(), used: self.client.lease().map(Lease::ip) }
+        Before {
+            state: self.client.state(),
+            used: self.client.lease().map(Lease::ip),
+        }
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), rare: None, after: After::default() }
+        Self {
+            client,
+            last: last.into(),
+            rare: None,
+            after: After::default(),
+        }
     }
 
     /// Takes over what a record says about the interface.
@@ -105,7 +115,8 @@ impl Hold {
     /// there. Messages to all servers may then leave over another link than a message to one server.
     fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
-        self.client.set_addressed(self.is_addressed(common, cx) && !common.is_probing());
+        self.client
+            .set_addressed(self.is_addressed(common, cx) && !common.is_probing());
         if broadcast != self.client.broadcasts() && !common.exchange.is_closed() {
             common.end_exchange(cx);
             self.client.begin_again(cx.now.boot);
@@ -121,7 +132,10 @@ impl Hold {
 impl Hold {
     /// Returns whether there is a lease that is not reported yet, because the store has not written it.
     pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
-        let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
+        let lease = self
+            .client
+            .lease()
+            .filter(|lease| !lease.expired(now) && !common.is_probing());
         lease.is_some() && self.lease(common, now).is_none()
     }
 
@@ -131,7 +145,12 @@ impl Hold {
     }
 
     /// Tries to extend the lease: its turn has come.
-    pub(crate) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
+    pub(crate) fn on_turn(
+        &mut self,
+        common: &mut Common,
+        at: Option<Instant>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         self.client.extend_at(cx.now.boot, at);
         self.signal(common, Signal::Clock, cx)
     }
@@ -185,7 +204,8 @@ impl Hold {
         }
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
-        cx.out.report(common.id, Report::WantsRenewed(taken.tenant.id));
+        cx.out
+            .report(common.id, Report::WantsRenewed(taken.tenant.id));
         let (server, address) = (taken.lease.server, taken.lease.ip());
         used.map(|_| Loss::Misplaced { server, address })
     }
@@ -197,8 +217,11 @@ impl Hold {
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) => common.decline_later((**lease).clone(), frames),
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
+            }
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) => {
+                common.decline_later((**lease).clone(), frames)
+            }
             _ => common.guard_send(frames, cx),
         }
         self.on_output(common, before, output, cx)
@@ -212,8 +235,19 @@ impl Hold {
     }
 
     /// Handles the client's output, except for its frames.
-    fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
-        let Output { verdict, listen, anew, .. } = output;
+    fn on_output(
+        &mut self,
+        common: &mut Common,
+        before: Before,
+        output: Output,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let Output {
+            verdict,
+            listen,
+            anew,
+            ..
+        } = output;
         if anew {
             common.end_exchange(cx);
         }
@@ -229,7 +263,11 @@ impl Hold {
     /// Opens sockets. An exchange that may lead to another address first waits for a permit, behind all callers; one that
     /// extends a lease waits for its turn.
     fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if let Some(by) = self.client.waits_for_turn(cx.now.boot).filter(|_| common.exchange.is_closed()) {
+        if let Some(by) = self
+            .client
+            .waits_for_turn(cx.now.boot)
+            .filter(|_| common.exchange.is_closed())
+        {
             return cx.out.report(common.id, Report::WantsToExtend { by });
         }
         if self.client.acquires() && common.exchange.is_closed() && common.permit != Permit::Held {
@@ -251,13 +289,20 @@ impl Hold {
         let want = Sockets {
             chaddr: common.identity.chaddr,
             arp,
-            hold_port: leased.filter(|_| common.presence(cx.interfaces).on_link() && !common.is_hidden),
+            hold_port: leased
+                .filter(|_| common.presence(cx.interfaces).on_link() && !common.is_hidden),
         };
         common.open(want, self.client.broadcasts(), cx);
     }
 
     /// Handles a verdict of the client.
-    fn on_verdict(&mut self, common: &mut Common, before: Before, verdict: Verdict, cx: &mut Cx<'_>) -> Next {
+    fn on_verdict(
+        &mut self,
+        common: &mut Common,
+        before: Before,
+        verdict: Verdict,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let fresh = before.used != Some(lease.ip());
@@ -285,14 +330,29 @@ impl Hold {
     }
 
     /// Goes on with a lease that was extended, or is new, and may be used.
-    fn extended(&mut self, common: &mut Common, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
+    fn extended(
+        &mut self,
+        common: &mut Common,
+        before: Before,
+        lease: Arc<Lease>,
+        cx: &mut Cx<'_>,
+    ) {
         let last = std::mem::replace(&mut self.last, lease.clone());
-        let (attachment, was, address, server) = (&common.attachment, last.address, lease.address, lease.server);
-        let (had, unchanged) =
-            (before.used.is_some(), before.state == StateName::Renewing && lease.grants_the_same(&last));
+        let (attachment, was, address, server) = (
+            &common.attachment,
+            last.address,
+            lease.address,
+            lease.server,
+        );
+        let (had, unchanged) = (
+            before.used.is_some(),
+            before.state == StateName::Renewing && lease.grants_the_same(&last),
+        );
         match (had, was == address) {
             // Not worth a line: every lease does that as long as it lives.
-            (true, true) if unchanged => tracing::debug!(%attachment, %address, %server, "lease extended"),
+            (true, true) if unchanged => {
+                tracing::debug!(%attachment, %address, %server, "lease extended")
+            }
             (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "leased again"),
@@ -306,7 +366,11 @@ impl Hold {
             Some(seat) if had => seat.changed(&holding, &before_it),
             Some(seat) => seat.returned(&holding, &before_it),
             None if !plan::same(&before_it, &holding.last) => {
-                _ = self.rare.get_or_insert_default().carried.get_or_insert(before_it)
+                _ = self
+                    .rare
+                    .get_or_insert_default()
+                    .carried
+                    .get_or_insert(before_it)
             }
             None => {}
         }
@@ -325,15 +389,29 @@ impl Hold {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost: looking for another");
         // A lease that waited for its probes was never used, but earlier addresses and routes may still be there.
         let seat = common.seat(cx.interfaces);
-        let was_used = seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
-        let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
+        let was_used =
+            seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
+        let left = if common.is_probing() {
+            self.last.clone()
+        } else {
+            Arc::new(lease.clone())
+        };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
-        cx.out.report(common.id, Report::NotExtended(loss.to_string()));
+        cx.out
+            .report(common.id, Report::NotExtended(loss.to_string()));
         common.let_guard_decline(cx);
         match loss {
             Loss::Expired { reason } => {
-                let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-                common.note(EventKind::Expired, lease, format_args!("no server had extended it{reason}"), cx);
+                let reason = reason
+                    .as_ref()
+                    .map(|reason| format!(": {reason}"))
+                    .unwrap_or_default();
+                common.note(
+                    EventKind::Expired,
+                    lease,
+                    format_args!("no server had extended it{reason}"),
+                    cx,
+                );
             }
             Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. } => {
                 common.note(EventKind::Lost, lease, loss, cx)
@@ -345,7 +423,11 @@ impl Hold {
         self.leaves_lost(common, &left, taken, cx);
         if !matches!(loss, Loss::Expired { .. }) {
             let now = cx.now.boot;
-            common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(|work| work.await_note(now));
+            common
+                .seat_mut(cx)
+                .and_then(Seat::work_mut)
+                .into_iter()
+                .for_each(|work| work.await_note(now));
         }
         self.record_again();
         self.has_work();
@@ -380,15 +462,24 @@ impl Living for Hold {
     }
 
     fn standing(&self, now: Instant) -> Standing {
-        Standing { stage: Stand::Held, claim: claim_of(&self.client, now) }
+        Standing {
+            stage: Stand::Held,
+            claim: claim_of(&self.client, now),
+        }
     }
 
     /// Returns a lease in which everything new, besides its times, is durable (invariant 1). Another address means that the
     /// previous lease is lost, even while the store still has it.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
         let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
-        let told = if lease.grants_the_same(durable) { Some(lease) } else { common.persistence.still_good() };
-        told.filter(|told| told.address == lease.address && !told.expired(now) && !common.probes_after_loss())
+        let told = if lease.grants_the_same(durable) {
+            Some(lease)
+        } else {
+            common.persistence.still_good()
+        };
+        told.filter(|told| {
+            told.address == lease.address && !told.expired(now) && !common.probes_after_loss()
+        })
     }
 
     fn client(&self) -> Option<&Client> {
@@ -401,7 +492,12 @@ impl Living for Hold {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let asks = self.asks_until().map(|at| (at, Timer::ReceiveWindow));
-        let next = self.client.deadline().into_iter().chain(asks).min_by_key(|(at, _)| *at);
+        let next = self
+            .client
+            .deadline()
+            .into_iter()
+            .chain(asks)
+            .min_by_key(|(at, _)| *at);
         next.map(|(at, timer)| (at, Why::Dhcp(timer)))
     }
 
@@ -445,14 +541,19 @@ impl Living for Hold {
             return self.on_gone(common, cause, cx);
         }
         match cause.is_unseen() {
-            true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets: trying again later"),
-            false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later"),
+            true => {
+                tracing::debug!(attachment = %common.attachment, %cause, "no sockets: trying again later")
+            }
+            false => {
+                tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later")
+            }
         }
         if self.is_asking() {
             self.asks_no_more(common, cx);
             return SAME;
         }
-        cx.out.report(common.id, Report::NotExtended(cause.to_string()));
+        cx.out
+            .report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
     }
 
@@ -467,12 +568,23 @@ impl Living for Hold {
         self.signal(common, frame.into(), cx)
     }
 
-    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
+    fn on_unreadable(
+        &mut self,
+        common: &mut Common,
+        cause: BadFrame,
+        from: Mac,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
     /// Goes on with what the store already holds, even after a failed write.
-    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+    fn on_persisted(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);
         }
@@ -511,7 +623,11 @@ impl Living for Hold {
                     self.may_use(common, before, cx);
                 }
             }
-            Found::Cleared(Waits::Lease(before)) | Found::Unwatched { waits: Waits::Lease(before), .. } => {
+            Found::Cleared(Waits::Lease(before))
+            | Found::Unwatched {
+                waits: Waits::Lease(before),
+                ..
+            } => {
                 self.may_use(common, before, cx);
             }
             Found::Cleared(_) | Found::Unwatched { .. } => {}
@@ -523,7 +639,12 @@ impl Living for Hold {
         SAME
     }
 
-    fn on_permit(&mut self, common: &mut Common, _sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
+    fn on_permit(
+        &mut self,
+        common: &mut Common,
+        _sockets: Option<ExchangeId>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if common.permit != Permit::Asked {
             return SAME;
         }
@@ -539,6 +660,8 @@ fn count(output: &Output, cx: &mut Cx<'_>) {
         (&output.verdict, output.settled)
         && form.extends()
     {
-        cx.out.counts.extended(form, cx.now.boot.saturating_since(lease.start));
+        cx.out
+            .counts
+            .extended(form, cx.now.boot.saturating_since(lease.start));
     }
 }

@@ -135,7 +135,10 @@ enum Stage {
 impl Release {
     pub(in crate::binding) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
         // Only a server is told. What no server granted is good until it goes.
-        let (is_asked, is_good) = (lease.source.is_asked(), matches!(owed, Owed::Leased | Owed::Left));
+        let (is_asked, is_good) = (
+            lease.source.is_asked(),
+            matches!(owed, Owed::Leased | Owed::Left),
+        );
         let owed = if is_asked { owed } else { Owed::Nothing };
         let link_gone = why == Leave::LinkGone;
         Self {
@@ -168,7 +171,8 @@ impl Release {
 
     /// Returns until when the lease waits for its identity to return, if it does.
     pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
-        self.kept.filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
+        self.kept
+            .filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
     }
 
     /// Records that nothing sent on the container's own link arrives.
@@ -178,7 +182,9 @@ impl Release {
 
     /// Returns what keeps it from leaving from the host, and for how long.
     pub(in crate::binding) fn held_up(&self, now: Instant) -> Option<(Duration, String)> {
-        self.held_up.as_ref().map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
+        self.held_up
+            .as_ref()
+            .map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
     }
 
     /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is being deleted.
@@ -203,11 +209,25 @@ impl Release {
         (kept, link_gone): (Option<Instant>, bool),
         now: Instant,
     ) -> Self {
-        let owed = if common.profile.release { Owed::Leased } else { Owed::Left };
-        let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
+        let owed = if common.profile.release {
+            Owed::Leased
+        } else {
+            Owed::Left
+        };
+        let why = if link_gone {
+            Leave::LinkGone
+        } else {
+            Leave::Resumed
+        };
         let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
-        Self { stage, tried, del_answered: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
+        Self {
+            stage,
+            tried,
+            del_answered: true,
+            is_stale: link_gone,
+            ..Self::new(lease, owed, why).kept(kept)
+        }
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record must be
@@ -375,7 +395,9 @@ impl Release {
     /// Returns whether the lease must be remembered, as the last of an identity that can return, or whose engine may start its
     /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
-        self.good && (common.profile.returns() || common.attachment.is_named_by(&common.identity.client_id))
+        self.good
+            && (common.profile.returns()
+                || common.attachment.is_named_by(&common.identity.client_id))
     }
 
     fn is_held_over(&self, common: &Common, cx: &Cx<'_>) -> bool {
@@ -398,7 +420,9 @@ impl Release {
 
     fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         common.exchange.close(cx);
-        if let Stage::Finding(op) | Stage::Leaving(op) = std::mem::replace(&mut self.stage, Stage::Forgetting) {
+        if let Stage::Finding(op) | Stage::Leaving(op) =
+            std::mem::replace(&mut self.stage, Stage::Forgetting)
+        {
             cx.out.forget(op);
         }
         self.persist(common, Want::Gone, cx);
@@ -411,8 +435,12 @@ impl Living for Release {
     }
 
     fn standing(&self, _now: Instant) -> Standing {
-        let claim = (!self.owed.is_nothing()).then(|| claim_to(&self.lease, self.owed == Owed::Leased));
-        Standing { stage: Stand::Leaving, claim }
+        let claim =
+            (!self.owed.is_nothing()).then(|| claim_to(&self.lease, self.owed == Owed::Leased));
+        Standing {
+            stage: Stand::Leaving,
+            claim,
+        }
     }
 
     fn lease<'a>(&'a self, _common: &'a Common, _now: Instant) -> Option<&'a Lease> {
@@ -428,7 +456,11 @@ impl Living for Release {
     }
 
     fn state(&self) -> BindingState {
-        if self.waits_until().is_some() { BindingState::Kept } else { BindingState::Releasing }
+        if self.waits_until().is_some() {
+            BindingState::Kept
+        } else {
+            BindingState::Releasing
+        }
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
@@ -441,8 +473,14 @@ impl Living for Release {
             Stage::Asking(question) => Some((question.deadline(), Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
-        let answer = self.answer_by.filter(|_| !self.del_answered).map(|at| (at, Why::Call));
-        [own, ends, answer].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let answer = self
+            .answer_by
+            .filter(|_| !self.del_answered)
+            .map(|at| (at, Why::Call));
+        [own, ends, answer]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
@@ -452,8 +490,13 @@ impl Living for Release {
             Want::Bound { .. } => RecordState::Bound,
             Want::Releasing | Want::AsIs => RecordState::Releasing,
         };
-        let kept = self.kept.map(|kept| kept.saturating_since(self.lease.start));
-        Some(Record { kept, ..common.record(&self.lease, state, cx) })
+        let kept = self
+            .kept
+            .map(|kept| kept.saturating_since(self.lease.start));
+        Some(Record {
+            kept,
+            ..common.record(&self.lease, state, cx)
+        })
     }
 
     /// The successor's write removes this record; a later write would bring it back.
@@ -476,7 +519,12 @@ impl Living for Release {
         SAME
     }
 
-    fn on_line(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+    fn on_line(
+        &mut self,
+        common: &mut Common,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         self.on_parent(common, result, cx);
         SAME
     }
@@ -486,12 +534,23 @@ impl Living for Release {
         SAME
     }
 
-    fn on_unreadable(&mut self, _common: &mut Common, cause: BadFrame, _from: Mac, cx: &mut Cx<'_>) -> Next {
+    fn on_unreadable(
+        &mut self,
+        _common: &mut Common,
+        cause: BadFrame,
+        _from: Mac,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         cx.out.counts.refused(cause.name());
         SAME
     }
 
-    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+    fn on_persisted(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         match result {
             Ok(()) => self.noted(common, cx),
             Err(cause) => self.not_noted(common, cause, cx),

@@ -12,7 +12,9 @@ use super::super::lease::{Lease, Route};
 use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing::Timer;
 use super::super::{Loss, Refused, StateName, Verdict};
-use super::script::{ACK, Bench, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, lease, plain, sent};
+use super::script::{
+    ACK, Bench, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, lease, plain, sent,
+};
 use crate::wire::Mac;
 use crate::wire::message::MessageType;
 
@@ -21,7 +23,11 @@ fn requesting() -> (Bench, u32) {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let request = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    assert_eq!(sent(&request.frames[0]).xid(), xid, "the OFFER's xid (RFC 2131 table 5)");
+    assert_eq!(
+        sent(&request.frames[0]).xid(),
+        xid,
+        "the OFFER's xid (RFC 2131 table 5)"
+    );
     (bench, xid)
 }
 
@@ -38,19 +44,29 @@ pub(super) fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
 fn an_ack_is_won_and_closes_the_sockets() {
     let (mut bench, xid) = requesting();
     let output = bench.answer(at(0.0), &Reply::new(ACK, xid, 600));
-    assert!(matches!(output.verdict, Some(Verdict::Won(_))) && !output.listen && output.frames.is_empty());
+    assert!(
+        matches!(output.verdict, Some(Verdict::Won(_)))
+            && !output.listen
+            && output.frames.is_empty()
+    );
     assert_eq!(bench.client.state(), StateName::Bound);
 }
 
 /// A server other than the one that is asked answers.
-const OTHER_SERVER: Refusal = Refusal::OtherServer { server: Ipv4Addr::new(192, 0, 2, 9), asked: SERVER };
+const OTHER_SERVER: Refusal = Refusal::OtherServer {
+    server: Ipv4Addr::new(192, 0, 2, 9),
+    asked: SERVER,
+};
 
 #[test]
 fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
     let mut bench = Bench::bound(300, 525, 600);
     bench.next(Timer::Renew, &["ARP"]);
     let output = bench.arp(at(300.0), SERVER_MAC);
-    let ack = Reply { yiaddr: SERVER, ..Reply::new(ACK, sent(&output.frames[0]).xid(), 600) };
+    let ack = Reply {
+        yiaddr: SERVER,
+        ..Reply::new(ACK, sent(&output.frames[0]).xid(), 600)
+    };
     let output = bench.answer(at(300.0), &ack);
     assert_eq!(output.refused, Some(Refusal::OfServer(SERVER).into()));
     assert_eq!(bench.client.lease().map(|lease| lease.ip()), Some(LEASED));
@@ -60,36 +76,95 @@ fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
 fn the_address_of_a_boot_server_or_router_may_be_a_clients() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    let offer = Reply { siaddr: LEASED, ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets()) };
+    let offer = Reply {
+        siaddr: LEASED,
+        ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets())
+    };
     let output = bench.answer(at(0.0), &offer);
-    assert_eq!((output.refused, bench.client.state()), (None, StateName::Requesting));
+    assert_eq!(
+        (output.refused, bench.client.state()),
+        (None, StateName::Requesting)
+    );
 }
 
 #[test]
 fn each_refusal_has_its_cause() {
     let ip = |a, b, c, d| Ipv4Addr::new(a, b, c, d);
-    let yiaddr = |address| move |r: Reply| Reply { yiaddr: address, ..r };
-    let unexpected = |kind| Refusal::Unexpected { kind, state: StateName::Selecting };
+    let yiaddr = |address| {
+        move |r: Reply| Reply {
+            yiaddr: address,
+            ..r
+        }
+    };
+    let unexpected = |kind| Refusal::Unexpected {
+        kind,
+        state: StateName::Selecting,
+    };
     let network = |address| Refusal::NetworkAddress(Ipv4Net::new_assert(address, 24));
     type Change = Box<dyn Fn(Reply) -> Reply>;
     let table: Vec<(Change, Refusal)> = vec![
-        (Box::new(|r| Reply { xid: r.xid ^ 1, ..r }), Refusal::OtherXid),
-        (Box::new(|r| Reply { chaddr: Mac([2, 0, 0, 0, 0, 8]), ..r }), Refusal::OtherChaddr),
+        (
+            Box::new(|r| Reply {
+                xid: r.xid ^ 1,
+                ..r
+            }),
+            Refusal::OtherXid,
+        ),
+        (
+            Box::new(|r| Reply {
+                chaddr: Mac([2, 0, 0, 0, 0, 8]),
+                ..r
+            }),
+            Refusal::OtherChaddr,
+        ),
         (Box::new(|r| r.with(61, b"\0other")), Refusal::OtherClientId),
         (Box::new(|r| r.without(54)), Refusal::NoServerId),
         (Box::new(|r| r.without(51)), Refusal::NoLeaseTime),
         (Box::new(|r| r.with(51, &[0; 4])), Refusal::ShortLease(0)),
-        (Box::new(|r| r.with(51, &[0, 0, 0, 5])), Refusal::ShortLease(5)),
-        (Box::new(|r| Reply { kind: ACK, ..r }), unexpected(MessageType::Ack)),
-        (Box::new(|r| Reply { kind: NAK, ..r }), unexpected(MessageType::Nak)),
-        (Box::new(yiaddr(ip(0, 0, 0, 0))), Refusal::BadAddress(ip(0, 0, 0, 0))),
-        (Box::new(yiaddr(ip(127, 0, 0, 1))), Refusal::BadAddress(ip(127, 0, 0, 1))),
-        (Box::new(yiaddr(ip(224, 0, 0, 5))), Refusal::BadAddress(ip(224, 0, 0, 5))),
-        (Box::new(yiaddr(ip(255, 255, 255, 255))), Refusal::BadAddress(ip(255, 255, 255, 255))),
-        (Box::new(yiaddr(ip(192, 0, 2, 0))), network(ip(192, 0, 2, 0))),
-        (Box::new(yiaddr(ip(192, 0, 2, 255))), network(ip(192, 0, 2, 255))),
+        (
+            Box::new(|r| r.with(51, &[0, 0, 0, 5])),
+            Refusal::ShortLease(5),
+        ),
+        (
+            Box::new(|r| Reply { kind: ACK, ..r }),
+            unexpected(MessageType::Ack),
+        ),
+        (
+            Box::new(|r| Reply { kind: NAK, ..r }),
+            unexpected(MessageType::Nak),
+        ),
+        (
+            Box::new(yiaddr(ip(0, 0, 0, 0))),
+            Refusal::BadAddress(ip(0, 0, 0, 0)),
+        ),
+        (
+            Box::new(yiaddr(ip(127, 0, 0, 1))),
+            Refusal::BadAddress(ip(127, 0, 0, 1)),
+        ),
+        (
+            Box::new(yiaddr(ip(224, 0, 0, 5))),
+            Refusal::BadAddress(ip(224, 0, 0, 5)),
+        ),
+        (
+            Box::new(yiaddr(ip(255, 255, 255, 255))),
+            Refusal::BadAddress(ip(255, 255, 255, 255)),
+        ),
+        (
+            Box::new(yiaddr(ip(192, 0, 2, 0))),
+            network(ip(192, 0, 2, 0)),
+        ),
+        (
+            Box::new(yiaddr(ip(192, 0, 2, 255))),
+            network(ip(192, 0, 2, 255)),
+        ),
         (Box::new(yiaddr(SERVER)), Refusal::OfServer(SERVER)),
-        (Box::new(|r| Reply { giaddr: LEASED, ..r }), Refusal::OfRelay(LEASED)),
+        (
+            Box::new(|r| Reply {
+                giaddr: LEASED,
+                ..r
+            }),
+            Refusal::OfRelay(LEASED),
+        ),
     ];
     for (change, refusal) in table {
         let mut bench = Bench::acquiring();
@@ -98,20 +173,36 @@ fn each_refusal_has_its_cause() {
         assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
         assert!(output.frames.is_empty() && bench.client.state() == StateName::Selecting);
         let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        assert_eq!(output.frames.len(), 1, "after {refusal:?} the next offer is taken");
+        assert_eq!(
+            output.frames.len(),
+            1,
+            "after {refusal:?} the next offer is taken"
+        );
     }
 }
 
 #[test]
 fn an_ack_for_another_address_or_from_another_server_is_refused() {
     let (mut bench, xid) = requesting();
-    let other = Reply { yiaddr: Ipv4Addr::new(192, 0, 2, 51), ..Reply::new(ACK, xid, 600) };
+    let other = Reply {
+        yiaddr: Ipv4Addr::new(192, 0, 2, 51),
+        ..Reply::new(ACK, xid, 600)
+    };
     assert_eq!(
         bench.answer(at(0.0), &other).refused,
-        Some(Refusal::OtherAddress { acknowledged: other.yiaddr, asked: LEASED }.into())
+        Some(
+            Refusal::OtherAddress {
+                acknowledged: other.yiaddr,
+                asked: LEASED
+            }
+            .into()
+        )
     );
     let other = Reply::new(ACK, xid, 600).with(54, &[192, 0, 2, 9]);
-    assert_eq!(bench.answer(at(0.0), &other).refused, Some(OTHER_SERVER.into()));
+    assert_eq!(
+        bench.answer(at(0.0), &other).refused,
+        Some(OTHER_SERVER.into())
+    );
     assert_eq!(bench.client.state(), StateName::Requesting);
 }
 
@@ -129,16 +220,26 @@ fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
     bench.clock(at(500.0));
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
     let output = bench.answer(at(500.0), &Reply::nak(xid));
-    let Some(Verdict::Lost(lost, Loss::Nak { server, message })) = output.verdict else { panic!("{output:?}") };
+    let Some(Verdict::Lost(lost, Loss::Nak { server, message })) = output.verdict else {
+        panic!("{output:?}")
+    };
     assert_eq!((lost.ip(), server), (LEASED, SERVER));
     assert!(!message.expect("a message").contains('"') || bench.client.lease().is_none());
     let discover = sent(&output.frames[0]);
-    assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None), "not the address that was refused");
+    assert_eq!(
+        (discover.kind(), discover.option(50)),
+        ("DISCOVER", None),
+        "not the address that was refused"
+    );
 }
 
 #[test]
 fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
-    for (yiaddr, prefix) in [([10, 1, 2, 3], 8), ([172, 16, 2, 3], 16), ([192, 0, 2, 3], 24)] {
+    for (yiaddr, prefix) in [
+        ([10, 1, 2, 3], 8),
+        ([172, 16, 2, 3], 16),
+        ([192, 0, 2, 3], 24),
+    ] {
         for mask in [None, Some([255, 0, 255, 0])] {
             let mut bench = Bench::acquiring();
             let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
@@ -146,10 +247,15 @@ fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
                 Some(mask) => r.with(1, &mask),
                 None => r.without(1),
             };
-            let reply = |kind| Reply { yiaddr: yiaddr.into(), ..with_mask(Reply::new(kind, xid, 600)) };
+            let reply = |kind| Reply {
+                yiaddr: yiaddr.into(),
+                ..with_mask(Reply::new(kind, xid, 600))
+            };
             bench.answer(at(0.0), &reply(OFFER));
             let output = bench.answer(at(0.0), &reply(ACK));
-            let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
+            let Some(Verdict::Won(lease)) = output.verdict else {
+                panic!("{output:?}")
+            };
             assert_eq!(lease.address.prefix_len(), prefix);
         }
     }
@@ -157,54 +263,103 @@ fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
 
 #[test]
 fn option_121_replaces_249_replaces_33_and_3() {
-    let routers = |r: Reply| r.with(3, &[192, 0, 2, 1]).with(33, &[198, 51, 100, 7, 192, 0, 2, 2]);
+    let routers = |r: Reply| {
+        r.with(3, &[192, 0, 2, 1])
+            .with(33, &[198, 51, 100, 7, 192, 0, 2, 2])
+    };
     let shown = |lease: &Lease| {
         let via = |r: &super::super::lease::Route| format!("{} {:?}", r.destination, r.via);
-        (lease.gateway, lease.routes.iter().map(via).collect::<Vec<_>>())
+        (
+            lease.gateway,
+            lease.routes.iter().map(via).collect::<Vec<_>>(),
+        )
     };
     let lease = won(routers);
-    let both = ["0.0.0.0/0 Some(192.0.2.1)", "198.51.100.7/32 Some(192.0.2.2)"].map(str::to_owned);
+    let both = [
+        "0.0.0.0/0 Some(192.0.2.1)",
+        "198.51.100.7/32 Some(192.0.2.2)",
+    ]
+    .map(str::to_owned);
     assert_eq!(shown(&lease), (Some(SERVER), both.to_vec()));
     let lease = won(|r| routers(r).with(249, &[8, 10, 192, 0, 2, 3]));
-    assert_eq!(shown(&lease), (None, vec!["10.0.0.0/8 Some(192.0.2.3)".to_owned()]));
-    let lease = won(|r| routers(r).with(249, &[8, 10, 192, 0, 2, 3]).with(121, &[0, 192, 0, 2, 4, 8, 11, 0, 0, 0, 0]));
+    assert_eq!(
+        shown(&lease),
+        (None, vec!["10.0.0.0/8 Some(192.0.2.3)".to_owned()])
+    );
+    let lease = won(|r| {
+        routers(r)
+            .with(249, &[8, 10, 192, 0, 2, 3])
+            .with(121, &[0, 192, 0, 2, 4, 8, 11, 0, 0, 0, 0])
+    });
     let classless = ["0.0.0.0/0 Some(192.0.2.4)", "11.0.0.0/8 None"].map(str::to_owned);
-    assert_eq!(shown(&lease), (Some(Ipv4Addr::new(192, 0, 2, 4)), classless.to_vec()));
+    assert_eq!(
+        shown(&lease),
+        (Some(Ipv4Addr::new(192, 0, 2, 4)), classless.to_vec())
+    );
     let lease = won(|r| routers(r).with(121, &[60, 10, 192, 0, 2, 3]));
-    assert_eq!(lease.gateway, Some(SERVER), "a broken 121 is no reason to lose the gateway");
+    assert_eq!(
+        lease.gateway,
+        Some(SERVER),
+        "a broken 121 is no reason to lose the gateway"
+    );
 }
 
 #[test]
 fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
-    assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, NonZeroU16::new(1280));
+    assert_eq!(
+        won(|r| r.with(26, &1280u16.to_be_bytes())).mtu,
+        NonZeroU16::new(1280)
+    );
     assert_eq!(won(|r| r.with(26, &[0, 0, 5, 220])).mtu, None, "four bytes");
     let (mut bench, xid) = requesting();
-    let ack = Reply::new(ACK, xid, 600).with(26, &1279u16.to_be_bytes()).with(3, &[192, 0, 2, 255]);
+    let ack = Reply::new(ACK, xid, 600)
+        .with(26, &1279u16.to_be_bytes())
+        .with(3, &[192, 0, 2, 255]);
     let output = bench.answer(at(0.0), &ack);
-    let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
+    let Some(Verdict::Won(lease)) = output.verdict else {
+        panic!("{output:?}")
+    };
     assert_eq!((lease.mtu, lease.gateway), (None, None));
     let told: Vec<_> = output.dropped.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("1279") && told[1].contains("192.0.2.255"), "{told:?}");
+    assert!(
+        told[0].contains("1279") && told[1].contains("192.0.2.255"),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
     let (mut bench, _) = requesting();
     let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
-    assert_eq!((release.kind(), release.to, release.ciaddr(), release.source), ("RELEASE", SERVER_MAC, LEASED, LEASED));
+    assert_eq!(
+        (release.kind(), release.to, release.ciaddr(), release.source),
+        ("RELEASE", SERVER_MAC, LEASED, LEASED)
+    );
     assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
     let mut bench = Bench::acquiring();
     bench.clock(at(0.0));
-    assert_eq!(bench.client.abort(at(0.0)), None, "before REQUEST there is nothing to give back");
+    assert_eq!(
+        bench.client.abort(at(0.0)),
+        None,
+        "before REQUEST there is nothing to give back"
+    );
 }
 
 #[test]
 fn what_was_asked_for_is_not_given_back_when_it_would_have_ended() {
     let (mut bench, _) = requesting();
-    let ends = bench.client.owed(at(0.0)).and_then(Lease::expires).expect("the offer has a time");
+    let ends = bench
+        .client
+        .owed(at(0.0))
+        .and_then(Lease::expires)
+        .expect("the offer has a time");
     assert_eq!(bench.client.owed(ends), None);
-    assert_eq!(bench.client.abort(ends), None, "it may be another client's by now");
+    assert_eq!(
+        bench.client.abort(ends),
+        None,
+        "it may be another client's by now"
+    );
 }
 
 #[test]
@@ -214,15 +369,34 @@ fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
     let xid = sent(&bench.arp(at(5.0), SERVER_MAC).frames[0]).xid();
     bench.clock(at(6.5));
     let output = bench.answer(at(6.6), &Reply::new(ACK, xid, 10));
-    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
-    assert_eq!(lease.start, at(5.0), "the lease counts from the REQUEST that was answered");
+    let Some(Verdict::Kept(lease)) = output.verdict else {
+        panic!("{output:?}")
+    };
+    assert_eq!(
+        lease.start,
+        at(5.0),
+        "the lease counts from the REQUEST that was answered"
+    );
 }
 
 #[test]
 fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
-    let routes = vec![Route { destination: Ipv4Net::default(), via: Some(SERVER) }];
-    let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), routes, ..lease() };
-    let mut release = ReleaseExchange::new(plain(), plain().station, far, at(0.0), &mut Rng::with_seed(1));
+    let routes = vec![Route {
+        destination: Ipv4Net::default(),
+        via: Some(SERVER),
+    }];
+    let far = Lease {
+        server: Ipv4Addr::new(198, 51, 100, 1),
+        routes,
+        ..lease()
+    };
+    let mut release = ReleaseExchange::new(
+        plain(),
+        plain().station,
+        far,
+        at(0.0),
+        &mut Rng::with_seed(1),
+    );
     let mut now = at(0.0);
     let frame = loop {
         match release.on_clock(now) {
@@ -230,10 +404,15 @@ fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
                 assert!(!answered);
                 break sent(&frame);
             }
-            ReleaseAction::Ask(_) | ReleaseAction::Wait => now = release.deadline().expect("it goes on"),
+            ReleaseAction::Ask(_) | ReleaseAction::Wait => {
+                now = release.deadline().expect("it goes on")
+            }
         }
     };
-    assert_eq!((now, frame.kind(), frame.to), (at(0.6), "RELEASE", SERVER_MAC));
+    assert_eq!(
+        (now, frame.kind(), frame.to),
+        (at(0.6), "RELEASE", SERVER_MAC)
+    );
 }
 
 /// A renewal of a lease whose address is not on the interface.
@@ -248,18 +427,33 @@ fn unaddressed(t1: u32, t2: u32, end: u32) -> (Bench, Sent) {
 fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form() {
     let (mut bench, request) = unaddressed(500, 900, 1000);
     let none = Ipv4Addr::UNSPECIFIED;
-    assert_eq!((request.kind(), request.source, request.ciaddr()), ("REQUEST", none, none));
-    assert_eq!((request.option(50), request.option(54)), (Some(&LEASED.octets()[..]), None));
+    assert_eq!(
+        (request.kind(), request.source, request.ciaddr()),
+        ("REQUEST", none, none)
+    );
+    assert_eq!(
+        (request.option(50), request.option(54)),
+        (Some(&LEASED.octets()[..]), None)
+    );
     assert!(request.destination.is_broadcast() && bench.client.broadcasts());
-    assert_eq!((bench.client.state(), bench.client.acquires()), (StateName::Renewing, false));
+    assert_eq!(
+        (bench.client.state(), bench.client.acquires()),
+        (StateName::Renewing, false)
+    );
     let (when, output) = {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["REQUEST"])
     };
     assert_eq!((when, sent(&output.frames[0]).ciaddr()), (at(700.0), none));
     let xid = sent(&output.frames[0]).xid();
-    let other = bench.answer(at(700.0), &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]));
-    assert!(matches!(other.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED), "any server may extend it");
+    let other = bench.answer(
+        at(700.0),
+        &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]),
+    );
+    assert!(
+        matches!(other.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED),
+        "any server may extend it"
+    );
 }
 
 #[test]
@@ -268,13 +462,23 @@ fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
     let nak = Reply::nak(request.xid());
     let other = bench.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));
     assert_eq!(other.refused, Some(OTHER_SERVER.into()));
-    assert!(matches!(bench.answer(at(500.0), &nak).verdict, Some(Verdict::Lost(_, Loss::Nak { .. }))));
+    assert!(matches!(
+        bench.answer(at(500.0), &nak).verdict,
+        Some(Verdict::Lost(_, Loss::Nak { .. }))
+    ));
     let mut bench = Bench::bound(500, 900, 1000);
     bench.client.set_addressed(false);
     let request = sent(&bench.clock(at(900.0)).frames[0]);
-    assert_eq!((bench.client.state(), request.ciaddr()), (StateName::Rebinding, Ipv4Addr::UNSPECIFIED));
+    assert_eq!(
+        (bench.client.state(), request.ciaddr()),
+        (StateName::Rebinding, Ipv4Addr::UNSPECIFIED)
+    );
     bench.client.set_addressed(true);
     bench.next(Timer::ReceiveWindow, &[]);
     let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
-    assert_eq!(sent(&output.frames[0]).ciaddr(), LEASED, "the address is back");
+    assert_eq!(
+        sent(&output.frames[0]).ciaddr(),
+        LEASED,
+        "the address is back"
+    );
 }

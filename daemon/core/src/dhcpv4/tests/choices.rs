@@ -11,7 +11,9 @@ use super::super::message::Sender;
 use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
-use super::script::{ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, Sent, at, client_id, lease, name, sent};
+use super::script::{
+    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, Sent, at, client_id, lease, name, sent,
+};
 use crate::wire::message::MessageType;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
@@ -47,18 +49,33 @@ fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
     };
     let mut bench = with(profile, None);
     let first = discover(&mut bench);
-    let request = sent(&bench.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600)).frames[0]);
+    let request = sent(
+        &bench
+            .answer(at(0.0), &Reply::new(OFFER, first.xid(), 600))
+            .frames[0],
+    );
     for message in [&first, &request] {
         assert_eq!(message.option(12), Some(&b"web-0"[..]));
-        assert_eq!(message.option(81), Some(&b"\x05\0\0\x05web-0\x07example\x03org\0"[..]), "RFC 4702 wire form");
+        assert_eq!(
+            message.option(81),
+            Some(&b"\x05\0\0\x05web-0\x07example\x03org\0"[..]),
+            "RFC 4702 wire form"
+        );
         assert_eq!(message.option(60), Some(&b"plc"[..]));
-        assert_eq!(message.option(77), Some(&b"\x06line-4"[..]), "RFC 3004: each class after its length");
+        assert_eq!(
+            message.option(77),
+            Some(&b"\x06line-4"[..]),
+            "RFC 3004: each class after its length"
+        );
         assert_eq!(message.option(43), Some(&[1, 2, 3][..]));
         assert_eq!(message.option(55), Some(&[1, 3][..]));
         assert_eq!(message.payload[10] & 0x80, 0x80, "the broadcast flag");
     }
     let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
-    assert_eq!((release.option(12), release.option(81), release.option(55)), (None, None, None));
+    assert_eq!(
+        (release.option(12), release.option(81), release.option(55)),
+        (None, None, None)
+    );
     assert_eq!(release.payload[10], 0, "flags are 0 (RFC 2131 table 5)");
 }
 
@@ -71,32 +88,62 @@ fn a_name_of_one_label_is_a_partial_one() {
         assert_eq!(value(bad), None, "{bad:?}");
     }
     assert_eq!(value(&"a".repeat(64)), None);
-    assert_eq!(value(&["abcdefg"; 40].join(".")), None, "longer than a name may be");
+    assert_eq!(
+        value(&["abcdefg"; 40].join(".")),
+        None,
+        "longer than a name may be"
+    );
 }
 
 #[test]
 fn a_server_that_is_not_allowed_is_refused_by_name() {
     for (allow, deny) in [(Vec::new(), vec![SERVER]), (vec![OTHER], Vec::new())] {
         let servers = Servers { allow, deny };
-        let mut bench = with(ClientProfile { servers, ..ClientProfile::default() }, None);
+        let mut bench = with(
+            ClientProfile {
+                servers,
+                ..ClientProfile::default()
+            },
+            None,
+        );
         let xid = discover(&mut bench).xid();
         let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
-        assert_eq!((bench.client.tally().refused, bench.client.state()), (1, StateName::Selecting));
+        assert_eq!(
+            (bench.client.tally().refused, bench.client.state()),
+            (1, StateName::Selecting)
+        );
         let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
-        assert_eq!(bench.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
+        assert_eq!(
+            bench.answer(at(0.0), &allowed).frames.len(),
+            1,
+            "another server is taken"
+        );
     }
 }
 
 #[test]
 fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
     for rapid_commit in [true, false] {
-        let mut bench = with(ClientProfile { rapid_commit, ..ClientProfile::default() }, None);
+        let mut bench = with(
+            ClientProfile {
+                rapid_commit,
+                ..ClientProfile::default()
+            },
+            None,
+        );
         let first = discover(&mut bench);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
         let plain = bench.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
-        let refusal = Refusal::Unexpected { kind: MessageType::Ack, state: StateName::Selecting };
-        assert_eq!(plain.refused, Some(refusal.into()), "without option 80 it is no rapid commit");
+        let refusal = Refusal::Unexpected {
+            kind: MessageType::Ack,
+            state: StateName::Selecting,
+        };
+        assert_eq!(
+            plain.refused,
+            Some(refusal.into()),
+            "without option 80 it is no rapid commit"
+        );
         let output = bench.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
@@ -106,9 +153,16 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 }
 
 #[test]
-fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back() {
+fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back()
+{
     for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
-        let mut bench = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, None);
+        let mut bench = with(
+            ClientProfile {
+                rapid_commit: true,
+                ..ClientProfile::default()
+            },
+            None,
+        );
         if !waited_for {
             bench.client.not_waited_for();
         }
@@ -120,7 +174,10 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
                 continue;
             };
             let (said, passed) = (u64::from(discover.secs()), now.since_boot().as_secs());
-            assert!(said <= passed && said + 4 > passed, "it has looked for {passed} s, and says {said}");
+            assert!(
+                said <= passed && said + 4 > passed,
+                "it has looked for {passed} s, and says {said}"
+            );
             if now >= at(100.0) {
                 answers += 1;
                 let ack = Reply::new(ACK, discover.xid(), lease).with(80, &[]);
@@ -129,10 +186,16 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
                     output => break output.verdict,
                 }
             }
-            assert!(answers < 5, "waited for {waited_for}, {lease} s: refused for ever");
+            assert!(
+                answers < 5,
+                "waited for {waited_for}, {lease} s: refused for ever"
+            );
             now = bench.deadline().0;
         };
-        assert!(matches!(won, Some(Verdict::Won(_))), "waited for {waited_for}, {lease} s: {won:?}");
+        assert!(
+            matches!(won, Some(Verdict::Won(_))),
+            "waited for {waited_for}, {lease} s: {won:?}"
+        );
         // A transaction that went on through the silence would have begun before the lease's time.
         assert!(
             answers <= if lease < 10 { 2 } else { 1 },
@@ -144,16 +207,29 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
 #[test]
 fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
     for preferred in [false, true] {
-        let mut bench = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, wants(OTHER, preferred));
+        let mut bench = with(
+            ClientProfile {
+                rapid_commit: true,
+                ..ClientProfile::default()
+            },
+            wants(OTHER, preferred),
+        );
         let xid = discover(&mut bench).xid();
         let output = bench.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
         match output.verdict {
-            Some(Verdict::Unwanted { wanted, offered, .. }) => {
+            Some(Verdict::Unwanted {
+                wanted, offered, ..
+            }) => {
                 assert_eq!((preferred, wanted, offered), (false, OTHER, LEASED))
             }
             other => assert!(preferred && matches!(other, Some(Verdict::Won(_)))),
         }
-        let release = sent(&bench.client.abort(at(0.0)).expect("its server holds it for us"));
+        let release = sent(
+            &bench
+                .client
+                .abort(at(0.0))
+                .expect("its server holds it for us"),
+        );
         assert_eq!(release.payload[12..16], LEASED.octets());
     }
 }
@@ -164,14 +240,20 @@ fn the_wanted_address_is_asked_for_and_taken_at_once() {
     let first = discover(&mut bench);
     assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
     let output = bench.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
-    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
+    assert_eq!(
+        sent(&output.frames[0]).option(50),
+        Some(&LEASED.octets()[..])
+    );
 }
 
 #[test]
 fn an_unlike_first_offer_waits_for_a_better_one() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, true));
     let xid = discover(&mut bench).xid();
-    let unlike = Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) };
+    let unlike = Reply {
+        yiaddr: OTHER,
+        ..Reply::new(OFFER, xid, 600)
+    };
     assert!(bench.answer(at(0.0), &unlike).frames.is_empty());
     assert_eq!(bench.deadline(), (at(0.2), Timer::Choose));
     let better = Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]);
@@ -183,7 +265,13 @@ fn an_unlike_first_offer_waits_for_a_better_one() {
 fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, true));
     let xid = discover(&mut bench).xid();
-    bench.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    bench.answer(
+        at(0.0),
+        &Reply {
+            yiaddr: OTHER,
+            ..Reply::new(OFFER, xid, 600)
+        },
+    );
     assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
 }
 
@@ -191,52 +279,110 @@ fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
 fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, false));
     let xid = discover(&mut bench).xid();
-    let unlike = |bench: &mut Bench, when| bench.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let unlike = |bench: &mut Bench, when| {
+        bench.answer(
+            when,
+            &Reply {
+                yiaddr: OTHER,
+                ..Reply::new(OFFER, xid, 600)
+            },
+        )
+    };
     let missed = Some(missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED }));
     assert!(unlike(&mut bench, at(0.0)).frames.is_empty());
     for _ in 0..2 {
         let (when, _) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         let output = unlike(&mut bench, when);
-        assert_eq!((output.frames.len(), &output.missed), (0, &missed), "for who has to say why there is no lease");
+        assert_eq!(
+            (output.frames.len(), &output.missed),
+            (0, &missed),
+            "for who has to say why there is no lease"
+        );
     }
-    let right = bench.answer(at(3.5), &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]));
-    assert_eq!(sent(&right.frames[0]).option(50), Some(&LEASED.octets()[..]));
+    let right = bench.answer(
+        at(3.5),
+        &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]),
+    );
+    assert_eq!(
+        sent(&right.frames[0]).option(50),
+        Some(&LEASED.octets()[..])
+    );
 }
 
 #[test]
 fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
     let sender = || Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
-    let adopt = || Bench::new(Client::adopt(sender(), lease().address, at(0.0), Rng::with_seed(7)));
+    let adopt = || {
+        Bench::new(Client::adopt(
+            sender(),
+            lease().address,
+            at(0.0),
+            Rng::with_seed(7),
+        ))
+    };
     let mut bench = adopt();
     let request = sent(&bench.clock(at(0.0)).frames[0]);
-    assert_eq!((request.kind(), request.option(50), request.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
+    assert_eq!(
+        (request.kind(), request.option(50), request.option(54)),
+        ("REQUEST", Some(&LEASED.octets()[..]), None)
+    );
     let output = bench.answer(at(0.0), &Reply::new(ACK, request.xid(), 600));
-    assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
+    assert!(
+        matches!(output.verdict, Some(Verdict::Won(_))),
+        "{output:?}"
+    );
 
     let mut bench = adopt();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    assert!(bench.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(), "which server granted it nobody knows");
+    assert!(
+        bench.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(),
+        "which server granted it nobody knows"
+    );
     let (refused, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
-    let other = bench.answer(refused, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let other = bench.answer(
+        refused,
+        &Reply {
+            yiaddr: OTHER,
+            ..Reply::new(OFFER, xid, 600)
+        },
+    );
     let missed = missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED });
     assert_eq!((other.frames.len(), other.missed), (0, Some(missed)));
-    assert_eq!(bench.client.owed(refused), None, "nothing is known to be granted, so nothing is released");
+    assert_eq!(
+        bench.client.owed(refused),
+        None,
+        "nothing is known to be granted, so nothing is released"
+    );
 }
 
 fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
-    Missed { server, address, miss }
+    Missed {
+        server,
+        address,
+        miss,
+    }
 }
 
 /// Returns a message of the good server, which gives OTHER.
 fn of_good(kind: u8, xid: u32) -> Reply {
-    Reply { yiaddr: OTHER, ..Reply::new(kind, xid, 600) }.with(54, &GOOD.octets())
+    Reply {
+        yiaddr: OTHER,
+        ..Reply::new(kind, xid, 600)
+    }
+    .with(54, &GOOD.octets())
 }
 
 /// Returns the servers whose offers are requested.
 fn asked(output: &Output) -> Vec<Ipv4Addr> {
-    let requests = output.frames.iter().map(|frame| sent(frame)).filter(|sent| sent.kind() == "REQUEST");
-    requests.filter_map(|sent| Some(<[u8; 4]>::try_from(sent.option(54)?).ok()?.into())).collect()
+    let requests = output
+        .frames
+        .iter()
+        .map(|frame| sent(frame))
+        .filter(|sent| sent.kind() == "REQUEST");
+    requests
+        .filter_map(|sent| Some(<[u8; 4]>::try_from(sent.option(54)?).ok()?.into()))
+        .collect()
 }
 
 #[test]
@@ -244,8 +390,17 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
     for refused in [true, false] {
         let mut bench = with(ClientProfile::default(), None);
         let xid = discover(&mut bench).xid();
-        assert_eq!(asked(&bench.answer(at(0.0), &Reply::new(OFFER, xid, 600))), [SERVER]);
-        assert!(bench.answer(at(0.1), &of_good(OFFER, xid)).frames.is_empty(), "the first is asked for");
+        assert_eq!(
+            asked(&bench.answer(at(0.0), &Reply::new(OFFER, xid, 600))),
+            [SERVER]
+        );
+        assert!(
+            bench
+                .answer(at(0.1), &of_good(OFFER, xid))
+                .frames
+                .is_empty(),
+            "the first is asked for"
+        );
         let (now, output) = if refused {
             (at(0.2), bench.answer(at(0.2), &Reply::nak(xid)))
         } else {
@@ -259,7 +414,9 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
         assert_eq!(matches!(told.miss, Miss::Nak { .. }), refused);
         assert_eq!(told.miss == Miss::Unacknowledged { sent: 3 }, !refused);
         let won = bench.answer(now, &of_good(ACK, xid)).verdict;
-        assert!(matches!(won, Some(Verdict::Won(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD)));
+        assert!(
+            matches!(won, Some(Verdict::Won(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD))
+        );
     }
 }
 
@@ -267,10 +424,19 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
 fn an_offer_that_the_wire_doubled_is_requested_once() {
     let mut stage = with(ClientProfile::default(), wants(OTHER, true));
     let xid = discover(&mut stage).xid();
-    assert!(stage.answer(at(0.0), &Reply::new(OFFER, xid, 600)).frames.is_empty(), "another address is wished for");
+    assert!(
+        stage
+            .answer(at(0.0), &Reply::new(OFFER, xid, 600))
+            .frames
+            .is_empty(),
+        "another address is wished for"
+    );
     assert_eq!(asked(&stage.answer(at(0.0), &of_good(OFFER, xid))), [GOOD]);
     stage.client.refuse(at(0.0), Duration::from_secs(1));
-    assert_eq!(asked(&stage.answer(at(0.05), &Reply::new(OFFER, xid, 600))), [SERVER]);
+    assert_eq!(
+        asked(&stage.answer(at(0.05), &Reply::new(OFFER, xid, 600))),
+        [SERVER]
+    );
     stage.next(Timer::Retransmit, &["REQUEST"]);
     stage.next(Timer::Retransmit, &["REQUEST"]);
     stage.next(Timer::Retransmit, &["DISCOVER"]);
@@ -288,7 +454,11 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
         let output = bench.answer(at(0.0), &Reply::nak(xid));
         let xid = sent(&output.frames[0]).xid();
         let bad = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
-        assert_eq!(bad.frames.is_empty(), waited_for, "where nobody waits the next try is soon enough");
+        assert_eq!(
+            bad.frames.is_empty(),
+            waited_for,
+            "where nobody waits the next try is soon enough"
+        );
         if another && waited_for {
             assert_eq!(asked(&bench.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
             let output = bench.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
@@ -297,13 +467,25 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
             bench.answer(at(0.3), &Reply::nak(xid));
             let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
             let xid = sent(&output.frames[0]).xid();
-            assert!(bench.answer(now, &Reply::new(OFFER, xid, 600)).frames.is_empty());
+            assert!(
+                bench
+                    .answer(now, &Reply::new(OFFER, xid, 600))
+                    .frames
+                    .is_empty()
+            );
             assert!(bench.answer(now, &of_good(OFFER, xid)).frames.is_empty());
             assert_eq!(asked(&bench.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
-            assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
+            assert_eq!(
+                bench.next(Timer::Choose, &["REQUEST"]).0,
+                at(0.3),
+                "there is no other"
+            );
             let xid = sent(&bench.client.refuse(at(0.3), Duration::ZERO).frames[0]).xid();
-            assert_eq!(asked(&bench.answer(at(0.3), &Reply::new(OFFER, xid, 600))), [SERVER]);
+            assert_eq!(
+                asked(&bench.answer(at(0.3), &Reply::new(OFFER, xid, 600))),
+                [SERVER]
+            );
         }
     }
 }
@@ -315,14 +497,33 @@ fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
         let mut bench = with(ClientProfile::default(), None);
         let xid = discover(&mut bench).xid();
         bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        let nak = bench.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) });
+        let nak = bench.answer(
+            at(0.0),
+            &Reply {
+                giaddr: relay,
+                ..Reply::nak(xid)
+            },
+        );
         assert!(nak.frames.is_empty() && bench.client.state() == StateName::Requesting);
         if acknowledged {
-            let ack = bench.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+            let ack = bench.answer(
+                at(0.1),
+                &Reply {
+                    giaddr: relay,
+                    ..Reply::new(ACK, xid, 600)
+                },
+            );
             assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
         } else {
             let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-            assert!(matches!(output.missed, Some(Missed { server: SERVER, miss: Miss::Nak { .. }, .. })));
+            assert!(matches!(
+                output.missed,
+                Some(Missed {
+                    server: SERVER,
+                    miss: Miss::Nak { .. },
+                    ..
+                })
+            ));
         }
     }
 }
@@ -331,11 +532,33 @@ fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
 fn so_does_one_to_the_claim_of_an_earlier_lease() {
     let relay = Ipv4Addr::new(192, 0, 2, 254);
     let sender = Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
-    let mut bench = Bench::new(Client::reacquire(sender, Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::reacquire(
+        sender,
+        Arc::new(lease()),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     let output = bench.clock(at(0.0));
     assert_eq!(name(&output.frames[0]), "REQUEST");
     let xid = sent(&output.frames[0]).xid();
-    assert!(bench.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) }).frames.is_empty());
-    let ack = bench.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+    assert!(
+        bench
+            .answer(
+                at(0.0),
+                &Reply {
+                    giaddr: relay,
+                    ..Reply::nak(xid)
+                }
+            )
+            .frames
+            .is_empty()
+    );
+    let ack = bench.answer(
+        at(0.1),
+        &Reply {
+            giaddr: relay,
+            ..Reply::new(ACK, xid, 600)
+        },
+    );
     assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
 }

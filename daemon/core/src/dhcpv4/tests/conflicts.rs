@@ -26,9 +26,14 @@ fn requesting() -> (Bench, u32) {
 #[track_caller]
 fn assert_declined(output: &Output) {
     let decline = sent(&output.frames[0]);
-    assert_eq!((decline.kind(), decline.option(50)), ("DECLINE", Some(&LEASED.octets()[..])));
+    assert_eq!(
+        (decline.kind(), decline.option(50)),
+        ("DECLINE", Some(&LEASED.octets()[..]))
+    );
     assert_eq!(decline.option(54), Some(&SERVER.octets()[..]));
-    let Some(Verdict::Lost(lost, Loss::Conflict { by: NEIGHBOUR })) = &output.verdict else { panic!("{output:?}") };
+    let Some(Verdict::Lost(lost, Loss::Conflict { by: NEIGHBOUR })) = &output.verdict else {
+        panic!("{output:?}")
+    };
     assert_eq!(lost.ip(), LEASED);
 }
 
@@ -36,18 +41,28 @@ fn assert_declined(output: &Output) {
 fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_soon() {
     let (mut bench, xid) = requesting();
     let output = bench.signal(at(0.0), CONFLICT);
-    assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
+    assert!(
+        output.frames.is_empty() && output.verdict.is_none(),
+        "DECLINE answers the ACK: {output:?}"
+    );
     assert_eq!(bench.client.requesting(), Some((LEASED, true)));
     let output = bench.answer(at(0.1), &Reply::new(ACK, xid, 600));
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
     assert_eq!(bench.client.tally().declined, Some((LEASED, NEIGHBOUR)));
-    assert_eq!(bench.deadline(), (at(0.1) + Duration::from_millis(100), Timer::Discover));
+    assert_eq!(
+        bench.deadline(),
+        (at(0.1) + Duration::from_millis(100), Timer::Discover)
+    );
     let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     let discover = sent(&output.frames[0]);
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
-    assert_eq!(bench.client.owed(at(0.0)), None, "nothing is to be released");
+    assert_eq!(
+        bench.client.owed(at(0.0)),
+        None,
+        "nothing is to be released"
+    );
 }
 
 #[test]
@@ -64,17 +79,36 @@ fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer()
             let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
             xid = sent(&output.frames[0]).xid();
             let offered = bench.answer(now, &Reply::new(OFFER, xid, 600));
-            assert_eq!(names(&offered).is_empty(), round == 2, "an address that is in use does not make a bad server");
+            assert_eq!(
+                names(&offered).is_empty(),
+                round == 2,
+                "an address that is in use does not make a bad server"
+            );
         }
         let now = bench.deadline().0 - Duration::from_millis(1);
-        let good = Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(OFFER, xid, 600) }.with(54, &[192, 0, 2, 9]);
-        assert_eq!(sent(&bench.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
+        let good = Reply {
+            yiaddr: [192, 0, 2, 60].into(),
+            ..Reply::new(OFFER, xid, 600)
+        }
+        .with(54, &[192, 0, 2, 9]);
+        assert_eq!(
+            sent(&bench.answer(now, &good).frames[0]).option(54),
+            Some(&[192, 0, 2, 9][..])
+        );
         bench.answer(
             now,
-            &Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(ACK, xid, 600) }.with(54, &[192, 0, 2, 9]),
+            &Reply {
+                yiaddr: [192, 0, 2, 60].into(),
+                ..Reply::new(ACK, xid, 600)
+            }
+            .with(54, &[192, 0, 2, 9]),
         );
         bench.client.is_free();
-        assert_eq!(bench.client.tally().declined, None, "a client that holds a lease remembers nothing of that");
+        assert_eq!(
+            bench.client.tally().declined,
+            None,
+            "a client that holds a lease remembers nothing of that"
+        );
     }
 }
 
@@ -95,7 +129,10 @@ fn a_conflict_over_one_offer_says_nothing_of_the_next() {
     let xid = sent(&output.frames[0]).xid();
     bench.answer(at(0.2), &Reply::new(OFFER, xid, 600));
     let output = bench.answer(at(0.3), &Reply::new(ACK, xid, 600));
-    assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
+    assert!(
+        matches!(output.verdict, Some(Verdict::Won(_))),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -104,9 +141,22 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     let output = bench.signal(at(5.0), CONFLICT);
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
-    assert_eq!((bench.client.state(), bench.client.lease(), bench.client.owed(at(0.0))), (StateName::Init, None, None));
-    assert!(!bench.client.seek_anew(at(6.0)), "carrier that was away makes it no sooner");
-    assert_eq!(bench.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
+    assert_eq!(
+        (
+            bench.client.state(),
+            bench.client.lease(),
+            bench.client.owed(at(0.0))
+        ),
+        (StateName::Init, None, None)
+    );
+    assert!(
+        !bench.client.seek_anew(at(6.0)),
+        "carrier that was away makes it no sooner"
+    );
+    assert_eq!(
+        bench.deadline(),
+        (at(5.0) + Duration::from_secs(10), Timer::Discover)
+    );
     let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), None);
 }
@@ -139,8 +189,14 @@ fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
 
 #[test]
 fn the_pauses_between_conflicts_in_a_row_grow() {
-    assert_eq!(pauses(true, 10), [100, 200, 400, 800, 1600, 1600, 1600, 1600, 1600, 1600]);
-    let seconds: Vec<_> = pauses(false, 9).into_iter().map(|millis| millis / 1000).collect();
+    assert_eq!(
+        pauses(true, 10),
+        [100, 200, 400, 800, 1600, 1600, 1600, 1600, 1600, 1600]
+    );
+    let seconds: Vec<_> = pauses(false, 9)
+        .into_iter()
+        .map(|millis| millis / 1000)
+        .collect();
     assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
 }
 
@@ -149,13 +205,20 @@ fn an_address_that_is_free_makes_the_next_conflict_the_first() {
     let mut bench = Bench::bound(300, 525, 600);
     for (now, pause) in [(5.0, 10), (100.0, 20)] {
         assert_declined(&bench.signal(at(now), CONFLICT));
-        assert_eq!(bench.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
+        assert_eq!(
+            bench.deadline(),
+            (at(now) + Duration::from_secs(pause), Timer::Discover)
+        );
         let (due, output) = bench.next(Timer::Discover, &["DISCOVER"]);
         let xid = sent(&output.frames[0]).xid();
         let offered = bench.answer(due, &Reply::new(OFFER, xid, 600));
         // Its server waits for another from the second on.
         let waits = offered.frames.is_empty();
-        let due = if waits { bench.next(Timer::Choose, &["REQUEST"]).0 } else { due };
+        let due = if waits {
+            bench.next(Timer::Choose, &["REQUEST"]).0
+        } else {
+            due
+        };
         bench.answer(due, &Reply::new(ACK, xid, 600));
     }
     bench.client.is_free();
@@ -180,5 +243,8 @@ fn without_an_address_there_is_no_conflict() {
     let mut bench = Bench::acquiring();
     bench.clock(at(0.0));
     let output = bench.signal(at(0.5), CONFLICT);
-    assert!(output.frames.is_empty() && output.verdict.is_none() && output.listen, "{output:?}");
+    assert!(
+        output.frames.is_empty() && output.verdict.is_none() && output.listen,
+        "{output:?}"
+    );
 }

@@ -10,7 +10,9 @@ use fastrand::Rng;
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
-use super::script::{ACK, Bench, LEASED, Reply, SERVER, SERVER_MAC, at, lease, name, plain, sent, timed};
+use super::script::{
+    ACK, Bench, LEASED, Reply, SERVER, SERVER_MAC, at, lease, name, plain, sent, timed,
+};
 use crate::time::Instant;
 
 /// A server that did not grant the lease.
@@ -33,10 +35,22 @@ fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
             Some((_, xid)) => bench.answer(now, &Reply::new(ACK, xid, lease)),
             None => bench.clock(now),
         };
-        while output.frames.first().is_some_and(|frame| name(frame) == "ARP") {
-            output = Output { verdict: output.verdict, ..bench.arp(now, SERVER_MAC) };
+        while output
+            .frames
+            .first()
+            .is_some_and(|frame| name(frame) == "ARP")
+        {
+            output = Output {
+                verdict: output.verdict,
+                ..bench.arp(now, SERVER_MAC)
+            };
         }
-        answers.extend(output.frames.iter().map(|frame| (now + late, sent(frame).xid())));
+        answers.extend(
+            output
+                .frames
+                .iter()
+                .map(|frame| (now + late, sent(frame).xid())),
+        );
         match output.verdict {
             Some(Verdict::Lost(..)) => return (extended, false),
             Some(_) => extended += 1,
@@ -47,12 +61,17 @@ fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
 
 #[test]
 fn a_lease_is_extended_however_late_the_server_is_with_each_answer() {
-    for (late, leases) in
-        [(1, &[10, 120, 86_400][..]), (6, &[60, 120, 600, 3600, 86_400]), (15, &[120, 600, 3600, 86_400])]
-    {
+    for (late, leases) in [
+        (1, &[10, 120, 86_400][..]),
+        (6, &[60, 120, 600, 3600, 86_400]),
+        (15, &[120, 600, 3600, 86_400]),
+    ] {
         for lease in leases {
             let (extended, kept) = extended(*lease, Duration::from_secs(late), lease * 10);
-            assert!(kept && extended >= 9, "{lease} s, {late} s late: extended {extended} times, kept: {kept}");
+            assert!(
+                kept && extended >= 9,
+                "{lease} s, {late} s late: extended {extended} times, kept: {kept}"
+            );
         }
     }
 }
@@ -67,8 +86,13 @@ fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
     assert_eq!(sent(&bench.arp(at(700.0), SERVER_MAC).frames[0]).xid(), xid);
     let mut renewed = bench.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
-    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
-    assert_eq!((lease.start, renewed.client.state()), (at(500.0), StateName::Bound));
+    let Some(Verdict::Kept(lease)) = output.verdict else {
+        panic!("{output:?}")
+    };
+    assert_eq!(
+        (lease.start, renewed.client.state()),
+        (at(500.0), StateName::Bound)
+    );
     let rebind = sent(&bench.clock(at(900.0)).frames[0]);
     assert_ne!(rebind.xid(), xid, "other servers may answer this");
     let output = bench.answer(at(900.0), &Reply::new(ACK, xid, 1000));
@@ -77,7 +101,10 @@ fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["REQUEST"])
     };
-    assert_eq!((again, sent(&output.frames[0]).xid()), (at(950.0), rebind.xid()));
+    assert_eq!(
+        (again, sent(&output.frames[0]).xid()),
+        (at(950.0), rebind.xid())
+    );
     let output = bench.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
     assert!(
         matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(900.0)),
@@ -108,7 +135,11 @@ fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_anot
         bench.next(Timer::Retransmit, &["ARP"]);
         let xid = sent(&bench.arp(at(again), SERVER_MAC).frames[0]).xid();
         let output = bench.answer(at(again), &Reply::new(ACK, xid, 120));
-        assert_eq!(output.refused, (!taken).then_some(Refusal::Ended.into()), "at {again}");
+        assert_eq!(
+            output.refused,
+            (!taken).then_some(Refusal::Ended.into()),
+            "at {again}"
+        );
         let start = bench.client.lease().map(|lease| lease.start);
         assert_eq!(start, Some(at(if taken { again } else { 0.0 })));
     }
@@ -125,8 +156,13 @@ fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
         assert_eq!(bench.client.state(), state);
         let ack = Reply::new(ACK, sent(&request.frames[0]).xid(), 1000).with(54, &OTHER.octets());
         let output = bench.answer(at(when), &ack);
-        let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{state}: {output:?}") };
-        assert_eq!((lease.server, lease.ip(), lease.start), (OTHER, LEASED, at(when)));
+        let Some(Verdict::Kept(lease)) = output.verdict else {
+            panic!("{state}: {output:?}")
+        };
+        assert_eq!(
+            (lease.server, lease.ip(), lease.start),
+            (OTHER, LEASED, at(when))
+        );
     }
 }
 
@@ -136,7 +172,16 @@ fn a_lease_that_is_renewed_is_refused_by_its_own_server_only() {
     bench.clock(at(500.0));
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
     let output = bench.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
-    assert_eq!(output.refused, Some(Refusal::OtherServer { server: OTHER, asked: SERVER }.into()));
+    assert_eq!(
+        output.refused,
+        Some(
+            Refusal::OtherServer {
+                server: OTHER,
+                asked: SERVER
+            }
+            .into()
+        )
+    );
     bench.next(Timer::ReceiveWindow, &[]);
     assert_eq!(bench.client.state(), StateName::Renewing);
 }
@@ -146,7 +191,10 @@ fn refused_by_another(client: Client, when: f64) -> (Bench, u32) {
     let mut bench = Bench::new(client);
     let xid = sent(&bench.clock(at(when)).frames[0]).xid();
     let output = bench.answer(at(when), &Reply::nak(xid).with(54, &OTHER.octets()));
-    assert!(output.verdict.is_none() && output.refused.is_none() && output.listen, "{output:?}");
+    assert!(
+        output.verdict.is_none() && output.refused.is_none() && output.listen,
+        "{output:?}"
+    );
     (bench, xid)
 }
 
@@ -156,12 +204,19 @@ fn rebinding() -> (Bench, u32) {
 
 fn confirming() -> (Bench, u32) {
     let client = Bench::confirming().client;
-    let begins = client.deadline().expect("it begins").0.since_boot().as_secs_f64();
+    let begins = client
+        .deadline()
+        .expect("it begins")
+        .0
+        .since_boot()
+        .as_secs_f64();
     refused_by_another(client, begins)
 }
 
 fn lost_by(output: &Output) -> Ipv4Addr {
-    let Some(Verdict::Lost(lost, Loss::Nak { server, .. })) = &output.verdict else { panic!("{output:?}") };
+    let Some(Verdict::Lost(lost, Loss::Nak { server, .. })) = &output.verdict else {
+        panic!("{output:?}")
+    };
     assert_eq!(lost.ip(), LEASED);
     *server
 }
@@ -171,7 +226,10 @@ fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
     for (mut bench, xid) in [rebinding(), confirming()] {
         let (until, _) = bench.deadline();
         let output = bench.answer(until, &Reply::new(ACK, xid, 1000));
-        assert!(matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))), "{output:?}");
+        assert!(
+            matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))),
+            "{output:?}"
+        );
         assert_eq!(bench.client.state(), StateName::Bound);
     }
 }
@@ -189,7 +247,10 @@ fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
 
 #[test]
 fn its_own_servers_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
-    let relayed = |xid| Reply { giaddr: Ipv4Addr::new(192, 0, 2, 254), ..Reply::nak(xid) };
+    let relayed = |xid| Reply {
+        giaddr: Ipv4Addr::new(192, 0, 2, 254),
+        ..Reply::nak(xid)
+    };
     for acknowledged in [true, false] {
         let mut bench = Bench::bound(500, 900, 1000);
         bench.next(Timer::Renew, &["ARP"]);
@@ -242,67 +303,125 @@ fn a_renewal_before_t1_is_tried_three_times_under_one_xid_and_then_waits_for_t1(
     let mut asked = Vec::new();
     for when in [100.0, 104.0, 112.0] {
         let output = bench.clock(at(when));
-        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), ["ARP"], "at {when}");
+        assert_eq!(
+            output
+                .frames
+                .iter()
+                .map(|frame| name(frame))
+                .collect::<Vec<_>>(),
+            ["ARP"],
+            "at {when}"
+        );
         asked.push(sent(&bench.arp(at(when), SERVER_MAC).frames[0]).xid());
     }
     assert!(asked.iter().all(|xid| *xid == asked[0]), "{asked:?}");
     let mut late = bench.clone();
     let output = late.answer(at(127.9), &Reply::new(ACK, asked[0], 1000));
-    assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(100.0)), "{:?}", output.refused);
+    assert!(
+        matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(100.0)),
+        "{:?}",
+        output.refused
+    );
     bench.clock(at(128.0));
-    assert_eq!((bench.client.state(), bench.listening), (StateName::Bound, false));
+    assert_eq!(
+        (bench.client.state(), bench.listening),
+        (StateName::Bound, false)
+    );
     assert_eq!(bench.next(Timer::Renew, &["ARP"]).0, at(500.0));
 }
 
 #[test]
 fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
-    let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::resume(
+        plain(),
+        Arc::new(lease()),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     assert_eq!(bench.client.deadline(), None, "nothing is due");
     bench.client.renew_early(at(100.0));
     bench.clock(at(100.0));
     let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
-    assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
+    assert_eq!(
+        (renew.kind(), renew.ciaddr(), renew.destination),
+        ("REQUEST", LEASED, SERVER)
+    );
     let mut silent = bench.clone();
     for when in [104.0, 112.0] {
         silent.clock(at(when));
         silent.arp(at(when), SERVER_MAC);
     }
     silent.clock(at(128.0));
-    assert_eq!((silent.client.state(), silent.client.deadline()), (StateName::Bound, None));
+    assert_eq!(
+        (silent.client.state(), silent.client.deadline()),
+        (StateName::Bound, None)
+    );
     let output = bench.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
     assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.times.is_none()));
-    assert_eq!((bench.client.state(), bench.client.deadline()), (StateName::Bound, None));
+    assert_eq!(
+        (bench.client.state(), bench.client.deadline()),
+        (StateName::Bound, None)
+    );
 }
 
 #[test]
 fn so_is_one_that_waits_for_its_confirmation_which_its_server_need_not_answer() {
-    let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::resume(
+        plain(),
+        Arc::new(lease()),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     bench.client.confirm(at(90.0));
     assert_eq!(bench.client.state(), StateName::InitReboot);
     bench.client.renew_early(at(100.0));
     bench.clock(at(100.0));
     let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
-    assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
+    assert_eq!(
+        (renew.kind(), renew.ciaddr(), renew.destination),
+        ("REQUEST", LEASED, SERVER)
+    );
 }
 
 #[test]
 fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
-    for (lease, t1) in [(lease(), None), (timed(500, 900, 1000), Some((at(500.0), Timer::Renew)))] {
-        let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
+    for (lease, t1) in [
+        (lease(), None),
+        (timed(500, 900, 1000), Some((at(500.0), Timer::Renew))),
+    ] {
+        let mut bench = Bench::new(Client::resume(
+            plain(),
+            Arc::new(lease),
+            at(0.0),
+            Rng::with_seed(7),
+        ));
         bench.client.renew_early(at(100.0));
         assert!(bench.signal(at(100.0), Signal::Clock).listen);
         let output = bench.signal(at(100.0), Signal::Unopened);
         assert!(!output.listen && output.frames.is_empty());
-        assert_eq!((bench.client.state(), bench.client.deadline()), (StateName::Bound, t1));
+        assert_eq!(
+            (bench.client.state(), bench.client.deadline()),
+            (StateName::Bound, t1)
+        );
     }
 }
 
 #[test]
 fn a_renewal_that_got_no_sockets_is_tried_again_when_another_client_is_offered_the_address() {
-    let mut bench = Bench::new(Client::resume(plain(), Arc::new(timed(500, 900, 1000)), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::resume(
+        plain(),
+        Arc::new(timed(500, 900, 1000)),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     bench.signal(at(500.0), Signal::Clock);
     bench.signal(at(500.0), Signal::Unopened);
-    assert!(bench.client.deadline().is_some_and(|(next, _)| next > at(600.0)));
+    assert!(
+        bench
+            .client
+            .deadline()
+            .is_some_and(|(next, _)| next > at(600.0))
+    );
     bench.client.renew_early(at(510.0));
     assert!(bench.signal(at(510.0), Signal::Clock).listen);
 }

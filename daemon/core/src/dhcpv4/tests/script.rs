@@ -55,7 +55,9 @@ impl Sent {
     }
 
     pub(super) fn ciaddr(&self) -> Ipv4Addr {
-        <[u8; 4]>::try_from(&self.payload[12..16]).expect("four bytes").into()
+        <[u8; 4]>::try_from(&self.payload[12..16])
+            .expect("four bytes")
+            .into()
     }
 
     /// Returns the value of an option.
@@ -99,11 +101,28 @@ pub(super) fn name(frame: &[u8]) -> &'static str {
 }
 
 pub(super) fn sent(frame: &[u8]) -> Sent {
-    let Frame::Udp(udp) = frame::decode(frame, FrameMeta::default()).expect("our own frame") else { panic!("ARP") };
+    let Frame::Udp(udp) = frame::decode(frame, FrameMeta::default()).expect("our own frame") else {
+        panic!("ARP")
+    };
     assert_eq!((udp.source_port, udp.destination_port), (68, 67));
-    assert!([MAC, STATION].contains(&udp.source_mac), "{}", udp.source_mac);
-    let Udp { destination_mac: to, source, destination, payload, .. } = udp;
-    Sent { to, source, destination, payload: payload.to_vec() }
+    assert!(
+        [MAC, STATION].contains(&udp.source_mac),
+        "{}",
+        udp.source_mac
+    );
+    let Udp {
+        destination_mac: to,
+        source,
+        destination,
+        payload,
+        ..
+    } = udp;
+    Sent {
+        to,
+        source,
+        destination,
+        payload: payload.to_vec(),
+    }
 }
 
 /// A server's answer; options are appended as they are.
@@ -127,15 +146,35 @@ pub(super) const NAK: u8 = 6;
 impl Reply {
     /// Returns an answer with server identifier, a /24 and a lease time.
     pub(super) fn new(kind: u8, xid: u32, lease_time: u32) -> Self {
-        let options =
-            vec![(54, SERVER.octets().to_vec()), (1, vec![255, 255, 255, 0]), (51, lease_time.to_be_bytes().to_vec())];
+        let options = vec![
+            (54, SERVER.octets().to_vec()),
+            (1, vec![255, 255, 255, 0]),
+            (51, lease_time.to_be_bytes().to_vec()),
+        ];
         let (siaddr, giaddr) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
-        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options, cut: 0 }
+        Self {
+            kind,
+            xid,
+            chaddr: MAC,
+            yiaddr: LEASED,
+            siaddr,
+            giaddr,
+            options,
+            cut: 0,
+        }
     }
 
     pub(super) fn nak(xid: u32) -> Self {
-        let options = vec![(54, SERVER.octets().to_vec()), (56, b"wrong \"net\"".to_vec())];
-        Self { kind: NAK, yiaddr: Ipv4Addr::UNSPECIFIED, options, ..Self::new(NAK, xid, 0) }
+        let options = vec![
+            (54, SERVER.octets().to_vec()),
+            (56, b"wrong \"net\"".to_vec()),
+        ];
+        Self {
+            kind: NAK,
+            yiaddr: Ipv4Addr::UNSPECIFIED,
+            options,
+            ..Self::new(NAK, xid, 0)
+        }
     }
 
     pub(super) fn with(mut self, code: u8, value: &[u8]) -> Self {
@@ -178,7 +217,10 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, listening: false }
+        Self {
+            client,
+            listening: false,
+        }
     }
 
     /// A client that a caller waits for, in INIT at zero.
@@ -188,7 +230,12 @@ impl Bench {
 
     /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
     pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
-        Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
+        Self::new(Client::resume(
+            plain(),
+            Arc::new(timed(t1, t2, end)),
+            at(0.0),
+            Rng::with_seed(7),
+        ))
     }
 
     /// A client that must confirm an endless lease.
@@ -203,8 +250,14 @@ impl Bench {
         let mut output = self.signal(now, Signal::Clock);
         if output.listen && !std::mem::replace(&mut self.listening, output.listen) {
             let opened = self.signal(now, Signal::Opened);
-            assert!(output.frames.is_empty(), "sent before the sockets were open");
-            output = Output { verdict: output.verdict.or(opened.verdict.clone()), ..opened };
+            assert!(
+                output.frames.is_empty(),
+                "sent before the sockets were open"
+            );
+            output = Output {
+                verdict: output.verdict.or(opened.verdict.clone()),
+                ..opened
+            };
         }
         self.listening = output.listen;
         output
@@ -220,10 +273,28 @@ impl Bench {
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of before");
         self.listening = true;
-        let Output { mut frames, verdict, refused, dropped, anew, missed, settled, .. } = output;
+        let Output {
+            mut frames,
+            verdict,
+            refused,
+            dropped,
+            anew,
+            missed,
+            settled,
+            ..
+        } = output;
         let opened = self.client.handle(now, Signal::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, dropped, anew, missed, settled, listen: opened.listen }
+        Output {
+            frames,
+            verdict,
+            refused,
+            dropped,
+            anew,
+            missed,
+            settled,
+            listen: opened.listen,
+        }
     }
 
     /// Delivers an answer.
@@ -268,21 +339,43 @@ impl Bench {
         assert_eq!(why, timer, "in {}", self.client.state());
         let before = (self.client.state(), self.listening);
         let early = self.clock(when - Duration::from_micros(1));
-        assert!(early.frames.is_empty() && early.verdict.is_none(), "{timer:?}: early {early:?}");
-        assert_eq!((self.client.state(), self.listening), before, "{timer:?}: nothing changes early");
+        assert!(
+            early.frames.is_empty() && early.verdict.is_none(),
+            "{timer:?}: early {early:?}"
+        );
+        assert_eq!(
+            (self.client.state(), self.listening),
+            before,
+            "{timer:?}: nothing changes early"
+        );
         let output = self.clock(when);
-        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "{timer:?}");
+        assert_eq!(
+            output
+                .frames
+                .iter()
+                .map(|frame| name(frame))
+                .collect::<Vec<_>>(),
+            frames,
+            "{timer:?}"
+        );
         (when, output)
     }
 }
 
 /// A lease since zero with these seconds to T1, T2 and the end.
 pub(super) fn timed(t1: u32, t2: u32, end: u32) -> Lease {
-    Lease { times: super::super::timing::times(end, Some(t1), Some(t2)), ..lease() }
+    Lease {
+        times: super::super::timing::times(end, Some(t1), Some(t2)),
+        ..lease()
+    }
 }
 
 /// A lease since zero without end.
 pub(super) fn lease() -> Lease {
     let unknown = Lease::unknown("192.0.2.50/24".parse().expect("an address"), at(0.0));
-    Lease { server: SERVER, server_mac: SERVER_MAC, ..unknown }
+    Lease {
+        server: SERVER,
+        server_mac: SERVER_MAC,
+        ..unknown
+    }
 }

@@ -7,11 +7,16 @@ use fastrand::Rng;
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
-use super::script::{ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, at, lease, name, plain, sent};
+use super::script::{
+    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, at, lease, name, plain, sent,
+};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
-    assert!((low..=high).contains(&value.as_secs_f64()), "{value:?} is not in {low}..={high}");
+    assert!(
+        (low..=high).contains(&value.as_secs_f64()),
+        "{value:?} is not in {low}..={high}"
+    );
 }
 
 #[test]
@@ -25,14 +30,19 @@ fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         assert!(output.listen, "a caller waits: the sockets stay open");
         assert_eq!(sent(&output.frames[0]).xid(), sent(&first.frames[0]).xid());
-        assert_eq!(u64::from(sent(&output.frames[0]).secs()), when.since_boot().as_secs());
+        assert_eq!(
+            u64::from(sent(&output.frames[0]).secs()),
+            when.since_boot().as_secs()
+        );
         last = when;
     }
 }
 
 /// Returns whether the broadcast flag is set in the only frame.
 fn is_flagged(output: &Output) -> bool {
-    let [frame] = &output.frames[..] else { panic!("{} frames", output.frames.len()) };
+    let [frame] = &output.frames[..] else {
+        panic!("{} frames", output.frames.len())
+    };
     sent(frame).payload[10] & 0x80 != 0
 }
 
@@ -63,13 +73,20 @@ fn an_answer_in_time_needs_no_broadcast_flag() {
     let request = bench.answer(when, &Reply::new(OFFER, xid, 600));
     assert!(!is_flagged(&again) && !is_flagged(&request));
     assert_eq!(bench.client.flag_helped(), Some(false));
-    let again: Vec<_> = (0..2).map(|_| is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1)).collect();
+    let again: Vec<_> = (0..2)
+        .map(|_| is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1))
+        .collect();
     assert_eq!(again, [false, true]);
 }
 
 #[test]
 fn a_request_to_confirm_a_lease_counts_too() {
-    let mut bench = Bench::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::reacquire(
+        plain(),
+        lease().into(),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     let first = is_flagged(&bench.clock(at(0.0)));
     let second = is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1);
     let third = is_flagged(&bench.next(Timer::Retransmit, &["DISCOVER"]).1);
@@ -95,33 +112,68 @@ fn request_is_sent_three_times_then_discovery_begins_again() {
 
 #[test]
 fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
-    let mut bench = Bench::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::reacquire(
+        plain(),
+        lease().into(),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     let first = sent(&bench.clock(at(0.0)).frames[0]);
-    assert_eq!((first.kind(), first.option(50), first.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
+    assert_eq!(
+        (first.kind(), first.option(50), first.option(54)),
+        ("REQUEST", Some(&LEASED.octets()[..]), None)
+    );
     bench.next(Timer::Retransmit, &["REQUEST"]);
     let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
+    assert_eq!(
+        sent(&output.frames[0]).option(50),
+        Some(&LEASED.octets()[..])
+    );
 }
 
 #[test]
 fn a_lease_being_confirmed_is_used_and_asked_for_until_somebody_answers() {
     let mut bench = Bench::confirming();
     let (mut last, mut xid) = (at(0.0), 0);
-    for (least, most) in [(0.0, 10.0), (7.0, 9.0), (14.0, 18.0), (28.0, 36.0), (52.5, 67.5), (52.5, 67.5)] {
+    for (least, most) in [
+        (0.0, 10.0),
+        (7.0, 9.0),
+        (14.0, 18.0),
+        (28.0, 36.0),
+        (52.5, 67.5),
+        (52.5, 67.5),
+    ] {
         let (when, _) = bench.next(Timer::Discover, &["REQUEST"]);
         between(when.saturating_since(last), least, most);
         let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         xid = sent(&output.frames[0]).xid();
         let (given_up, output) = bench.next(Timer::Retransmit, &[]);
-        assert_eq!((bench.client.state(), output.listen), (StateName::InitReboot, false));
+        assert_eq!(
+            (bench.client.state(), output.listen),
+            (StateName::InitReboot, false)
+        );
         assert!(bench.client.lease().is_some() && bench.client.is_unconfirmed());
         last = given_up;
     }
-    assert!(bench.answer(last, &Reply::new(ACK, xid, 600)).verdict.is_none(), "nobody listens");
+    assert!(
+        bench
+            .answer(last, &Reply::new(ACK, xid, 600))
+            .verdict
+            .is_none(),
+        "nobody listens"
+    );
     let xid = sent(&bench.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
     let answered = bench.deadline().0 - Duration::from_millis(1);
-    assert!(bench.answer(answered, &Reply::new(ACK, xid, 600)).verdict.is_some());
-    assert_eq!((bench.client.state(), bench.client.is_unconfirmed()), (StateName::Bound, false));
+    assert!(
+        bench
+            .answer(answered, &Reply::new(ACK, xid, 600))
+            .verdict
+            .is_some()
+    );
+    assert_eq!(
+        (bench.client.state(), bench.client.is_unconfirmed()),
+        (StateName::Bound, false)
+    );
 }
 
 #[test]
@@ -138,7 +190,10 @@ fn nothing_is_sent_before_t1() {
 fn an_infinite_lease_has_no_timer() {
     let mut bench = Bench::bound(0, 0, u32::MAX);
     assert!(!bench.clock(at(4e9)).listen);
-    assert_eq!((bench.client.deadline(), bench.client.state()), (None, StateName::Bound));
+    assert_eq!(
+        (bench.client.deadline(), bench.client.state()),
+        (None, StateName::Bound)
+    );
 }
 
 #[test]
@@ -169,10 +224,17 @@ fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left(
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     let request = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]);
-    assert_eq!((request.kind(), request.to, request.ciaddr()), ("REQUEST", SERVER_MAC, LEASED));
+    assert_eq!(
+        (request.kind(), request.to, request.ciaddr()),
+        ("REQUEST", SERVER_MAC, LEASED)
+    );
     for (window, again) in [(504.0, 700.0), (708.0, 800.0), (816.0, 850.0)] {
         let (when, output) = bench.next(Timer::ReceiveWindow, &[]);
-        assert_eq!((when, output.listen), (at(window), false), "the sockets close");
+        assert_eq!(
+            (when, output.listen),
+            (at(window), false),
+            "the sockets close"
+        );
         let (when, _) = bench.next(Timer::Retransmit, &["ARP"]);
         assert_eq!(when, at(again));
         assert_eq!(bench.arp(at(again), SERVER_MAC).frames.len(), 1);
@@ -180,7 +242,10 @@ fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left(
     bench.next(Timer::ReceiveWindow, &[]);
     let (when, output) = bench.next(Timer::Rebind, &["REQUEST"]);
     let request = sent(&output.frames[0]);
-    assert_eq!((when, request.to, request.source, request.ciaddr()), (at(900.0), Mac::BROADCAST, LEASED, LEASED));
+    assert_eq!(
+        (when, request.to, request.source, request.ciaddr()),
+        (at(900.0), Mac::BROADCAST, LEASED, LEASED)
+    );
     assert_eq!(bench.client.state(), StateName::Rebinding);
 }
 
@@ -195,8 +260,15 @@ fn rebinding_asks_again_at_half_of_what_is_left_until_the_lease_expires() {
     bench.next(Timer::ReceiveWindow, &[]);
     let (when, output) = bench.next(Timer::Expire, &["DISCOVER"]);
     assert_eq!(when, at(1000.0));
-    assert!(matches!(output.verdict, Some(Verdict::Lost(_, Loss::Expired { .. }))));
-    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]), "the same address, if it may be");
+    assert!(matches!(
+        output.verdict,
+        Some(Verdict::Lost(_, Loss::Expired { .. }))
+    ));
+    assert_eq!(
+        sent(&output.frames[0]).option(50),
+        Some(&LEASED.octets()[..]),
+        "the same address, if it may be"
+    );
     assert!(bench.client.lease().is_none());
 }
 
@@ -205,7 +277,11 @@ fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
     let mut bench = Bench::bound(5, 8, 10);
     bench.next(Timer::Renew, &["ARP"]);
     bench.arp(at(5.0), SERVER_MAC);
-    assert_eq!(bench.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
+    assert_eq!(
+        bench.next(Timer::Retransmit, &["ARP"]).0,
+        at(6.5),
+        "the window is open all along"
+    );
     bench.arp(at(6.5), SERVER_MAC);
     assert_eq!(bench.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
     assert_eq!(bench.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
@@ -217,7 +293,10 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
     for lease in (10..400).chain([600, 3600, 86_400]) {
         let mut bench = Bench::bound(lease / 2, lease - lease / 8, lease);
         let held = bench.client.shared().expect("a lease");
-        let (t2, end) = (held.t2().expect("it has an end"), held.expires().expect("it has an end"));
+        let (t2, end) = (
+            held.t2().expect("it has an end"),
+            held.expires().expect("it has an end"),
+        );
         let mut rebinds = 0;
         while bench.client.lease().is_some() {
             let (now, _) = bench.deadline();
@@ -228,7 +307,10 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
                     bench.arp(now, SERVER_MAC);
                 }
                 (false, StateName::Rebinding) => {
-                    assert!(now == t2 || now + Duration::from_secs(1) <= end, "{lease}: {now:?}");
+                    assert!(
+                        now == t2 || now + Duration::from_secs(1) <= end,
+                        "{lease}: {now:?}"
+                    );
                     rebinds += 1;
                 }
                 _ => {}
@@ -299,12 +381,28 @@ fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
 
 /// A client that is offered, at `offered`, an address that it does not want.
 fn offered_another(offered: f64) -> Bench {
-    let wanted = Wanted { address: "192.0.2.60".parse().expect("an address"), preferred: true };
-    let mut bench = Bench::new(Client::acquire(plain(), Some(wanted), at(0.0), Rng::with_seed(7)));
+    let wanted = Wanted {
+        address: "192.0.2.60".parse().expect("an address"),
+        preferred: true,
+    };
+    let mut bench = Bench::new(Client::acquire(
+        plain(),
+        Some(wanted),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let (retransmit, _) = bench.deadline();
-    assert!(at(offered) < retransmit && retransmit < at(offered + 0.2), "{retransmit:?}");
-    assert!(bench.answer(at(offered), &Reply::new(OFFER, xid, 600)).frames.is_empty());
+    assert!(
+        at(offered) < retransmit && retransmit < at(offered + 0.2),
+        "{retransmit:?}"
+    );
+    assert!(
+        bench
+            .answer(at(offered), &Reply::new(OFFER, xid, 600))
+            .frames
+            .is_empty()
+    );
     bench
 }
 
@@ -326,20 +424,38 @@ fn an_offer_that_waits_is_forgotten_with_its_sockets() {
 
 #[test]
 fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_over() {
-    for (when, frames) in [(899.9, vec!["REQUEST"]), (900.0, vec!["REQUEST"]), (1000.0, vec!["DISCOVER"])] {
+    for (when, frames) in [
+        (899.9, vec!["REQUEST"]),
+        (900.0, vec!["REQUEST"]),
+        (1000.0, vec!["DISCOVER"]),
+    ] {
         let mut bench = Bench::bound(500, 900, 1000);
         bench.next(Timer::Renew, &["ARP"]);
         let output = bench.arp(at(when), SERVER_MAC);
-        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "at {when}");
-        assert_eq!(sent(&output.frames[0]).destination.is_broadcast(), when >= 900.0, "at {when}");
+        assert_eq!(
+            output
+                .frames
+                .iter()
+                .map(|frame| name(frame))
+                .collect::<Vec<_>>(),
+            frames,
+            "at {when}"
+        );
+        assert_eq!(
+            sent(&output.frames[0]).destination.is_broadcast(),
+            when >= 900.0,
+            "at {when}"
+        );
     }
 }
 
 #[test]
 fn what_is_overdue_after_a_restart_is_put_off_a_little() {
-    for (now, latest, state) in
-        [(600.0, 610.0, StateName::Renewing), (899.0, 899.5, StateName::Renewing), (950.0, 960.0, StateName::Rebinding)]
-    {
+    for (now, latest, state) in [
+        (600.0, 610.0, StateName::Renewing),
+        (899.0, 899.5, StateName::Renewing),
+        (950.0, 960.0, StateName::Rebinding),
+    ] {
         let times = super::super::timing::times(1000, Some(500), Some(900));
         let held = super::super::lease::Lease { times, ..lease() };
         let client = Client::resume(plain(), held.into(), at(now), Rng::with_seed(3));
@@ -358,9 +474,18 @@ fn a_lease_counts_from_the_sending_of_its_request() {
     bench.answer(at(0.5), &Reply::new(OFFER, xid, 600));
     bench.next(Timer::Retransmit, &["REQUEST"]);
     let output = bench.answer(at(2.0), &Reply::new(ACK, xid, 600));
-    let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
-    assert_eq!(lease.start, at(0.5), "the first REQUEST: the ACK may answer that one");
-    let t1 = lease.t1().expect("it has an end").saturating_since(lease.start);
+    let Some(Verdict::Won(lease)) = output.verdict else {
+        panic!("{output:?}")
+    };
+    assert_eq!(
+        lease.start,
+        at(0.5),
+        "the first REQUEST: the ACK may answer that one"
+    );
+    let t1 = lease
+        .t1()
+        .expect("it has an end")
+        .saturating_since(lease.start);
     between(t1, 300.0 * 15.0 / 16.0, 300.0);
 }
 
@@ -369,7 +494,11 @@ fn what_had_no_answer_leaves_from_the_interfaces_own_ethernet_address_where_that
     let source = |output: &Output| Mac(output.frames[0][6..12].try_into().expect("six bytes"));
     let mut bench = Bench::bound(500, 600, 1000);
     bench.client.set_station(STATION);
-    assert_eq!(source(&bench.clock(at(600.0))), MAC, "switches that snoop on DHCP want it");
+    assert_eq!(
+        source(&bench.clock(at(600.0))),
+        MAC,
+        "switches that snoop on DHCP want it"
+    );
     let mut xid = 0;
     for from in [STATION, MAC, STATION] {
         bench.next(Timer::ReceiveWindow, &[]);
@@ -377,8 +506,17 @@ fn what_had_no_answer_leaves_from_the_interfaces_own_ethernet_address_where_that
         assert_eq!(source(&output), from);
         xid = u32::from_be_bytes(output.frames[0][46..50].try_into().expect("four bytes"));
     }
-    assert!(bench.answer(at(951.0), &Reply::new(ACK, xid, 1000)).verdict.is_some());
+    assert!(
+        bench
+            .answer(at(951.0), &Reply::new(ACK, xid, 1000))
+            .verdict
+            .is_some()
+    );
     bench.next(Timer::Renew, &["ARP"]);
     let (at_t1, _) = bench.deadline();
-    assert_eq!(source(&bench.arp(at_t1, SERVER_MAC)), STATION, "that was answered");
+    assert_eq!(
+        source(&bench.arp(at_t1, SERVER_MAC)),
+        STATION,
+        "that was answered"
+    );
 }

@@ -26,27 +26,47 @@ fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
 
 #[test]
 fn a_router_that_is_the_subnets_own_or_its_broadcast_address_is_none() {
-    let to = |width: u8, via: [u8; 4]| [&[width, 10][..usize::from(width).div_ceil(8) + 1], &via].concat();
+    let to = |width: u8, via: [u8; 4]| {
+        [&[width, 10][..usize::from(width).div_ceil(8) + 1], &via].concat()
+    };
     for none in [[192, 0, 2, 0], [192, 0, 2, 255]] {
         let routers = |r: Reply| r.with(3, &[&none[..], &[192, 0, 2, 9]].concat());
-        assert_eq!(won(routers).gateway, Some([192, 0, 2, 9].into()), "the next one of the list");
+        assert_eq!(
+            won(routers).gateway,
+            Some([192, 0, 2, 9].into()),
+            "the next one of the list"
+        );
         let statics = |r: Reply| r.with(33, &[&[10, 0, 0, 0][..], &none].concat());
         assert_eq!(shown(&won(statics)), (None, vec![]));
         for code in [121, 249] {
             let some = won(|r| r.with(code, &[to(0, none), to(8, [192, 0, 2, 9])].concat()));
-            assert_eq!(shown(&some), (None, vec!["10.0.0.0/8 via 192.0.2.9".to_owned()]));
+            assert_eq!(
+                shown(&some),
+                (None, vec!["10.0.0.0/8 via 192.0.2.9".to_owned()])
+            );
             let nothing_left = won(|r| routers(r).with(code, &to(8, none)));
-            assert_eq!(nothing_left.gateway, Some([192, 0, 2, 9].into()), "as if {code} were absent");
+            assert_eq!(
+                nothing_left.gateway,
+                Some([192, 0, 2, 9].into()),
+                "as if {code} were absent"
+            );
         }
     }
     let pair = won(|r| r.with(1, &[255, 255, 255, 254]).with(3, &[192, 0, 2, 51]));
-    assert_eq!(pair.gateway, Some([192, 0, 2, 51].into()), "a /31 has neither");
+    assert_eq!(
+        pair.gateway,
+        Some([192, 0, 2, 51].into()),
+        "a /31 has neither"
+    );
 }
 
 /// A lease that has all values that a lease can have.
 fn full() -> Lease {
     let times = timing::times(1000, Some(500), Some(900));
-    let default = Route { destination: "0.0.0.0/0".parse().expect("a subnet"), via: Some(SERVER) };
+    let default = Route {
+        destination: "0.0.0.0/0".parse().expect("a subnet"),
+        via: Some(SERVER),
+    };
     Lease {
         address: "192.0.2.50/20".parse().expect("an address"),
         times,
@@ -69,7 +89,14 @@ fn bare(xid: u32) -> Reply {
 
 #[test]
 fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
-    let held = || Bench::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let held = || {
+        Bench::new(Client::resume(
+            plain(),
+            Arc::new(full()),
+            at(0.0),
+            Rng::with_seed(7),
+        ))
+    };
     let renewed = |answer: &dyn Fn(Reply) -> Reply| {
         let mut bench = held();
         bench.clock(at(500.0));
@@ -78,39 +105,98 @@ fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
     };
     let mut rebinding = held();
     let xid = sent(&rebinding.clock(at(900.0)).frames[0]).xid();
-    let rebound = rebinding.answer(at(900.0), &bare(xid).with(54, &[192, 0, 2, 9])).verdict;
-    let mut rebooting = Bench::new(Client::reacquire(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let rebound = rebinding
+        .answer(at(900.0), &bare(xid).with(54, &[192, 0, 2, 9]))
+        .verdict;
+    let mut rebooting = Bench::new(Client::reacquire(
+        plain(),
+        Arc::new(full()),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     let xid = sent(&rebooting.clock(at(0.0)).frames[0]).xid();
     let rebooted = rebooting.answer(at(0.0), &bare(xid)).verdict;
     let broken = |r: Reply| r.with(6, &[192, 0, 2, 53, 1]);
     for verdict in [renewed(&|r| r), renewed(&broken), rebound, rebooted] {
-        let (Some(Verdict::Kept(lease)) | Some(Verdict::Won(lease))) = verdict else { panic!("{verdict:?}") };
-        assert!(Lease { server: SERVER, ..(*lease).clone() }.grants_the_same(&full()), "{lease:?}");
+        let (Some(Verdict::Kept(lease)) | Some(Verdict::Won(lease))) = verdict else {
+            panic!("{verdict:?}")
+        };
+        assert!(
+            Lease {
+                server: SERVER,
+                ..(*lease).clone()
+            }
+            .grants_the_same(&full()),
+            "{lease:?}"
+        );
     }
-    let Some(Verdict::Kept(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else { panic!("not extended") };
-    let by_itself = Lease { gateway: Some([192, 0, 2, 8].into()), ..Lease::unknown(full().address, at(500.0)) };
-    assert_eq!((lease.address, lease.gateway), (full().address, by_itself.gateway), "the mask is kept");
-    assert_eq!((lease.routes.len(), &lease.dns, lease.mtu), (1, &by_itself.dns, None), "withdrawn");
-    let elsewhere = renewed(&|r| Reply { yiaddr: [10, 0, 0, 7].into(), ..r });
-    let Some(Verdict::Kept(lease)) = elsewhere else { panic!("{elsewhere:?}") };
-    assert_eq!((lease.address.prefix_len(), lease.gateway), (8, None), "another address has nothing of the first");
+    let Some(Verdict::Kept(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else {
+        panic!("not extended")
+    };
+    let by_itself = Lease {
+        gateway: Some([192, 0, 2, 8].into()),
+        ..Lease::unknown(full().address, at(500.0))
+    };
+    assert_eq!(
+        (lease.address, lease.gateway),
+        (full().address, by_itself.gateway),
+        "the mask is kept"
+    );
+    assert_eq!(
+        (lease.routes.len(), &lease.dns, lease.mtu),
+        (1, &by_itself.dns, None),
+        "withdrawn"
+    );
+    let elsewhere = renewed(&|r| Reply {
+        yiaddr: [10, 0, 0, 7].into(),
+        ..r
+    });
+    let Some(Verdict::Kept(lease)) = elsewhere else {
+        panic!("{elsewhere:?}")
+    };
+    assert_eq!(
+        (lease.address.prefix_len(), lease.gateway),
+        (8, None),
+        "another address has nothing of the first"
+    );
 }
 
 /// The answer with everything that [`full`] has, in the order of the wire.
 fn whole(reply: Reply) -> Reply {
     let search = [&[7][..], b"example", &[3], b"org", &[0]].concat();
-    let names = reply.with(15, b"example.org").with(119, &search).with(12, b"web");
-    names.with(1, &[255, 255, 240, 0]).with(42, &SERVER.octets()).with(6, &SERVER.octets()).with(26, &[5, 120])
+    let names = reply
+        .with(15, b"example.org")
+        .with(119, &search)
+        .with(12, b"web");
+    names
+        .with(1, &[255, 255, 240, 0])
+        .with(42, &SERVER.octets())
+        .with(6, &SERVER.octets())
+        .with(26, &[5, 120])
 }
 
 /// Returns what that lease becomes by such an answer to its RENEW, apart from its times.
 fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
-    let mut bench = Bench::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let mut bench = Bench::new(Client::resume(
+        plain(),
+        Arc::new(full()),
+        at(0.0),
+        Rng::with_seed(7),
+    ));
     bench.clock(at(500.0));
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = bench.answer(at(500.0), &answer(whole(bare(xid)).with(3, &SERVER.octets())));
-    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
-    Lease { start: full().start, times: full().times, ..(*lease).clone() }
+    let output = bench.answer(
+        at(500.0),
+        &answer(whole(bare(xid)).with(3, &SERVER.octets())),
+    );
+    let Some(Verdict::Kept(lease)) = output.verdict else {
+        panic!("{output:?}")
+    };
+    Lease {
+        start: full().start,
+        times: full().times,
+        ..(*lease).clone()
+    }
 }
 
 #[test]
@@ -126,36 +212,101 @@ fn an_option_that_cannot_be_read_stays_as_it_was() {
         (121, &[60, 10, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]),
         (249, &[8, 10]),
     ] {
-        assert_eq!(renewed(|reply| reply.with(code, value)), full(), "{code}: {value:?}");
+        assert_eq!(
+            renewed(|reply| reply.with(code, value)),
+            full(),
+            "{code}: {value:?}"
+        );
     }
     let other = Ipv4Addr::new(192, 0, 2, 9);
-    let by_121 =
-        renewed(|reply| reply.with(3, &[192]).with(249, &[8]).with(121, &[&[0], &other.octets()[..]].concat()));
-    assert_eq!(by_121.gateway, Some(other), "121 says all that the others could");
+    let by_121 = renewed(|reply| {
+        reply
+            .with(3, &[192])
+            .with(249, &[8])
+            .with(121, &[&[0], &other.octets()[..]].concat())
+    });
+    assert_eq!(
+        by_121.gateway,
+        Some(other),
+        "121 says all that the others could"
+    );
 }
 
 #[test]
 fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
-    let default = Lease { gateway: None, routes: vec![], ..full() };
+    let default = Lease {
+        gateway: None,
+        routes: vec![],
+        ..full()
+    };
     for (code, value, lease) in [
         (3, &[127, 0, 0, 1][..], default.clone()),
         (3, &[192, 0, 0, 0], default),
-        (6, &[127, 0, 0, 1], Lease { dns: vec![], ..full() }),
-        (15, b"not a name", Lease { domain: None, ..full() }),
-        (26, &[0, 60], Lease { mtu: None, ..full() }),
+        (
+            6,
+            &[127, 0, 0, 1],
+            Lease {
+                dns: vec![],
+                ..full()
+            },
+        ),
+        (
+            15,
+            b"not a name",
+            Lease {
+                domain: None,
+                ..full()
+            },
+        ),
+        (
+            26,
+            &[0, 60],
+            Lease {
+                mtu: None,
+                ..full()
+            },
+        ),
     ] {
-        assert_eq!(renewed(|reply| reply.with(code, value)), lease, "{code}: {value:?}");
+        assert_eq!(
+            renewed(|reply| reply.with(code, value)),
+            lease,
+            "{code}: {value:?}"
+        );
     }
 }
 
 #[test]
 fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
     // The last option is 3, and behind it is the end.
-    assert_eq!(renewed(|reply| Reply { cut: 3, ..reply }), full(), "cut inside of option 3");
-    let few = |reply: Reply| Reply { options: reply.options[..2].to_vec(), ..reply }.with(6, &[192, 0, 2, 53]);
-    let lease = renewed(|reply| Reply { cut: 3, ..few(reply).with(3, &SERVER.octets()) });
-    assert_eq!(lease, Lease { dns: vec![[192, 0, 2, 53].into()], ..full() }, "what it does say counts");
-    assert_eq!(renewed(|reply| few(reply).with(52, &[9])).routes, full().routes, "the rest may be where 52 should say");
+    assert_eq!(
+        renewed(|reply| Reply { cut: 3, ..reply }),
+        full(),
+        "cut inside of option 3"
+    );
+    let few = |reply: Reply| {
+        Reply {
+            options: reply.options[..2].to_vec(),
+            ..reply
+        }
+        .with(6, &[192, 0, 2, 53])
+    };
+    let lease = renewed(|reply| Reply {
+        cut: 3,
+        ..few(reply).with(3, &SERVER.octets())
+    });
+    assert_eq!(
+        lease,
+        Lease {
+            dns: vec![[192, 0, 2, 53].into()],
+            ..full()
+        },
+        "what it does say counts"
+    );
+    assert_eq!(
+        renewed(|reply| few(reply).with(52, &[9])).routes,
+        full().routes,
+        "the rest may be where 52 should say"
+    );
     assert_eq!(renewed(few).routes, vec![], "this one is whole");
 }
 
@@ -163,21 +314,42 @@ fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
 fn an_ack_that_says_nothing_of_the_configuration_has_the_offers() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    let offer = Reply::new(OFFER, xid, 600).with(1, &[255, 255, 240, 0]).with(3, &SERVER.octets());
+    let offer = Reply::new(OFFER, xid, 600)
+        .with(1, &[255, 255, 240, 0])
+        .with(3, &SERVER.octets());
     bench.answer(at(0.0), &offer);
-    let Some(Verdict::Won(lease)) = bench.answer(at(0.0), &bare(xid)).verdict else { panic!("not won") };
-    assert_eq!((lease.ip(), lease.address.prefix_len(), lease.gateway), (LEASED, 20, Some(SERVER)));
-    assert_eq!(lease.times.map(|times| times.end.as_secs()), Some(1000), "the times are the ACK's");
+    let Some(Verdict::Won(lease)) = bench.answer(at(0.0), &bare(xid)).verdict else {
+        panic!("not won")
+    };
+    assert_eq!(
+        (lease.ip(), lease.address.prefix_len(), lease.gateway),
+        (LEASED, 20, Some(SERVER))
+    );
+    assert_eq!(
+        lease.times.map(|times| times.end.as_secs()),
+        Some(1000),
+        "the times are the ACK's"
+    );
 }
 
 /// The lease of a server, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
 fn of(server: Ipv4Addr, routes: &[&str]) -> Lease {
     let route = |text: &&str| {
-        let (destination, via) = text.split_once(' ').map_or((*text, None), |(to, via)| (to, Some(via)));
+        let (destination, via) = text
+            .split_once(' ')
+            .map_or((*text, None), |(to, via)| (to, Some(via)));
         let via = via.map(|via| via.parse().expect("an address"));
-        Route { destination: destination.parse().expect("a subnet"), via }
+        Route {
+            destination: destination.parse().expect("a subnet"),
+            via,
+        }
     };
-    Lease { server, times: timing::times(1000, None, None), routes: routes.iter().map(route).collect(), ..lease() }
+    Lease {
+        server,
+        times: timing::times(1000, None, None),
+        routes: routes.iter().map(route).collect(),
+        ..lease()
+    }
 }
 
 #[test]
@@ -189,22 +361,52 @@ fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it
         (FAR, &[], None),
         (FAR, &["172.16.0.0/12 192.0.2.8"], None),
         (FAR, &["10.0.0.0/8 192.0.2.8"], router(8)),
-        (FAR, &["0.0.0.0/0 192.0.2.8", "10.0.0.0/8 192.0.2.9", "10.0.0.0/9 192.0.2.7"], router(7)),
+        (
+            FAR,
+            &[
+                "0.0.0.0/0 192.0.2.8",
+                "10.0.0.0/8 192.0.2.9",
+                "10.0.0.0/9 192.0.2.7",
+            ],
+            router(7),
+        ),
         (FAR, &["0.0.0.0/0 192.0.2.8", "10.0.0.0/8"], Some(FAR)),
-        (FAR, &["10.0.0.0/8 192.0.2.8", "10.0.0.0/8 192.0.2.9"], router(8)),
+        (
+            FAR,
+            &["10.0.0.0/8 192.0.2.8", "10.0.0.0/8 192.0.2.9"],
+            router(8),
+        ),
     ] {
         let lease = of(server, routes);
-        assert_eq!((lease.next_hop(), lease.on_link()), (hop, hop == Some(server)), "{server} by {routes:?}");
+        assert_eq!(
+            (lease.next_hop(), lease.on_link()),
+            (hop, hop == Some(server)),
+            "{server} by {routes:?}"
+        );
         let Some(hop) = hop else { continue };
-        let asked = |frames: &[Vec<u8>]| match frame::decode(&frames[0], FrameMeta::default()).expect("our own frame") {
+        let asked = |frames: &[Vec<u8>]| match frame::decode(&frames[0], FrameMeta::default())
+            .expect("our own frame")
+        {
             Frame::Arp(arp) => arp.target,
             Frame::Udp(_) => panic!("sent without ARP"),
         };
         let rng = || Rng::with_seed(7);
-        let mut renewing = Bench::new(Client::resume(plain(), Arc::new(lease.clone()), at(0.0), rng()));
-        assert_eq!(asked(&renewing.clock(at(500.0)).frames), hop, "RENEW to {server} by {routes:?}");
-        let mut release = ReleaseExchange::new(plain(), plain().station, lease, at(0.0), &mut rng());
-        let ReleaseAction::Ask(frame) = release.on_clock(at(0.0)) else { panic!("sent without ARP") };
+        let mut renewing = Bench::new(Client::resume(
+            plain(),
+            Arc::new(lease.clone()),
+            at(0.0),
+            rng(),
+        ));
+        assert_eq!(
+            asked(&renewing.clock(at(500.0)).frames),
+            hop,
+            "RENEW to {server} by {routes:?}"
+        );
+        let mut release =
+            ReleaseExchange::new(plain(), plain().station, lease, at(0.0), &mut rng());
+        let ReleaseAction::Ask(frame) = release.on_clock(at(0.0)) else {
+            panic!("sent without ARP")
+        };
         assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
     }
 }

@@ -17,13 +17,28 @@ pub(in crate::docker) struct EndpointCall {
 }
 
 impl EndpointCall {
-    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, endpoint: &DoorId, limit: Duration) {
+    pub(in crate::docker) fn begin(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        endpoint: &DoorId,
+        limit: Duration,
+    ) {
         desk.time_call(id, now.boot + limit);
-        desk.call_goes_on(id, Next::Waits(Job::Endpoint(Self { endpoint: endpoint.clone(), limit })));
+        desk.call_goes_on(
+            id,
+            Next::Waits(Job::Endpoint(Self {
+                endpoint: endpoint.clone(),
+                limit,
+            })),
+        );
     }
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
-        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited: self.limit };
+        let failure = Failure::TimedOut {
+            waiting_for: "the store and the kernel",
+            waited: self.limit,
+        };
         self.hang_up(desk, now, id);
         Next::Answers(Answer::Failed(failure))
     }

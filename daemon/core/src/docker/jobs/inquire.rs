@@ -14,7 +14,9 @@ use crate::dhcpv4::inquiry::{Inquiry, Sight};
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::ClientProfile;
 use crate::docker::Desk;
-use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
+use crate::effect::{
+    Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId,
+};
 use crate::identity::ClientId;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{DoorWaiter, Owner, Waiter};
@@ -74,16 +76,31 @@ impl LanInquiry {
     /// Returns the client that asks. No server should commit anything to it.
     fn sender(&self) -> Sender {
         let PoolRequest { mac, profile, .. } = &*self.request;
-        let client = ClientProfile { rapid_commit: false, ..(*profile.client).clone() };
+        let client = ClientProfile {
+            rapid_commit: false,
+            ..(*profile.client).clone()
+        };
         Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(client))
     }
 
     /// Opens sockets, replacing those it has.
     fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let Some(link) = self.link.clone() else { return };
-        let link = if self.beside == Beside::Now { link.by_port() } else { link };
-        self.exchange().into_iter().for_each(|before| desk.registry.out.close(before));
-        let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
+        let Some(link) = self.link.clone() else {
+            return;
+        };
+        let link = if self.beside == Beside::Now {
+            link.by_port()
+        } else {
+            link
+        };
+        self.exchange()
+            .into_iter()
+            .for_each(|before| desk.registry.out.close(before));
+        let want = Sockets {
+            chaddr: self.sender().chaddr,
+            arp: Hears::Answers,
+            hold_port: None,
+        };
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let (op, exchange) = desk.registry.out.open_for(Owner::Above, waiter, link, want);
         self.stage = Stage::Opening(op, exchange);
@@ -91,7 +108,9 @@ impl LanInquiry {
 
     /// Asks over the open sockets.
     fn asks(&mut self, now: Instant, rng: &mut Rng) {
-        let Stage::Opening(_, exchange) = self.stage else { return };
+        let Stage::Opening(_, exchange) = self.stage else {
+            return;
+        };
         self.stage = Stage::Asking(exchange);
         if self.inquiry.is_some() {
             return;
@@ -102,37 +121,77 @@ impl LanInquiry {
 
     /// Returns why it has failed by now.
     fn failure(&self, now: Instant) -> Failure {
-        let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
+        let (lan, waited) = (
+            self.request.lan.clone(),
+            whole_millis(now.saturating_since(self.began)),
+        );
         if let Some(inquiry) = &self.inquiry {
             let (tally, sent) = (Box::new(inquiry.tally().clone()), inquiry.tally().discovers);
-            return Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None, cut: false };
+            return Failure::NoOffer {
+                lan,
+                sent,
+                waited,
+                queued: Duration::ZERO,
+                tally,
+                silence: None,
+                cut: false,
+            };
         }
         match &self.stage {
-            Stage::AwaitingCarrier(view) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
-            Stage::Finding(_) => Failure::TimedOut { waiting_for: "a look at the LAN's link", waited },
-            Stage::Opening(..) | Stage::Asking(_) => {
-                Failure::TimedOut { waiting_for: "sockets on the LAN's link", waited }
-            }
+            Stage::AwaitingCarrier(view) => Failure::NoCarrier {
+                ifname: view.ifname.clone(),
+                waited,
+            },
+            Stage::Finding(_) => Failure::TimedOut {
+                waiting_for: "a look at the LAN's link",
+                waited,
+            },
+            Stage::Opening(..) | Stage::Asking(_) => Failure::TimedOut {
+                waiting_for: "sockets on the LAN's link",
+                waited,
+            },
         }
     }
 
     /// Begins a look for a pool that is not known.
-    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    pub(in crate::docker) fn begin(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        request: Box<PoolRequest>,
+    ) -> Next {
         let limit = now.boot + request.timeout.min(SILENCE);
         let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);
-        Self { request, limit, began: now.boot, stage, inquiry, link, beside }.waits()
+        Self {
+            request,
+            limit,
+            began: now.boot,
+            stage,
+            inquiry,
+            link,
+            beside,
+        }
+        .waits()
     }
 
     fn waits(self) -> Next {
         Next::Waits(Job::Inquire(Box::new(self)))
     }
 
-    pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(
+        mut self,
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Next {
         let target = self.request.place().target().to_string();
         match (outcome, &self.stage) {
-            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !self.request.place().has_carrier(&view) => {
+            (Outcome::Inspected(Ok(view)), Stage::Finding(_))
+                if !self.request.place().has_carrier(&view) =>
+            {
                 self.stage = Stage::AwaitingCarrier(Box::new(view));
                 desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
             }
@@ -150,7 +209,8 @@ impl LanInquiry {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
                 self.open(id, desk);
             }
-            (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
+            (Outcome::Inspected(Err(cause)), Stage::Finding(_))
+            | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
                 return self.end(desk, now, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
@@ -167,13 +227,20 @@ impl LanInquiry {
         let mut next = self.limit;
         match (&self.stage, &mut self.inquiry) {
             (Stage::AwaitingCarrier(_), _) => {
-                self.stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), self.request.place().target()));
+                self.stage = Stage::Finding(
+                    desk.inspect(DoorWaiter::Call(id), self.request.place().target()),
+                );
             }
-            (Stage::Asking(_), Some(inquiry)) if inquiry.asks_again(now.boot) && self.beside.go() => {
+            (Stage::Asking(_), Some(inquiry))
+                if inquiry.asks_again(now.boot) && self.beside.go() =>
+            {
                 self.open(id, desk)
             }
             (Stage::Asking(exchange), Some(inquiry)) => {
-                inquiry.on_clock(now.boot).into_iter().for_each(|frame| desk.registry.out.send(*exchange, frame));
+                inquiry
+                    .on_clock(now.boot)
+                    .into_iter()
+                    .for_each(|frame| desk.registry.out.send(*exchange, frame));
                 next = next.min(inquiry.deadline());
             }
             (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
@@ -189,7 +256,9 @@ impl LanInquiry {
         id: RequestId,
         (bytes, meta): (&[u8], FrameMeta),
     ) -> Next {
-        let Some(inquiry) = &mut self.inquiry else { return self.waits() };
+        let Some(inquiry) = &mut self.inquiry else {
+            return self.waits();
+        };
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(desk, now, id, Ok(sight)),
@@ -205,33 +274,64 @@ impl LanInquiry {
     }
 
     /// Ends because its sockets failed.
-    pub(super) fn broken(self, desk: &mut Desk<'_>, now: Now, id: RequestId, cause: LinkCause) -> Next {
+    pub(super) fn broken(
+        self,
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        cause: LinkCause,
+    ) -> Next {
         let target = self.request.place().target().to_string();
         self.end(desk, now, id, Err(Failure::Link { target, cause }))
     }
 
     /// Records that the link did not take a message.
     pub(super) fn unsent(mut self, cause: &LinkCause) -> Next {
-        self.inquiry.iter_mut().for_each(|inquiry| inquiry.on_unsent(cause.to_string()));
+        self.inquiry
+            .iter_mut()
+            .for_each(|inquiry| inquiry.on_unsent(cause.to_string()));
         self.waits()
     }
 
     pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        self.op().into_iter().for_each(|op| desk.registry.out.forget(op));
-        self.exchange().into_iter().for_each(|exchange| desk.registry.out.close(exchange));
+        self.op()
+            .into_iter()
+            .for_each(|op| desk.registry.out.forget(op));
+        self.exchange()
+            .into_iter()
+            .for_each(|exchange| desk.registry.out.close(exchange));
         Next::Nothing
     }
 
     /// Makes the requested pool from what was seen. A pool with a subnet needs no server.
-    fn end(self, desk: &mut Desk<'_>, now: Now, id: RequestId, seen: Result<Sight, Failure>) -> Next {
+    fn end(
+        self,
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        seen: Result<Sight, Failure>,
+    ) -> Next {
         let request = self.request.clone();
         self.hang_up(desk);
-        let PoolRequest { definition, subnet, range, lan, .. } = *request;
+        let PoolRequest {
+            definition,
+            subnet,
+            range,
+            lan,
+            ..
+        } = *request;
         let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
-            Ok(Sight { server, subnet: offered, router }) => {
+            Ok(Sight {
+                server,
+                subnet: offered,
+                router,
+            }) => {
                 tracing::info!(%lan, %server, ?offered, ?router, "looked at a pool's LAN");
-                (offered.ok_or_else(|| format!("server {server} of {lan} names no subnet mask")), router)
+                (
+                    offered.ok_or_else(|| format!("server {server} of {lan} names no subnet mask")),
+                    router,
+                )
             }
             Err(failure) => {
                 let failure = failure.to_string();
@@ -250,6 +350,13 @@ impl LanInquiry {
         if let Some(router) = router.filter(|_| gateway.is_none()) {
             tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
-        desk.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic)
+        desk.add_pool(
+            now,
+            id,
+            PoolId::new(definition, subnet, range),
+            lan,
+            gateway,
+            automatic,
+        )
     }
 }

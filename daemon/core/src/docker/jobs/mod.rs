@@ -12,7 +12,9 @@ pub(super) use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
-use crate::effect::{Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
+use crate::effect::{
+    Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId,
+};
 use crate::job;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
@@ -47,7 +49,13 @@ impl Jobs {
 
     /// Returns the networks that are being created or deleted.
     pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
-        self.0.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
+        self.0.values().filter_map(|job| {
+            if let Job::Network(change) = job {
+                Some(change)
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -64,7 +72,9 @@ impl Desk<'_> {
             PoolCall::Request(request) => self.request_pool(now, id, request),
             PoolCall::Release { id: pool } => self.release_pool(&pool),
             PoolCall::Reserve { pool, address } => self.reserve(now, id, &pool, address),
-            PoolCall::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
+            PoolCall::ReleaseAddress { pool, address } => {
+                self.release_address(now, id, &pool, address)
+            }
         };
         self.call_goes_on(id, next);
     }
@@ -77,7 +87,9 @@ impl Desk<'_> {
 
     /// Goes on with a call after one of its effects is done.
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        let Some(job) = self.docker.jobs.0.remove(&id) else { return };
+        let Some(job) = self.docker.jobs.0.remove(&id) else {
+            return;
+        };
         let next = match job {
             Job::Inquire(job) => job.done(self, now, id, outcome),
             Job::Pool(job) => job.done(self, now, outcome),
@@ -117,12 +129,16 @@ impl Desk<'_> {
 
     /// Handles a frame that came in on sockets that were opened here.
     pub(crate) fn hears(&mut self, now: Now, exchange: ExchangeId, frame: (&[u8], FrameMeta)) {
-        self.at_inquiry(exchange, |desk, id, inquiry| inquiry.hears(desk, now, id, frame));
+        self.at_inquiry(exchange, |desk, id, inquiry| {
+            inquiry.hears(desk, now, id, frame)
+        });
     }
 
     /// Handles the failure of such sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
-        self.at_inquiry(exchange, |desk, id, inquiry| inquiry.broken(desk, now, id, cause));
+        self.at_inquiry(exchange, |desk, id, inquiry| {
+            inquiry.broken(desk, now, id, cause)
+        });
     }
 
     /// Records that the link of such sockets did not take a message.
@@ -131,9 +147,23 @@ impl Desk<'_> {
     }
 
     /// Lets the look at a LAN with these sockets go on. No other call uses sockets.
-    fn at_inquiry(&mut self, exchange: ExchangeId, f: impl FnOnce(&mut Self, RequestId, LanInquiry) -> Next) {
-        let is_its = |job: &Job| matches!(job, Job::Inquire(look) if look.exchange() == Some(exchange));
-        let Some(id) = self.docker.jobs.0.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id) else { return };
+    fn at_inquiry(
+        &mut self,
+        exchange: ExchangeId,
+        f: impl FnOnce(&mut Self, RequestId, LanInquiry) -> Next,
+    ) {
+        let is_its =
+            |job: &Job| matches!(job, Job::Inquire(look) if look.exchange() == Some(exchange));
+        let Some(id) = self
+            .docker
+            .jobs
+            .0
+            .iter()
+            .find(|(_, job)| is_its(job))
+            .map(|(id, _)| *id)
+        else {
+            return;
+        };
         if let Some(Job::Inquire(look)) = self.docker.jobs.0.remove(&id) {
             let next = f(self, id, *look);
             self.call_goes_on(id, next);

@@ -43,17 +43,45 @@ enum Stage {
 
 impl NetworkChange {
     /// Makes a network.
-    pub(in crate::docker) fn make(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        let op = desk.inspect(DoorWaiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
+    pub(in crate::docker) fn make(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        record: Box<NetworkRecord>,
+    ) -> Next {
+        let op = desk.inspect(
+            DoorWaiter::Call(id),
+            Target::Host {
+                ifname: record.wiring.on.clone(),
+            },
+        );
         desk.time_call(id, now.boot + LIMIT);
-        Self { record, stage: Stage::Looking(op), unheard: false }.waits()
+        Self {
+            record,
+            stage: Stage::Looking(op),
+            unheard: false,
+        }
+        .waits()
     }
 
     /// Forgets a network.
-    pub(in crate::docker) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        desk.write(DoorWaiter::Call(id), vec![DockerKey::Network(record.id.clone()).remove()]);
+    pub(in crate::docker) fn forget(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        record: Box<NetworkRecord>,
+    ) -> Next {
+        desk.write(
+            DoorWaiter::Call(id),
+            vec![DockerKey::Network(record.id.clone()).remove()],
+        );
         desk.time_call(id, now.boot + LIMIT);
-        Self { record, stage: Stage::Forgetting, unheard: false }.waits()
+        Self {
+            record,
+            stage: Stage::Forgetting,
+            unheard: false,
+        }
+        .waits()
     }
 
     /// Returns which network it is about.
@@ -75,13 +103,21 @@ impl NetworkChange {
         Next::Waits(Job::Network(self))
     }
 
-    pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(
+        mut self,
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
         match (outcome, &self.stage) {
-            (Outcome::Inspected(seen), Stage::Looking(_)) => match check(&self.record.wiring, seen) {
+            (Outcome::Inspected(seen), Stage::Looking(_)) => match check(&self.record.wiring, seen)
+            {
                 Ok(()) => match self.record.wiring.vlan() {
                     Some(vlan) => {
-                        self.stage = Stage::Making(desk.registry.out.make(DoorWaiter::Call(id), vlan));
+                        self.stage =
+                            Stage::Making(desk.registry.out.make(DoorWaiter::Call(id), vlan));
                         self.waits()
                     }
                     None => self.keep(desk, now, id),
@@ -92,7 +128,12 @@ impl NetworkChange {
             (Outcome::Made(Err(cause)), Stage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
-                let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
+                let target = self
+                    .record
+                    .wiring
+                    .vlan()
+                    .map(|link| link.owner.ifname())
+                    .unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Stage::Writing(_)) => {
@@ -128,18 +169,30 @@ impl NetworkChange {
     }
 
     /// Goes on once the store has forgotten a network, or refused to.
-    fn forgotten(mut self, desk: &mut Desk<'_>, id: RequestId, result: Result<(), StoreCause>) -> Next {
+    fn forgotten(
+        mut self,
+        desk: &mut Desk<'_>,
+        id: RequestId,
+        result: Result<(), StoreCause>,
+    ) -> Next {
         let is_forgotten = result.is_ok();
         let answer = if self.unheard {
             Next::Nothing
         } else {
-            result.map_or_else(|cause| Next::Answers(Answer::Failed(Failure::Store(cause))), |()| done())
+            result.map_or_else(
+                |cause| Next::Answers(Answer::Failed(Failure::Store(cause))),
+                |()| done(),
+            )
         };
         if !is_forgotten {
             return answer;
         }
         desk.docker.networks.forget(&self.record.id);
-        let waiter = if self.unheard { DoorWaiter::Nobody } else { DoorWaiter::Call(id) };
+        let waiter = if self.unheard {
+            DoorWaiter::Nobody
+        } else {
+            DoorWaiter::Call(id)
+        };
         match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
                 self.stage = Stage::Unmaking(op);
@@ -157,7 +210,13 @@ impl NetworkChange {
             Stage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
-        desk.registry.out.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
+        desk.registry.out.reply(
+            id,
+            Answer::Failed(Failure::TimedOut {
+                waiting_for,
+                waited: LIMIT,
+            }),
+        );
         next
     }
 
@@ -189,8 +248,18 @@ fn done() -> Next {
 
 /// Returns whether endpoints can be made on a host's link, which was looked at.
 fn check(wiring: &Wiring, seen: Result<LinkView, LinkCause>) -> Result<(), NetworkFault> {
-    let option = if wiring.mode == Mode::Bridge { "bridge" } else { "parent" };
-    let bad = |why: String| Err(NetworkFault::BadLink { option, value: wiring.on.clone(), why });
+    let option = if wiring.mode == Mode::Bridge {
+        "bridge"
+    } else {
+        "parent"
+    };
+    let bad = |why: String| {
+        Err(NetworkFault::BadLink {
+            option,
+            value: wiring.on.clone(),
+            why,
+        })
+    };
     let view = match seen {
         Ok(view) => view,
         Err(LinkCause::NoLink(_)) => return bad("the host has no such link".to_owned()),

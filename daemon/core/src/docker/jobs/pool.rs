@@ -58,7 +58,10 @@ impl PoolChange {
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
         self.undo.carry_out(desk, now);
-        let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: LIMIT };
+        let failure = Failure::TimedOut {
+            waiting_for: "the store to record it",
+            waited: LIMIT,
+        };
         Next::Answers(Answer::Failed(failure))
     }
 
@@ -75,7 +78,9 @@ impl Undo {
             Self::Pool(pool) => desk.forget_pool(&pool),
             Self::Reserved(pool, address) => {
                 let change = desk.unreserve(now, &pool, address);
-                change.into_iter().for_each(|change| desk.registry.out.write_alone(change));
+                change
+                    .into_iter()
+                    .for_each(|change| desk.registry.out.write_alone(change));
             }
         }
     }

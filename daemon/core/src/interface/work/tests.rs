@@ -25,11 +25,23 @@ struct Host {
 impl Host {
     fn new(at: At) -> Self {
         let (interfaces, addresses, routes) = (Interfaces::default(), Vec::new(), Vec::new());
-        Self { interfaces, at, addresses, routes, wishes: Vec::new(), change: None }
+        Self {
+            interfaces,
+            at,
+            addresses,
+            routes,
+            wishes: Vec::new(),
+            change: None,
+        }
     }
 
     fn link(&self) -> Link {
-        Link::InNetns { path: "/ns/1".into(), cookie: self.at.0, ifindex: self.at.1, mac: Mac::default() }
+        Link::InNetns {
+            path: "/ns/1".into(),
+            cookie: self.at.0,
+            ifindex: self.at.1,
+            mac: Mac::default(),
+        }
     }
 
     /// Lets a binding move in, with nothing of it there.
@@ -42,12 +54,18 @@ impl Host {
     /// Makes a binding want something other than `was`.
     fn want(&mut self, id: BindingId, was: &Grant, wish: Wish) {
         self.work(id).leave_behind(was.clone(), false);
-        self.wishes.iter_mut().filter(|(own, _)| *own == id).for_each(|(_, wanted)| *wanted = wish.clone());
+        self.wishes
+            .iter_mut()
+            .filter(|(own, _)| *own == id)
+            .for_each(|(_, wanted)| *wanted = wish.clone());
     }
 
     fn work(&mut self, id: BindingId) -> &mut Work {
         let link = self.link();
-        self.interfaces.seat_mut(&link, id).expect("it moved in").due()
+        self.interfaces
+            .seat_mut(&link, id)
+            .expect("it moved in")
+            .due()
     }
 
     fn view(&self) -> LinkView {
@@ -73,11 +91,17 @@ impl Host {
     /// Lets every binding go on as far as it can. Returns how many then have a change under way.
     fn go_on(&mut self) -> usize {
         for (id, wish) in self.wishes.clone() {
-            let around =
-                Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at), least_mtu: None };
+            let around = Around {
+                has_parent: false,
+                is_changing: self.interfaces.is_changing(self.at),
+                least_mtu: None,
+            };
             let view = self.view();
             let work = self.work(id);
-            if work.busy() || work.is_settled(&wish, None, true) || work.go_on(&wish, true, false) != Act::Look {
+            if work.busy()
+                || work.is_settled(&wish, None, true)
+                || work.go_on(&wish, true, false) != Act::Look
+            {
                 continue;
             }
             match work.on_inspected(Ok(view), wish, around) {
@@ -90,7 +114,10 @@ impl Host {
             }
         }
         let link = self.link();
-        let works = self.wishes.iter().filter_map(|(id, _)| self.interfaces.seat(&link, *id)?.work());
+        let works = self
+            .wishes
+            .iter()
+            .filter_map(|(id, _)| self.interfaces.seat(&link, *id)?.work());
         works.filter(|work| work.is_under_way()).count()
     }
 
@@ -108,24 +135,41 @@ impl Host {
         }
         assert_eq!(self.interfaces.end_change(OpId(id.0)), Some(self.at));
         let (taken, view) = (steps.len(), self.view());
-        let wish = self.wishes.iter().find(|(own, _)| *own == id).map(|(_, wish)| wish.clone());
-        let changed = self.work(id).on_applied(taken, Ok(view), wish.as_ref().and_then(Wish::grant));
-        assert!(matches!(changed, Some(Changed::Done(Done { lacks: None, .. }))), "{changed:?}");
+        let wish = self
+            .wishes
+            .iter()
+            .find(|(own, _)| *own == id)
+            .map(|(_, wish)| wish.clone());
+        let changed =
+            self.work(id)
+                .on_applied(taken, Ok(view), wish.as_ref().and_then(Wish::grant));
+        assert!(
+            matches!(changed, Some(Changed::Done(Done { lacks: None, .. }))),
+            "{changed:?}"
+        );
         (id, steps.iter().map(ToString::to_string).collect())
     }
 
     /// Returns what is on the interface.
     fn carried(&self) -> Vec<String> {
         let addresses = self.addresses.iter().map(ToString::to_string);
-        addresses.chain(self.routes.iter().map(ToString::to_string)).collect()
+        addresses
+            .chain(self.routes.iter().map(ToString::to_string))
+            .collect()
     }
 }
 
 fn grant(address: &str, gateway: &str) -> Grant {
-    let (address, via): (IpNet, std::net::IpAddr) = (address.parse().unwrap(), gateway.parse().unwrap());
+    let (address, via): (IpNet, std::net::IpAddr) =
+        (address.parse().unwrap(), gateway.parse().unwrap());
     let default = if via.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
     let route = Route::new(default.parse().unwrap(), Some(via));
-    Grant { addresses: vec![address], gateway: Some(via), routes: vec![route], ..Grant::default() }
+    Grant {
+        addresses: vec![address],
+        gateway: Some(via),
+        routes: vec![route],
+        ..Grant::default()
+    }
 }
 
 fn carry(grant: &Grant) -> Wish {
@@ -159,13 +203,26 @@ fn an_interface_carries_a_v6_grant_beside_a_v4_one() {
     host.enter(V4, carry(&v4()));
     host.enter(V6, carry(&v6()));
     assert_eq!(host.go_on(), 1, "the other waits for its turn");
-    let steps = ["add the address 192.0.2.50/24", "add the route 0.0.0.0/0 via 192.0.2.1"].map(String::from);
+    let steps = [
+        "add the address 192.0.2.50/24",
+        "add the route 0.0.0.0/0 via 192.0.2.1",
+    ]
+    .map(String::from);
     assert_eq!(host.end_change(), (V4, steps.into()));
     assert_eq!(host.go_on(), 1);
-    let steps = ["add the address 2001:db8::50/64", "add the route ::/0 via fe80::1"].map(String::from);
+    let steps = [
+        "add the address 2001:db8::50/64",
+        "add the route ::/0 via fe80::1",
+    ]
+    .map(String::from);
     assert_eq!(host.end_change(), (V6, steps.into()));
     assert_eq!(host.go_on(), 0, "both have what they want");
-    let carried = ["192.0.2.50/24", "2001:db8::50/64", "0.0.0.0/0 via 192.0.2.1", "::/0 via fe80::1"];
+    let carried = [
+        "192.0.2.50/24",
+        "2001:db8::50/64",
+        "0.0.0.0/0 via 192.0.2.1",
+        "::/0 via fe80::1",
+    ];
     assert_eq!(host.carried(), carried);
 }
 
@@ -175,7 +232,12 @@ fn a_change_for_one_family_leaves_the_other_alone() {
     host.want(V6, &v6(), carry(&next));
     host.go_on();
     host.end_change();
-    let carried = ["192.0.2.50/24", "2001:db8:1::50/64", "0.0.0.0/0 via 192.0.2.1", "::/0 via fe80::2"];
+    let carried = [
+        "192.0.2.50/24",
+        "2001:db8:1::50/64",
+        "0.0.0.0/0 via 192.0.2.1",
+        "::/0 via fe80::2",
+    ];
     assert_eq!(host.carried(), carried);
     host.want(V4, &v4(), Wish::Nothing);
     host.go_on();
@@ -185,10 +247,17 @@ fn a_change_for_one_family_leaves_the_other_alone() {
 
 #[test]
 fn two_that_want_a_change_at_once_take_turns() {
-    let (mut host, next) = (both(), [grant("192.0.2.77/24", "192.0.2.1"), grant("2001:db8::77/64", "fe80::1")]);
+    let (mut host, next) = (
+        both(),
+        [
+            grant("192.0.2.77/24", "192.0.2.1"),
+            grant("2001:db8::77/64", "fe80::1"),
+        ],
+    );
     host.want(V4, &v4(), carry(&next[0]));
     host.want(V6, &v6(), carry(&next[1]));
-    let turns: Vec<_> = std::iter::from_fn(|| (host.go_on() > 0).then(|| host.end_change().0)).collect();
+    let turns: Vec<_> =
+        std::iter::from_fn(|| (host.go_on() > 0).then(|| host.end_change().0)).collect();
     assert_eq!(turns, [V4, V6]);
     assert_eq!(host.addresses, [next[0].addresses[0], next[1].addresses[0]]);
 }
@@ -205,14 +274,21 @@ fn what_an_interface_is_left_with_stays_until_something_is_wanted() {
 fn an_interface_that_a_binding_lost_and_got_again_carries_the_same() {
     let mut before = both();
     let own = before.link();
-    before.interfaces.seat_mut(&own, V4).unwrap().see(true, None, Instant::from_boot(Duration::ZERO));
+    before.interfaces.seat_mut(&own, V4).unwrap().see(
+        true,
+        None,
+        Instant::from_boot(Duration::ZERO),
+    );
     before.interfaces.leave(&own, V4);
     assert_eq!(before.interfaces.presence(&own, V4), Presence::Unknown);
     let mut after = Host::new((Cookie(2), 5));
     after.enter(V4, carry(&v4()));
     after.go_on();
     after.end_change();
-    assert_eq!(after.carried(), ["192.0.2.50/24", "0.0.0.0/0 via 192.0.2.1"]);
+    assert_eq!(
+        after.carried(),
+        ["192.0.2.50/24", "0.0.0.0/0 via 192.0.2.1"]
+    );
 }
 
 #[test]
@@ -220,7 +296,11 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let mut work = Work::default();
     work.expect_bare(true);
     let (host, wish) = (Host::new(AT), carry(&v6()));
-    let around = Around { has_parent: false, is_changing: false, least_mtu: None };
+    let around = Around {
+        has_parent: false,
+        is_changing: false,
+        least_mtu: None,
+    };
     let steps = |work: &mut Work| {
         assert_eq!(work.go_on(&wish, false, false), Act::Look);
         match work.on_inspected(Ok(host.view()), wish.clone(), around) {
@@ -229,22 +309,45 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
         }
     };
     assert_eq!(steps(&mut work), 2);
-    let changed = work.on_applied(1, Err(LinkCause::refused("add the route", "no")), wish.grant());
-    assert!(matches!(changed, Some(Changed::Without(Step::AddRoute(_)))), "{changed:?}");
+    let changed = work.on_applied(
+        1,
+        Err(LinkCause::refused("add the route", "no")),
+        wish.grant(),
+    );
+    assert!(
+        matches!(changed, Some(Changed::Without(Step::AddRoute(_)))),
+        "{changed:?}"
+    );
     assert_eq!(steps(&mut work), 1, "the address alone");
-    let changed = work.on_applied(0, Err(LinkCause::refused("add the address", "no")), wish.grant());
+    let changed = work.on_applied(
+        0,
+        Err(LinkCause::refused("add the address", "no")),
+        wish.grant(),
+    );
     assert!(matches!(changed, Some(Changed::Failed(_))), "{changed:?}");
 }
 
 #[test]
 fn no_mtu_is_set_beyond_one_that_another_binding_of_the_interface_names() {
-    let (mut host, larger) = (Host::new(AT), Grant { mtu: Some(1450), ..v4() });
+    let (mut host, larger) = (
+        Host::new(AT),
+        Grant {
+            mtu: Some(1450),
+            ..v4()
+        },
+    );
     host.enter(V4, carry(&larger));
-    let around = Around { has_parent: false, is_changing: false, least_mtu: Some(1400) };
+    let around = Around {
+        has_parent: false,
+        is_changing: false,
+        least_mtu: Some(1400),
+    };
     let view = host.view();
     let work = host.work(V4);
     assert_eq!(work.go_on(&carry(&larger), false, false), Act::Look);
-    let Ok(Act::Apply(steps)) = work.on_inspected(Ok(view), carry(&larger), around) else { panic!("a change") };
+    let Ok(Act::Apply(steps)) = work.on_inspected(Ok(view), carry(&larger), around) else {
+        panic!("a change")
+    };
     assert_eq!(steps[0], Step::Mtu(1400));
 }
 

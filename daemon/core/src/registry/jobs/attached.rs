@@ -43,23 +43,43 @@ impl Attached {
             Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
             Caller::Operator(order) => core.returned(order, &self.attachment, answer),
             Caller::Adoption => core.adopted(now, self.attachment, answer),
-            Caller::Above => core.notices.push_back(Notice::Answered { id, attachment: self.attachment, answer }),
+            Caller::Above => core.notices.push_back(Notice::Answered {
+                id,
+                attachment: self.attachment,
+                answer,
+            }),
         }
     }
 
     pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
-        let Some(slot) = core.slots.get_mut(&self.attachment) else { return Next::Waits(Job::Attached(self)) };
+        let Some(slot) = core.slots.get_mut(&self.attachment) else {
+            return Next::Waits(Job::Attached(self));
+        };
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
-            let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
+            let waited = slot
+                .waiting
+                .remove(at)
+                .map_or(now.boot, |waiting| waiting.since);
             let waited = whole_millis(now.boot.saturating_since(waited));
             let waiting_for = "an earlier operation on the same attachment";
-            self.answer(core, now, id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
+            self.answer(
+                core,
+                now,
+                id,
+                Answer::Failed(Failure::TimedOut {
+                    waiting_for,
+                    waited,
+                }),
+            );
             return Next::Nothing;
         }
         match &mut slot.operation {
             Some(Operation::Deleting(requests, _)) => {
                 requests.retain(|request| *request != id);
-                let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: DEL_LIMIT };
+                let failure = Failure::TimedOut {
+                    waiting_for: "the store to record it",
+                    waited: DEL_LIMIT,
+                };
                 self.answer(core, now, id, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
@@ -85,11 +105,18 @@ impl Attached {
     /// Abandons the operation that it waits for, unless that is a DEL.
     pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         let attachment = &self.attachment;
-        let Some(slot) = core.slots.get_mut(attachment) else { return Next::Nothing };
-        slot.waiting.retain(|waiting| waiting.id != id || matches!(waiting.asked, Asked::Del));
+        let Some(slot) = core.slots.get_mut(attachment) else {
+            return Next::Nothing;
+        };
+        slot.waiting
+            .retain(|waiting| waiting.id != id || matches!(waiting.asked, Asked::Del));
         match &mut slot.operation {
-            Some(Operation::Adding(admission)) if admission.request == id => core.cancel_add(now, attachment, None),
-            Some(Operation::Acquiring(request, _)) if *request == id => core.cancel_add(now, attachment, None),
+            Some(Operation::Adding(admission)) if admission.request == id => {
+                core.cancel_add(now, attachment, None)
+            }
+            Some(Operation::Acquiring(request, _)) if *request == id => {
+                core.cancel_add(now, attachment, None)
+            }
             Some(Operation::Checking(check)) if check.request == id => core.end(now, attachment),
             Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
             _ => {}

@@ -31,7 +31,11 @@ impl Collection {
     }
 
     pub(super) fn time_out(mut self) -> Next {
-        self.faults.extend(self.left.iter().map(|attachment| format!("{attachment}: not done yet")));
+        self.faults.extend(
+            self.left
+                .iter()
+                .map(|attachment| format!("{attachment}: not done yet")),
+        );
         self.end()
     }
 
@@ -44,23 +48,53 @@ impl Collection {
 }
 
 impl Registry {
-    pub(super) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) -> Next {
+    pub(super) fn collect(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        network: &str,
+        keep: &[(String, String)],
+    ) -> Next {
         let stale = |attachment: &Attachment| {
-            let Attachment::Cni { network: theirs, container, ifname } = attachment else { return false };
+            let Attachment::Cni {
+                network: theirs,
+                container,
+                ifname,
+            } = attachment
+            else {
+                return false;
+            };
             theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
         };
-        let stale_bindings = self.bindings.iter().filter(|binding| stale(&binding.attachment));
+        let stale_bindings = self
+            .bindings
+            .iter()
+            .filter(|binding| stale(&binding.attachment));
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
-            self.with(now, id, |binding, cx| binding.gives_back(cx, Release::end_grace));
+            self.with(now, id, |binding, cx| {
+                binding.gives_back(cx, Release::end_grace)
+            });
         }
-        let left: BTreeSet<_> =
-            self.slots.attachments().map(|known| &**known).filter(|known| stale(known)).cloned().collect();
+        let left: BTreeSet<_> = self
+            .slots
+            .attachments()
+            .map(|known| &**known)
+            .filter(|known| stale(known))
+            .cloned()
+            .collect();
         self.forget_adoptions(stale);
         if left.is_empty() {
             return Next::Answers(Answer::Collected);
         }
-        tracing::info!(network, attachments = left.len(), "giving back what a GC does not name");
-        let collection = Collection { left: left.clone(), faults: Vec::new() };
+        tracing::info!(
+            network,
+            attachments = left.len(),
+            "giving back what a GC does not name"
+        );
+        let collection = Collection {
+            left: left.clone(),
+            faults: Vec::new(),
+        };
         self.call_goes_on(id, Next::Waits(Job::Collect(collection)));
         self.time_call(id, now.boot + LIMIT);
         for attachment in left {
@@ -72,7 +106,9 @@ impl Registry {
 
     /// Handles the end of a GC's DEL.
     pub(super) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
-        let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else { return };
+        let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else {
+            return;
+        };
         let next = match collection.collected(attachment, answer) {
             true => collection.end(),
             false => Next::Waits(Job::Collect(collection)),

@@ -16,7 +16,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(in crate::registry) struct Leaving(BindingId);
 
 impl Leaving {
-    pub(in crate::registry) fn begin(core: &mut Registry, now: Now, id: RequestId, binding: BindingId) -> Next {
+    pub(in crate::registry) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        binding: BindingId,
+    ) -> Next {
         core.time_call(id, now.boot + LIMIT);
         core.leave(now, binding, Some(id));
         Next::Waits(Job::Leave(Self(binding)))
@@ -24,7 +29,10 @@ impl Leaving {
 
     pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
         self.hang_up(core, id);
-        let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: LIMIT };
+        let failure = Failure::TimedOut {
+            waiting_for: "the store to record it",
+            waited: LIMIT,
+        };
         Next::Answers(Answer::Failed(failure))
     }
 

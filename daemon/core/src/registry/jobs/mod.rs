@@ -80,7 +80,14 @@ impl Jobs {
 
     /// Adds a call about an attachment.
     fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
-        self.by_id.insert(id, Job::Attached(Attached { attachment, by, withheld: None }));
+        self.by_id.insert(
+            id,
+            Job::Attached(Attached {
+                attachment,
+                by,
+                withheld: None,
+            }),
+        );
     }
 
     /// Adds a call about an attachment that the core makes itself, and returns its id.
@@ -94,23 +101,40 @@ impl Jobs {
     /// Returns the call that is an attachment's ADD from local ranges.
     fn ranging(&self, attachment: &Attachment) -> Option<RequestId> {
         let is_its = |job: &Job| matches!(job, Job::Range(job) if job.is_of(attachment));
-        self.by_id.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id)
+        self.by_id
+            .iter()
+            .find(|(_, job)| is_its(job))
+            .map(|(id, _)| *id)
     }
 
     /// Returns the ADDs from local ranges.
     fn rangings(&mut self) -> impl Iterator<Item = &mut Ranging> {
-        self.by_id.values_mut().filter_map(|job| if let Job::Range(job) = job { Some(job) } else { None })
+        self.by_id.values_mut().filter_map(|job| {
+            if let Job::Range(job) = job {
+                Some(job)
+            } else {
+                None
+            }
+        })
     }
 
     /// Takes out a call.
     fn take(&mut self, is_it: impl Fn(&Job) -> bool) -> Option<(RequestId, Job)> {
-        let id = self.by_id.iter().find(|(_, job)| is_it(job)).map(|(id, _)| *id)?;
+        let id = self
+            .by_id
+            .iter()
+            .find(|(_, job)| is_it(job))
+            .map(|(id, _)| *id)?;
         self.by_id.remove_entry(&id)
     }
 
     /// Returns the ids of some calls.
     fn ids_of(&self, is_one: impl Fn(&Job) -> bool) -> Vec<RequestId> {
-        self.by_id.iter().filter(|(_, job)| is_one(job)).map(|(id, _)| *id).collect()
+        self.by_id
+            .iter()
+            .filter(|(_, job)| is_one(job))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Forgets a call that nobody needs any more.
@@ -119,7 +143,13 @@ impl Jobs {
     }
 
     fn attached(&self, id: RequestId) -> Option<&Attached> {
-        self.by_id.get(&id).and_then(|job| if let Job::Attached(job) = job { Some(job) } else { None })
+        self.by_id.get(&id).and_then(|job| {
+            if let Job::Attached(job) = job {
+                Some(job)
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns the attachment that a call is about.
@@ -150,7 +180,13 @@ impl Jobs {
 
     /// Returns the leases that operators extend.
     fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
-        self.by_id.iter_mut().filter_map(|(id, job)| if let Job::Renewal(job) = job { Some((*id, job)) } else { None })
+        self.by_id.iter_mut().filter_map(|(id, job)| {
+            if let Job::Renewal(job) = job {
+                Some((*id, job))
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -169,14 +205,21 @@ impl Registry {
                 self.add(now, id, add);
                 Next::Nothing
             }
-            Call::Del { attachment, .. } if self.has_range(&attachment) => self.del_from_ranges(now, id, attachment),
+            Call::Del { attachment, .. } if self.has_range(&attachment) => {
+                self.del_from_ranges(now, id, attachment)
+            }
             Call::Del { attachment, grace } => {
                 self.jobs.attach(id, Caller::Door, attachment.clone());
                 self.del(now, id, attachment, grace);
                 Next::Nothing
             }
-            Call::Check { attachment, .. } if self.ranges.knows(&attachment) => Next::Answers(Answer::Checked),
-            Call::Check { attachment, expected } => {
+            Call::Check { attachment, .. } if self.ranges.knows(&attachment) => {
+                Next::Answers(Answer::Checked)
+            }
+            Call::Check {
+                attachment,
+                expected,
+            } => {
                 self.jobs.attach(id, Caller::Door, attachment.clone());
                 self.check(now, id, &attachment, expected);
                 Next::Nothing
@@ -189,7 +232,9 @@ impl Registry {
             Call::Show(which) => self.show(now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
-            Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.range_rows(now)))),
+            Call::Ranges(RangeCall::List) => {
+                Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.range_rows(now))))
+            }
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };
@@ -198,15 +243,19 @@ impl Registry {
 
     /// Goes on with a call after one of its effects is done.
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        let Some(job) = self.jobs.by_id.remove(&id) else { return };
+        let Some(job) = self.jobs.by_id.remove(&id) else {
+            return;
+        };
         let next = match job {
             Job::Status(job) => job.done(self, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
             Job::Parting(job) => job.done(self, now, id, outcome),
             Job::Showing(job) => job.done(outcome),
-            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Renewal(_) | Job::Returning(_) => {
-                Next::Waits(job)
-            }
+            Job::Attached(_)
+            | Job::Collect(_)
+            | Job::Leave(_)
+            | Job::Renewal(_)
+            | Job::Returning(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -235,7 +284,9 @@ impl Registry {
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.hang_up(self, now, id),
             // What they have begun goes on.
-            Some(Job::Collect(_) | Job::Renewal(_) | Job::Returning(_) | Job::Showing(_)) => Next::Nothing,
+            Some(Job::Collect(_) | Job::Renewal(_) | Job::Returning(_) | Job::Showing(_)) => {
+                Next::Nothing
+            }
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
             Some(Job::Range(job)) => job.hang_up(self, now),

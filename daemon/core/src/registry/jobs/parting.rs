@@ -22,7 +22,13 @@ pub(in crate::registry) struct Parting {
 impl Parting {
     /// Goes on when the store has forgotten it, and when a file is gone: the next daemon would take a leftover file for somebody
     /// else's.
-    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(
+        mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Next {
         match outcome {
             // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
             Outcome::Persisted(result) => {
@@ -32,7 +38,11 @@ impl Parting {
             Outcome::Filed { address, .. } => _ = self.files.remove(&address),
             _ => return Next::Waits(Job::Parting(self)),
         }
-        if self.files.is_empty() { Next::Answers(Answer::Deleted) } else { Next::Waits(Job::Parting(self)) }
+        if self.files.is_empty() {
+            Next::Answers(Answer::Deleted)
+        } else {
+            Next::Waits(Job::Parting(self))
+        }
     }
 
     /// The files follow.
@@ -48,7 +58,12 @@ impl Parting {
 
 impl Registry {
     /// Begins a DEL of an attachment that has addresses from local ranges.
-    pub(super) fn del_from_ranges(&mut self, now: Now, id: RequestId, attachment: Attachment) -> Next {
+    pub(super) fn del_from_ranges(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        attachment: Attachment,
+    ) -> Next {
         self.cancel_ranging(now, |add| *add == attachment);
         self.remove_files(&attachment);
         if !self.ranges.leaves(&attachment) {
@@ -56,6 +71,9 @@ impl Registry {
         }
         let changes = self.end_of_range(now, &attachment, "DEL");
         self.out.write_for(Waiter::Call(id), changes);
-        Next::Waits(Job::Parting(Parting { attachment, files: BTreeSet::new() }))
+        Next::Waits(Job::Parting(Parting {
+            attachment,
+            files: BTreeSet::new(),
+        }))
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use self::probing::{Probed, Probing};
 use super::{Job, Next};
-use crate::effect::{Answer, ExchangeId, Failure, FileCause, FileChange, Outcome, RangeAdd, RangeAnswer, RequestId};
+use crate::effect::{
+    Answer, ExchangeId, Failure, FileCause, FileChange, Outcome, RangeAdd, RangeAnswer, RequestId,
+};
 use crate::event::EventKind;
 use crate::identity::Attachment;
 use crate::link::{Cookie, LinkCause};
@@ -79,14 +81,26 @@ struct Recording {
 }
 
 impl Ranging {
-    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(
+        mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Next {
         match (&mut self.stage, outcome) {
             (Stage::LooksAtFormer, Outcome::Watched(seen)) => self.look(core, id, Some(seen)),
             (Stage::Looks(former), Outcome::Watched(seen)) => {
                 let former = former.take();
                 // The namespace that is there now may be another.
                 let is_dead = |cookie| self.died.contains(&cookie);
-                if seen.as_ref().ok().copied().or(self.known).is_some_and(is_dead) {
+                if seen
+                    .as_ref()
+                    .ok()
+                    .copied()
+                    .or(self.known)
+                    .is_some_and(is_dead)
+                {
                     return Next::Answers(Answer::Failed(self.lacks_netns()));
                 }
                 // If its own namespace is not seen, perhaps none can be.
@@ -105,7 +119,12 @@ impl Ranging {
                 recording.is_written = true;
                 for (set, given) in recording.given.iter().enumerate() {
                     let file = (self.add.directory.as_path(), given.address.addr());
-                    core.out.file(Some(Waiter::Call(id)), file, &self.add.attachment, FileChange::Write { set });
+                    core.out.file(
+                        Some(Waiter::Call(id)),
+                        file,
+                        &self.add.attachment,
+                        FileChange::Write { set },
+                    );
                 }
                 self.goes_on(core, now, id)
             }
@@ -133,24 +152,41 @@ impl Ranging {
     }
 
     /// Looks at its own namespace.
-    fn look(mut self, core: &mut Registry, id: RequestId, former: Option<Result<Cookie, LinkCause>>) -> Next {
+    fn look(
+        mut self,
+        core: &mut Registry,
+        id: RequestId,
+        former: Option<Result<Cookie, LinkCause>>,
+    ) -> Next {
         self.stage = Stage::Looks(former);
         core.out.watch(Waiter::Call(id), self.add.netns.clone());
         Next::Waits(Job::Range(self))
     }
 
     /// Takes addresses, and has them recorded.
-    fn give(mut self, core: &mut Registry, now: Now, id: RequestId, cookie: Option<Cookie>) -> Next {
+    fn give(
+        mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        cookie: Option<Cookie>,
+    ) -> Next {
         // Addresses that are being given back are freed at once: the store keeps the order.
         core.range_ended(now, &self.add.attachment, true, None);
         let held = core.ranges.held(&self.add.attachment);
         let unheard = held.filter(|held| {
             let age = now.wall.saturating_since(held.record.since);
-            held.is_recovered && age < UNHEARD && held.record.cookie.is_some() && held.record.cookie == cookie
+            held.is_recovered
+                && age < UNHEARD
+                && held.record.cookie.is_some()
+                && held.record.cookie == cookie
         });
         if let Some(held) = unheard {
             let given = &held.record.given;
-            let by_file = |given: &Given| core.ranges.by_file(&self.add.attachment, given.address.addr());
+            let by_file = |given: &Given| {
+                core.ranges
+                    .by_file(&self.add.attachment, given.address.addr())
+            };
             return match given.iter().find_map(by_file) {
                 None => Next::Answers(Answer::Ranges(RangeAnswer::Given(given.clone()))),
                 // That daemon may have answered before it could change the file: then the container has the address.
@@ -162,8 +198,15 @@ impl Ranging {
             Ok(given) => given,
             Err(none) => return self.has_none(core, none),
         };
-        let candidate = Candidate { given, cookie, former };
-        let of_v4 = candidate.given.iter().filter_map(|given| v4(given.address.addr()));
+        let candidate = Candidate {
+            given,
+            cookie,
+            former,
+        };
+        let of_v4 = candidate
+            .given
+            .iter()
+            .filter_map(|given| v4(given.address.addr()));
         match Probing::begin(core, id, &self.add, of_v4.collect()) {
             Some(probing) => {
                 self.stage = Stage::Probes(Box::new((probing, candidate)));
@@ -180,9 +223,12 @@ impl Ranging {
 
     /// Goes on with what the probes have found out.
     fn probed(mut self, core: &mut Registry, now: Now, id: RequestId, probed: Probed) -> Next {
-        let Stage::Probes(probes) = &self.stage else { return Next::Waits(Job::Range(self)) };
-        let has_no_interface =
-            |cause: &LinkCause| cause.is_unseen() || matches!(cause, LinkCause::NoLink(_) | LinkCause::NotEthernet(_));
+        let Stage::Probes(probes) = &self.stage else {
+            return Next::Waits(Job::Range(self));
+        };
+        let has_no_interface = |cause: &LinkCause| {
+            cause.is_unseen() || matches!(cause, LinkCause::NoLink(_) | LinkCause::NotEthernet(_))
+        };
         match probed {
             Probed::Waits => {
                 let limit = self.began + self.add.timeout;
@@ -226,24 +272,48 @@ impl Ranging {
     /// Records that a station uses an address. Returns the address with its gateway.
     fn passes_over(&self, core: &mut Registry, now: Now, address: Ipv4Addr, by: Mac) -> Given {
         tracing::warn!(attachment = %self.add.attachment, %address, %by, "a station uses this address of a local range: taking another");
-        core.conflicts.passes_over(&self.add.lan, (address, by), now.boot);
-        let Stage::Probes(probes) = &self.stage else { unreachable!("it was probed for") };
+        core.conflicts
+            .passes_over(&self.add.lan, (address, by), now.boot);
+        let Stage::Probes(probes) = &self.stage else {
+            unreachable!("it was probed for")
+        };
         let is_it = |given: &&Given| given.address.addr() == address;
-        *probes.1.given.iter().find(is_it).expect("what is probed for is taken")
+        *probes
+            .1
+            .given
+            .iter()
+            .find(is_it)
+            .expect("what is probed for is taken")
     }
 
     /// Has addresses recorded.
     fn write(mut self, core: &mut Registry, now: Now, id: RequestId, candidate: Candidate) -> Next {
-        let Candidate { given, cookie, former } = candidate;
+        let Candidate {
+            given,
+            cookie,
+            former,
+        } = candidate;
         let record = self.record(core, now, &given, cookie, former.as_ref());
         let put = Change::Range(RangeChange::Put(Box::new(record.clone())));
-        let note = range_event(now, &self.add.attachment, EventKind::Acquired, &given, "ADD, from a local range");
+        let note = range_event(
+            now,
+            &self.add.attachment,
+            EventKind::Acquired,
+            &given,
+            "ADD, from a local range",
+        );
         let changes = vec![put, note];
         core.out.write_for(Waiter::Call(id), changes);
         core.hold_range(record, false);
         let files = given.iter().map(|given| given.address.addr()).collect();
-        self.stage =
-            Stage::Records(Box::new(Recording { given, cookie, former, is_written: false, files, taken: Vec::new() }));
+        self.stage = Stage::Records(Box::new(Recording {
+            given,
+            cookie,
+            former,
+            is_written: false,
+            files,
+            taken: Vec::new(),
+        }));
         Next::Waits(Job::Range(self))
     }
 
@@ -272,7 +342,9 @@ impl Ranging {
 
     /// Goes on when the store has the record: answers once the files are there, or replaces the addresses that others' files claim.
     fn goes_on(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
-        let Stage::Records(recording) = &mut self.stage else { return Next::Waits(Job::Range(self)) };
+        let Stage::Records(recording) = &mut self.stage else {
+            return Next::Waits(Job::Range(self));
+        };
         if !recording.is_written || !recording.files.is_empty() {
             if recording.is_written {
                 core.time_call(id, now.boot + FILES);
@@ -280,14 +352,17 @@ impl Ranging {
             return Next::Waits(Job::Range(self));
         }
         if recording.taken.is_empty() {
-            return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(&mut recording.given))));
+            return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(
+                &mut recording.given,
+            ))));
         }
         let (taken, cookie) = (std::mem::take(&mut recording.taken), recording.cookie);
         let network = self.add.attachment.network().to_owned();
         self.undo(core, now);
         for (address, by) in taken {
             tracing::info!(%address, by, "another host-local gave it out: taking another");
-            core.ranges.found_file(&network, address, Attachment::cni(&*network, by, ""));
+            core.ranges
+                .found_file(&network, address, Attachment::cni(&*network, by, ""));
         }
         core.time_call(id, self.began + self.add.timeout);
         self.give(core, now, id, cookie)
@@ -298,16 +373,32 @@ impl Ranging {
         let attachment = &self.add.attachment;
         if let Stage::Probes(probes) = &self.stage {
             probes.0.close(core);
-            let addresses: Vec<_> = probes.1.given.iter().map(|given| given.address.addr()).collect();
+            let addresses: Vec<_> = probes
+                .1
+                .given
+                .iter()
+                .map(|given| given.address.addr())
+                .collect();
             core.ranges.vacate(attachment, &addresses);
             self.stage = Stage::Looks(None);
             return;
         }
-        let Stage::Records(recording) = &mut self.stage else { return };
-        let addresses: Vec<_> = recording.given.iter().map(|given| given.address.addr()).collect();
+        let Stage::Records(recording) = &mut self.stage else {
+            return;
+        };
+        let addresses: Vec<_> = recording
+            .given
+            .iter()
+            .map(|given| given.address.addr())
+            .collect();
         core.ranges.vacate(attachment, &addresses);
         for address in addresses {
-            core.out.file(None, (&self.add.directory, address), attachment, FileChange::Remove);
+            core.out.file(
+                None,
+                (&self.add.directory, address),
+                attachment,
+                FileChange::Remove,
+            );
         }
         let change = match recording.former.take() {
             Some(former) => {
@@ -321,9 +412,16 @@ impl Ranging {
             }
         };
         let owed = matches!(change, RangeChange::Remove(_)).then(|| attachment.clone());
-        let note = range_event(now, attachment, EventKind::Released, &recording.given, "the ADD failed");
+        let note = range_event(
+            now,
+            attachment,
+            EventKind::Released,
+            &recording.given,
+            "the ADD failed",
+        );
         let waiter = Waiter::Range(RangeWait::Owed(owed.into_iter().collect()));
-        core.out.write_for(waiter, vec![Change::Range(change), note]);
+        core.out
+            .write_for(waiter, vec![Change::Range(change), note]);
     }
 
     pub(super) fn time_out(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
@@ -337,19 +435,32 @@ impl Ranging {
         let waiting_for = match &mut self.stage {
             // The files follow.
             Stage::Records(recording) if recording.is_written && recording.taken.is_empty() => {
-                return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(&mut recording.given))));
+                return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(
+                    &mut recording.given,
+                ))));
             }
             Stage::Records(_) => "the store",
             Stage::Probes(_) => "the probes for its addresses",
             Stage::LooksAtFormer | Stage::Looks(_) => "a look at the container's namespace",
         };
         self.undo(core, now);
-        Next::Answers(Answer::Failed(Failure::TimedOut { waiting_for, waited }))
+        Next::Answers(Answer::Failed(Failure::TimedOut {
+            waiting_for,
+            waited,
+        }))
     }
 
     /// Handles a frame, if it came in on its sockets.
-    pub(super) fn on_frame(mut self, core: &mut Registry, now: Now, id: RequestId, arp: &Arp) -> Next {
-        let Stage::Probes(probes) = &mut self.stage else { return Next::Waits(Job::Range(self)) };
+    pub(super) fn on_frame(
+        mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        arp: &Arp,
+    ) -> Next {
+        let Stage::Probes(probes) = &mut self.stage else {
+            return Next::Waits(Job::Range(self));
+        };
         let probed = probes.0.on_arp(core, now, &self.add, arp);
         self.probed(core, now, id, probed)
     }
@@ -371,7 +482,10 @@ impl Ranging {
     }
 
     fn lacks_link(&self, cause: LinkCause) -> Failure {
-        Failure::Link { target: format!("{} in {}", self.add.ifname(), self.add.netns.display()), cause }
+        Failure::Link {
+            target: format!("{} in {}", self.add.ifname(), self.add.netns.display()),
+            cause,
+        }
     }
 
     fn is_probing(&self) -> bool {
@@ -390,7 +504,11 @@ impl Ranging {
 }
 
 fn v4(address: IpAddr) -> Option<Ipv4Addr> {
-    if let IpAddr::V4(address) = address { Some(address) } else { None }
+    if let IpAddr::V4(address) = address {
+        Some(address)
+    } else {
+        None
+    }
 }
 
 impl Registry {
@@ -405,7 +523,9 @@ impl Registry {
 
     /// Goes on with the ADDs that wait for an interface's carrier, which has come.
     pub(in crate::registry) fn ranges_have_carrier(&mut self, at: (Cookie, u32)) {
-        let waiting = self.jobs.ids_of(|job| matches!(job, Job::Range(job) if job.is_probing()));
+        let waiting = self
+            .jobs
+            .ids_of(|job| matches!(job, Job::Range(job) if job.is_probing()));
         for id in waiting {
             if let Some(Job::Range(mut job)) = self.jobs.by_id.remove(&id) {
                 job.on_carrier(self, id, at);
@@ -418,13 +538,27 @@ impl Registry {
     pub(super) fn add_from_ranges(&mut self, now: Now, id: RequestId, add: Box<RangeAdd>) -> Next {
         let attachment = add.attachment.clone();
         if self.jobs.ranging(&attachment).is_some() {
-            return Next::Answers(Answer::Failed(Failure::Attached { attachment, netns: Some(add.netns) }));
+            return Next::Answers(Answer::Failed(Failure::Attached {
+                attachment,
+                netns: Some(add.netns),
+            }));
         }
         self.time_call(id, now.boot + add.timeout);
         let held = self.ranges.held(&attachment).map(|held| &held.record);
-        let known = held.filter(|record| record.netns == add.netns).and_then(|record| record.cookie);
-        let former = held.filter(|record| record.netns != add.netns).map(|record| record.netns.clone());
-        let job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, known, died: Vec::new() };
+        let known = held
+            .filter(|record| record.netns == add.netns)
+            .and_then(|record| record.cookie);
+        let former = held
+            .filter(|record| record.netns != add.netns)
+            .map(|record| record.netns.clone());
+        let job = Ranging {
+            add,
+            began: now.boot,
+            stage: Stage::LooksAtFormer,
+            tried: 0,
+            known,
+            died: Vec::new(),
+        };
         match former {
             Some(netns) => {
                 self.out.watch(Waiter::Call(id), netns);
@@ -436,7 +570,9 @@ impl Registry {
 
     /// Gives back what an attachment has, if its namespace went without a DEL.
     fn end_if_dead(&mut self, now: Now, attachment: &Attachment, seen: &Result<Cookie, LinkCause>) {
-        let Some(held) = self.ranges.held(attachment) else { return };
+        let Some(held) = self.ranges.held(attachment) else {
+            return;
+        };
         if Life::of(seen, held.record.cookie) == Life::Missing && held.record.cookie.is_some() {
             self.range_ends(now, attachment, "its namespace is gone, and no DEL came");
         }
@@ -448,25 +584,41 @@ impl Registry {
     }
 
     /// Fails the ADDs of these attachments.
-    pub(in crate::registry) fn cancel_ranging(&mut self, now: Now, is_one: impl Fn(&Attachment) -> bool) {
+    pub(in crate::registry) fn cancel_ranging(
+        &mut self,
+        now: Now,
+        is_one: impl Fn(&Attachment) -> bool,
+    ) {
         let cancelled = |job: &Ranging| Failure::Cancelled(job.add.attachment.clone());
         self.fail_ranging(now, |job| is_one(&job.add.attachment), cancelled);
     }
 
     /// Fails the ADDs that are giving a dead namespace addresses. A look that is about to show it alive is not believed.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
-        self.fail_ranging(now, |job| job.cookie() == Some(cookie), Ranging::lacks_netns);
+        self.fail_ranging(
+            now,
+            |job| job.cookie() == Some(cookie),
+            Ranging::lacks_netns,
+        );
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
     }
 
     /// Fails the ADD under way that recorded an attachment's addresses, because their namespace is gone.
     pub(in crate::registry) fn fail_recording(&mut self, now: Now, attachment: &Attachment) {
-        let records = |job: &Ranging| job.is_of(attachment) && matches!(job.stage, Stage::Records(_));
+        let records =
+            |job: &Ranging| job.is_of(attachment) && matches!(job.stage, Stage::Records(_));
         self.fail_ranging(now, records, Ranging::lacks_netns);
     }
 
-    fn fail_ranging(&mut self, now: Now, is_one: impl Fn(&Ranging) -> bool, why: impl Fn(&Ranging) -> Failure) {
-        while let Some((id, Job::Range(mut job))) = self.jobs.take(|job| matches!(job, Job::Range(job) if is_one(job)))
+    fn fail_ranging(
+        &mut self,
+        now: Now,
+        is_one: impl Fn(&Ranging) -> bool,
+        why: impl Fn(&Ranging) -> Failure,
+    ) {
+        while let Some((id, Job::Range(mut job))) = self
+            .jobs
+            .take(|job| matches!(job, Job::Range(job) if is_one(job)))
         {
             let failure = why(&job);
             job.undo(self, now);

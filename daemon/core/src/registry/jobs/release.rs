@@ -29,19 +29,31 @@ pub(in crate::registry) struct Returning {
 impl Returning {
     fn over(&mut self, attachment: &Attachment, upshot: Upshot) {
         if let Some(address) = self.left.remove(attachment) {
-            self.done.push(Obeyed { attachment: attachment.clone(), address, upshot });
+            self.done.push(Obeyed {
+                attachment: attachment.clone(),
+                address,
+                upshot,
+            });
         }
     }
 
     fn goes_on(self) -> Next {
-        if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Returning(self)) }
+        if self.left.is_empty() {
+            obeyed(self.done)
+        } else {
+            Next::Waits(Job::Returning(self))
+        }
     }
 
     pub(super) fn time_out(mut self) -> Next {
         let waiting_for = "the interface to be cleared, and the store to record it";
-        let failure = Failure::TimedOut { waiting_for, waited: LIMIT };
+        let failure = Failure::TimedOut {
+            waiting_for,
+            waited: LIMIT,
+        };
         let left: Vec<_> = self.left.keys().cloned().collect();
-        left.iter().for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
+        left.iter()
+            .for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
         self.goes_on()
     }
 }
@@ -58,18 +70,29 @@ impl Registry {
         let mut job = Returning::default();
         for (of, row) in leases {
             let Some(of) = of else {
-                job.done.push(Obeyed::of(&row, self.release_range(now, &row.attachment, force)));
+                job.done.push(Obeyed::of(
+                    &row,
+                    self.release_range(now, &row.attachment, force),
+                ));
                 continue;
             };
             let upshot = match self.bindings.get(of) {
-                Some(binding) if binding.is_held() && force && self.slots.holder(&row.attachment) == Some(of) => {
+                Some(binding)
+                    if binding.is_held()
+                        && force
+                        && self.slots.holder(&row.attachment) == Some(of) =>
+                {
                     let address = row.addresses().next();
                     job.left.insert(row.attachment, address);
                     continue;
                 }
-                Some(binding) if binding.is_held() => Upshot::Lives { interface: !binding.is_on_host() },
+                Some(binding) if binding.is_held() => Upshot::Lives {
+                    interface: !binding.is_on_host(),
+                },
                 Some(_) if row.kept.is_some() => {
-                    self.with(now, of, |binding, cx| binding.gives_back(cx, Release::end_grace));
+                    self.with(now, of, |binding, cx| {
+                        binding.gives_back(cx, Release::end_grace)
+                    });
                     Upshot::Leaves
                 }
                 Some(binding) if !binding.is_live() => Upshot::Leaves,
@@ -81,7 +104,10 @@ impl Registry {
         if left.is_empty() {
             return job.goes_on();
         }
-        tracing::info!(leases = left.len(), "an operator gives back leases of containers that live");
+        tracing::info!(
+            leases = left.len(),
+            "an operator gives back leases of containers that live"
+        );
         // The DELs may be over at once.
         self.call_goes_on(id, Next::Waits(Job::Returning(job)));
         self.time_call(id, now.boot + LIMIT);
@@ -95,7 +121,12 @@ impl Registry {
     /// Gives back what an attachment has from local ranges. Only its DEL, or the end of its namespace, shows that its
     /// container is gone.
     fn release_range(&mut self, now: Now, attachment: &Attachment, force: bool) -> Upshot {
-        if !force && self.ranges.held(attachment).is_some_and(|held| !held.is_leaving) {
+        if !force
+            && self
+                .ranges
+                .held(attachment)
+                .is_some_and(|held| !held.is_leaving)
+        {
             return Upshot::Lives { interface: false };
         }
         self.range_ends(now, attachment, Leave::Ordered.cause());
@@ -105,10 +136,16 @@ impl Registry {
 
     /// Handles the end of a DEL of an operator's release.
     pub(super) fn returned(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
-        let Some(Job::Returning(mut job)) = self.jobs.by_id.remove(&id) else { return };
+        let Some(Job::Returning(mut job)) = self.jobs.by_id.remove(&id) else {
+            return;
+        };
         job.over(
             attachment,
-            if let Answer::Failed(failure) = answer { Upshot::Failed(failure) } else { Upshot::Leaves },
+            if let Answer::Failed(failure) = answer {
+                Upshot::Failed(failure)
+            } else {
+                Upshot::Leaves
+            },
         );
         self.call_goes_on(id, job.goes_on());
     }
@@ -116,7 +153,9 @@ impl Registry {
     /// Begins the DEL of an operator's release.
     pub(in crate::registry) fn begin_return(&mut self, now: Now, of: BindingId) {
         match self.is_inside(of) {
-            true => self.with(now, of, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))),
+            true => self.with(now, of, |binding, cx| {
+                binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
+            }),
             false => self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
         }
     }
@@ -124,7 +163,9 @@ impl Registry {
     /// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
     /// DEL.
     pub(in crate::registry) fn vacated(&mut self, now: Now, of: BindingId) -> bool {
-        let Some(attachment) = self.attachment(of) else { return false };
+        let Some(attachment) = self.attachment(of) else {
+            return false;
+        };
         let is_its = matches!(self.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
         if is_its {
             self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));

@@ -38,38 +38,65 @@ struct Asked {
 impl Renewal {
     /// Decides what became of a lease, if that is known by now.
     fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
-        let Some(asked) = self.left.get(&id) else { return };
+        let Some(asked) = self.left.get(&id) else {
+            return;
+        };
         let binding = core.bindings.get(id);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let cause = || asked.cause.clone();
-        let upshot = match binding.map_or(Standstill::Lost, |binding| binding.stands_since(asked.start)) {
+        let upshot = match binding.map_or(Standstill::Lost, |binding| {
+            binding.stands_since(asked.start)
+        }) {
             Standstill::Asks => return,
             Standstill::InVain(reason) => Upshot::Unanswered(reason.or_else(cause)),
-            Standstill::Lost => Upshot::Lost(cause().unwrap_or_else(|| "it was given back meanwhile".to_owned())),
+            Standstill::Lost => {
+                Upshot::Lost(cause().unwrap_or_else(|| "it was given back meanwhile".to_owned()))
+            }
             Standstill::Extended => match lease.filter(|lease| lease.start > asked.start) {
                 Some(lease) => {
                     let ends = lease.expires().map(|at| at.saturating_since(now.boot));
-                    Upshot::Extended { server: lease.server.into(), ends }
+                    Upshot::Extended {
+                        server: lease.server.into(),
+                        ends,
+                    }
                 }
                 // It is not reported before the store has it.
                 None => return,
             },
         };
         let address = lease.map(|lease| lease.address.into());
-        self.done.push(Obeyed { attachment: (*asked.attachment).clone(), address, upshot });
+        self.done.push(Obeyed {
+            attachment: (*asked.attachment).clone(),
+            address,
+            upshot,
+        });
         self.left.remove(&id);
     }
 
     fn goes_on(self) -> Next {
-        if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Renewal(self)) }
+        if self.left.is_empty() {
+            obeyed(self.done)
+        } else {
+            Next::Waits(Job::Renewal(self))
+        }
     }
 
     /// Reports as unanswered the leases that no server has extended. They keep asking.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
-            let lease = core.bindings.get(id).and_then(|binding| binding.lease(now.boot));
-            let (attachment, address) = ((*asked.attachment).clone(), lease.map(|lease| lease.address.into()));
-            self.done.push(Obeyed { attachment, address, upshot: Upshot::Unanswered(asked.cause) });
+            let lease = core
+                .bindings
+                .get(id)
+                .and_then(|binding| binding.lease(now.boot));
+            let (attachment, address) = (
+                (*asked.attachment).clone(),
+                lease.map(|lease| lease.address.into()),
+            );
+            self.done.push(Obeyed {
+                attachment,
+                address,
+                upshot: Upshot::Unanswered(asked.cause),
+            });
         }
         self.goes_on()
     }
@@ -85,7 +112,11 @@ impl Registry {
     ) -> Next {
         let mut job = Renewal::default();
         for (of, row) in leases {
-            let asked_for = of.filter(|of| self.bindings.get(*of).is_none_or(|it| !is_of_range(it, now.boot)));
+            let asked_for = of.filter(|of| {
+                self.bindings
+                    .get(*of)
+                    .is_none_or(|it| !is_of_range(it, now.boot))
+            });
             let Some(of) = asked_for else {
                 job.done.push(Obeyed::of(&row, Upshot::Local));
                 continue;
@@ -97,7 +128,14 @@ impl Registry {
                 Some((_, age)) if age < RECENT => Upshot::Fresh(age),
                 Some((start, _)) => {
                     let attachment = self.slots.shared(&row.attachment);
-                    job.left.insert(of, Asked { attachment, start, cause: None });
+                    job.left.insert(
+                        of,
+                        Asked {
+                            attachment,
+                            start,
+                            cause: None,
+                        },
+                    );
                     continue;
                 }
             };
@@ -106,7 +144,10 @@ impl Registry {
         let asked: Vec<_> = job.left.keys().copied().collect();
         self.jobs.may_renew = true;
         tracing::info!(leases = asked.len(), "an operator has leases extended");
-        self.time_call(id, now.boot + LIMIT + Turns::of_extensions().all(asked.len()));
+        self.time_call(
+            id,
+            now.boot + LIMIT + Turns::of_extensions().all(asked.len()),
+        );
         for of in asked {
             self.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
         }
@@ -118,7 +159,10 @@ impl Registry {
         if !self.jobs.may_renew {
             return;
         }
-        let asked = self.jobs.renewals().filter_map(|(_, job)| job.left.get_mut(&of));
+        let asked = self
+            .jobs
+            .renewals()
+            .filter_map(|(_, job)| job.left.get_mut(&of));
         asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
     }
 
@@ -130,7 +174,9 @@ impl Registry {
         let waiting: Vec<_> = self.jobs.renewals().map(|(id, _)| id).collect();
         self.jobs.may_renew = !waiting.is_empty();
         for id in waiting {
-            let Some(Job::Renewal(mut job)) = self.jobs.by_id.remove(&id) else { continue };
+            let Some(Job::Renewal(mut job)) = self.jobs.by_id.remove(&id) else {
+                continue;
+            };
             touched.iter().for_each(|of| job.judge(self, now, *of));
             self.call_goes_on(id, job.goes_on());
         }

@@ -41,18 +41,29 @@ impl Registry {
         let only = match (chosen.len(), chosen.pop()) {
             (1, Some(only)) => only,
             (_, last) => {
-                let rows = chosen.into_iter().chain(last).map(|(_, row)| Shown::of(row));
+                let rows = chosen
+                    .into_iter()
+                    .chain(last)
+                    .map(|(_, row)| Shown::of(row));
                 return Next::Answers(Answer::Shown(rows.collect()));
             }
         };
         let (of, row) = only;
         let mut shown = Shown::of(row);
         let binding = of.and_then(|of| self.bindings.get(of));
-        shown.lease = binding.and_then(|binding| binding.lease(now.boot)).cloned().map(Box::new);
+        shown.lease = binding
+            .and_then(|binding| binding.lease(now.boot))
+            .cloned()
+            .map(Box::new);
         shown.exchanged = of.and_then(|of| self.heard.of(of)).cloned();
-        let inside = binding.filter(|binding| !binding.is_on_host()).map(|binding| binding.link.clone());
-        let Some(link) = inside else { return Next::Answers(Answer::Shown(vec![shown])) };
-        self.out.inspect_with(Waiter::Call(id), Target::Known(link), true);
+        let inside = binding
+            .filter(|binding| !binding.is_on_host())
+            .map(|binding| binding.link.clone());
+        let Some(link) = inside else {
+            return Next::Answers(Answer::Shown(vec![shown]));
+        };
+        self.out
+            .inspect_with(Waiter::Call(id), Target::Known(link), true);
         self.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Showing(Showing(Box::new(shown))))
     }

@@ -35,7 +35,10 @@ impl StatusCheck {
     }
 
     pub(super) fn time_out(mut self, core: &mut Registry) -> Next {
-        self.faults.push(format!("the store or the kernel did not answer within {} s", LIMIT.as_secs()));
+        self.faults.push(format!(
+            "the store or the kernel did not answer within {} s",
+            LIMIT.as_secs()
+        ));
         self.end(core)
     }
 
@@ -59,14 +62,22 @@ impl Registry {
     pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
         self.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
-        let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
+        let want = Sockets {
+            chaddr: Mac::default(),
+            arp: Hears::Answers,
+            hold_port: None,
+        };
         let (_, sockets) = self.out.open_for(Owner::Call, Waiter::Call(id), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
             self.out.inspect(Waiter::Call(id), Target::Host { ifname });
         }
         self.time_call(id, now.boot + LIMIT);
-        Next::Waits(Job::Status(StatusCheck { left: 2 + parents, sockets, faults: Vec::new() }))
+        Next::Waits(Job::Status(StatusCheck {
+            left: 2 + parents,
+            sockets,
+            faults: Vec::new(),
+        }))
     }
 }
 

@@ -42,7 +42,10 @@ impl Life {
     pub(super) fn of(seen: &Result<Cookie, LinkCause>, known: Option<Cookie>) -> Self {
         match seen {
             Ok(cookie) if known.is_none_or(|known| known == *cookie) => Self::Lives(*cookie),
-            Ok(_) | Err(LinkCause::NoNetns(_) | LinkCause::NotANetns(_) | LinkCause::NetnsChanged(_)) => Self::Missing,
+            Ok(_)
+            | Err(LinkCause::NoNetns(_) | LinkCause::NotANetns(_) | LinkCause::NetnsChanged(_)) => {
+                Self::Missing
+            }
             Err(_) => Self::Unclear,
         }
     }
@@ -50,13 +53,21 @@ impl Life {
 
 impl Registry {
     /// Takes over what an earlier daemon gave. Only the memory of who had which address outlives a reboot.
-    pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, mut records: Vec<RangeRecord>) {
+    pub(crate) fn recover_ranges(
+        &mut self,
+        now: Now,
+        boot: &BootId,
+        mut records: Vec<RangeRecord>,
+    ) {
         records.sort_unstable_by_key(|record| record.since);
         for record in records {
             if record.past {
                 self.ranges.remember(&record);
             } else if record.boot == *boot {
-                self.out.watch(Waiter::Range(RangeWait::Look(record.attachment.clone())), record.netns.clone());
+                self.out.watch(
+                    Waiter::Range(RangeWait::Look(record.attachment.clone())),
+                    record.netns.clone(),
+                );
                 self.hold_range(record, true);
             } else {
                 self.hold_range(record.clone(), true);
@@ -70,16 +81,20 @@ impl Registry {
         self.free_for_bindings(&record.attachment);
         let attachment = Arc::new(record.attachment.clone());
         for given in &record.given {
-            self.bindings.note_of_range(&record.lan, given.address.addr(), &attachment);
+            self.bindings
+                .note_of_range(&record.lan, given.address.addr(), &attachment);
         }
         self.ranges.hold(record, is_recovered);
     }
 
     /// Lets bindings take the addresses that an attachment had.
     pub(super) fn free_for_bindings(&mut self, attachment: &Attachment) {
-        let Some(Held { record, .. }) = self.ranges.held(attachment) else { return };
+        let Some(Held { record, .. }) = self.ranges.held(attachment) else {
+            return;
+        };
         for given in &record.given {
-            self.bindings.forget_of_range(&record.lan, given.address.addr(), attachment);
+            self.bindings
+                .forget_of_range(&record.lan, given.address.addr(), attachment);
         }
     }
 
@@ -87,36 +102,56 @@ impl Registry {
     pub(super) fn range_ends(&mut self, now: Now, attachment: &Attachment, cause: &str) {
         if self.ranges.leaves(attachment) {
             let changes = self.end_of_range(now, attachment, cause);
-            self.out.write_for(Waiter::Range(RangeWait::Gone(attachment.clone())), changes);
+            self.out
+                .write_for(Waiter::Range(RangeWait::Gone(attachment.clone())), changes);
         }
     }
 
     /// Returns the changes that delete what an attachment has from the store.
-    pub(super) fn end_of_range(&mut self, now: Now, attachment: &Attachment, cause: &str) -> Vec<Change> {
+    pub(super) fn end_of_range(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        cause: &str,
+    ) -> Vec<Change> {
         let record = self.ranges.held(attachment).map(|held| held.record.clone());
-        let given = record.as_ref().map(|record| record.given.clone()).unwrap_or_default();
+        let given = record
+            .as_ref()
+            .map(|record| record.given.clone())
+            .unwrap_or_default();
         // An identity that returns gets the same again, after a restart too.
         let past = record.filter(|record| record.returns_as.is_some());
         let change = match past {
-            Some(record) => RangeChange::Put(Box::new(RangeRecord { past: true, ..record })),
+            Some(record) => RangeChange::Put(Box::new(RangeRecord {
+                past: true,
+                ..record
+            })),
             None => RangeChange::Remove(attachment.clone()),
         };
-        vec![Change::Range(change), range_event(now, attachment, EventKind::Released, &given, cause)]
+        vec![
+            Change::Range(change),
+            range_event(now, attachment, EventKind::Released, &given, cause),
+        ]
     }
 
     /// Has the store delete what it could not delete before, and repeats that until it succeeds.
     pub(super) fn pay_debts(&mut self, now: Now) {
         let owed = std::mem::take(&mut self.ranges.owed);
         if !owed.is_empty() {
-            let changes = owed.iter().map(|by| Change::Range(RangeChange::Remove(by.clone()))).collect();
-            self.out.write_for(Waiter::Range(RangeWait::Owed(owed)), changes);
+            let changes = owed
+                .iter()
+                .map(|by| Change::Range(RangeChange::Remove(by.clone())))
+                .collect();
+            self.out
+                .write_for(Waiter::Range(RangeWait::Owed(owed)), changes);
         }
         self.time_debts(now);
     }
 
     fn time_debts(&mut self, now: Now) {
         let is_due = !self.ranges.owed.is_empty();
-        self.timers.set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
+        self.timers
+            .set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
     }
 
     /// Frees what an attachment has: the store has deleted it, or will do so with the next successful write. Returns the addresses
@@ -129,7 +164,11 @@ impl Registry {
         call: Option<RequestId>,
     ) -> BTreeSet<IpAddr> {
         // A successor may have taken its place.
-        if self.ranges.held(attachment).is_some_and(|held| !held.is_leaving) {
+        if self
+            .ranges
+            .held(attachment)
+            .is_some_and(|held| !held.is_leaving)
+        {
             return BTreeSet::new();
         }
         if !is_written {
@@ -138,30 +177,52 @@ impl Registry {
         self.free_for_bindings(attachment);
         let released = self.ranges.release(attachment);
         self.time_debts(now);
-        let Some(record) = released else { return BTreeSet::new() };
-        let addresses: BTreeSet<_> = record.given.iter().map(|given| given.address.addr()).collect();
+        let Some(record) = released else {
+            return BTreeSet::new();
+        };
+        let addresses: BTreeSet<_> = record
+            .given
+            .iter()
+            .map(|given| given.address.addr())
+            .collect();
         for address in &addresses {
-            self.out.file(call.map(Waiter::Call), (&record.directory, *address), attachment, FileChange::Remove);
+            self.out.file(
+                call.map(Waiter::Call),
+                (&record.directory, *address),
+                attachment,
+                FileChange::Remove,
+            );
         }
         addresses
     }
 
     /// Removes the files in which others say that an attachment has addresses.
     pub(super) fn remove_files(&mut self, attachment: &Attachment) {
-        let Some(directory) = self.ranges.directory(attachment) else { return };
+        let Some(directory) = self.ranges.directory(attachment) else {
+            return;
+        };
         for (address, by) in self.ranges.files_of(attachment) {
             self.ranges.forget_file(attachment.network(), address);
-            self.out.file(None, (&directory, address), &by, FileChange::Remove);
+            self.out
+                .file(None, (&directory, address), &by, FileChange::Remove);
         }
     }
 
     /// Gives back what those attachments of a network have that a GC does not name.
     pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
         let is_kept = |attachment: &Attachment| {
-            keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
+            keep.iter()
+                .any(|(container, ifname)| is_interface(attachment, container, ifname))
         };
-        self.cancel_ranging(now, |attachment| is_of(attachment, network) && !is_kept(attachment));
-        for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
+        self.cancel_ranging(now, |attachment| {
+            is_of(attachment, network) && !is_kept(attachment)
+        });
+        for attachment in self
+            .ranges
+            .attachments(network)
+            .into_iter()
+            .filter(|attachment| !is_kept(attachment))
+        {
             self.range_ends(now, &attachment, "a GC does not name it");
             self.remove_files(&attachment);
         }
@@ -175,30 +236,47 @@ impl Registry {
         found: Vec<FoundFile>,
         last: Vec<(usize, IpAddr)>,
     ) {
-        let Compared { gone, lacking } = self.ranges.on_files(network, directory.clone(), found, last);
+        let Compared { gone, lacking } =
+            self.ranges
+                .on_files(network, directory.clone(), found, last);
         for (address, by) in gone {
             tracing::info!(%address, %by, "its container is gone: free again");
-            self.out.file(None, (&directory, address), &by, FileChange::Remove);
+            self.out
+                .file(None, (&directory, address), &by, FileChange::Remove);
         }
         for (address, by, set) in lacking {
-            self.out.file(None, (&directory, address), &by, FileChange::Write { set });
+            self.out
+                .file(None, (&directory, address), &by, FileChange::Write { set });
         }
     }
 
     /// Frees what the attachments of a dead namespace have.
     pub(super) fn ranges_died(&mut self, now: Now, cookie: Cookie) {
         self.ranging_died(now, cookie);
-        let dead = self.ranges.all_held().filter(|(_, held)| held.record.cookie == Some(cookie));
-        for attachment in dead.map(|(attachment, _)| attachment.clone()).collect::<Vec<_>>() {
+        let dead = self
+            .ranges
+            .all_held()
+            .filter(|(_, held)| held.record.cookie == Some(cookie));
+        for attachment in dead
+            .map(|(attachment, _)| attachment.clone())
+            .collect::<Vec<_>>()
+        {
             self.range_ends(now, &attachment, "its namespace is gone");
         }
     }
 
     /// Looks at the namespaces of these attachments.
     pub(super) fn look_at_ranges(&mut self, which: impl Fn(&Attachment) -> bool) {
-        let held = self.ranges.all_held().filter(|(by, held)| !held.is_leaving && which(by));
-        for (attachment, netns) in held.map(|(by, held)| (by.clone(), held.record.netns.clone())).collect::<Vec<_>>() {
-            self.out.watch(Waiter::Range(RangeWait::Look((*attachment).clone())), netns);
+        let held = self
+            .ranges
+            .all_held()
+            .filter(|(by, held)| !held.is_leaving && which(by));
+        for (attachment, netns) in held
+            .map(|(by, held)| (by.clone(), held.record.netns.clone()))
+            .collect::<Vec<_>>()
+        {
+            self.out
+                .watch(Waiter::Range(RangeWait::Look((*attachment).clone())), netns);
         }
     }
 
@@ -215,8 +293,17 @@ impl Registry {
                 self.time_debts(now);
             }
             (RangeWait::Look(attachment), Outcome::Watched(seen)) => {
-                let Some(held) = self.ranges.held(&attachment).filter(|held| !held.is_leaving) else { return };
-                let (life, netns) = (Life::of(&seen, held.record.cookie), held.record.netns.clone());
+                let Some(held) = self
+                    .ranges
+                    .held(&attachment)
+                    .filter(|held| !held.is_leaving)
+                else {
+                    return;
+                };
+                let (life, netns) = (
+                    Life::of(&seen, held.record.cookie),
+                    held.record.netns.clone(),
+                );
                 self.saw_namespace(now, &attachment, &netns, life);
             }
             _ => {}
@@ -225,7 +312,13 @@ impl Registry {
 
     /// Concludes what a look at an attachment's namespace says. A missing namespace is gone only if another is then seen, and it
     /// is still missing after that.
-    pub(super) fn saw_namespace(&mut self, now: Now, attachment: &Attachment, netns: &Path, life: Life) {
+    pub(super) fn saw_namespace(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        netns: &Path,
+        life: Life,
+    ) {
         let directory = directory_of(netns);
         match life {
             Life::Lives(_) => {
@@ -247,8 +340,13 @@ impl Registry {
     /// Looks at a namespace in a directory where another is missing, to see whether any is seen there.
     fn look_at_another(&mut self, directory: &Path) {
         let sight = &self.ranges.sight;
-        let is_one = |by: &Attachment, netns: &Path| directory_of(netns) == directory && !sight.doubts(directory, by);
-        let other = self.ranges.all_held().find(|(by, held)| !held.is_leaving && is_one(by, &held.record.netns));
+        let is_one = |by: &Attachment, netns: &Path| {
+            directory_of(netns) == directory && !sight.doubts(directory, by)
+        };
+        let other = self
+            .ranges
+            .all_held()
+            .find(|(by, held)| !held.is_leaving && is_one(by, &held.record.netns));
         if let Some(other) = other.map(|(by, _)| by.clone()) {
             self.look_at_ranges(|attachment| *attachment == *other);
         }
@@ -259,8 +357,13 @@ impl Registry {
         self.ranges.enter(add);
         let (holders, lans) = (self.bindings.holders(), &self.conflicts);
         let others = |address| {
-            let IpAddr::V4(address) = address else { return None };
-            let station = || lans.user(&add.lan, address, now.boot).map(AddressHolder::Station);
+            let IpAddr::V4(address) = address else {
+                return None;
+            };
+            let station = || {
+                lans.user(&add.lan, address, now.boot)
+                    .map(AddressHolder::Station)
+            };
             holders.claimant(&add.lan, address).or_else(station)
         };
         self.ranges.allocate(add, &others, now.wall)
@@ -268,8 +371,22 @@ impl Registry {
 }
 
 /// Returns the event of an attachment's addresses, which bears the first of them.
-pub(super) fn range_event(now: Now, attachment: &Attachment, kind: EventKind, given: &[Given], cause: &str) -> Change {
+pub(super) fn range_event(
+    now: Now,
+    attachment: &Attachment,
+    kind: EventKind,
+    given: &[Given],
+    cause: &str,
+) -> Change {
     let address = given.first().map(|given| given.address);
     let (attachment, cause) = (attachment.clone(), cause.to_owned());
-    Change::Note(Box::new(Event { wall: now.wall, attachment, kind, address, server: None, cause, run: None }))
+    Change::Note(Box::new(Event {
+        wall: now.wall,
+        attachment,
+        kind,
+        address,
+        server: None,
+        cause,
+        run: None,
+    }))
 }

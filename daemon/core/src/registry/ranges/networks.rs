@@ -91,7 +91,9 @@ impl Ranges {
 
     /// Marks what an attachment has as being given back. Returns whether that is new.
     pub(in crate::registry) fn leaves(&mut self, attachment: &Attachment) -> bool {
-        self.held.get_mut(attachment).is_some_and(|held| !std::mem::replace(&mut held.is_leaving, true))
+        self.held
+            .get_mut(attachment)
+            .is_some_and(|held| !std::mem::replace(&mut held.is_leaving, true))
     }
 
     /// Returns whether an attachment has an address, given by us or by others.
@@ -100,9 +102,21 @@ impl Ranges {
     }
 
     /// Returns the addresses that only files say an attachment has.
-    pub(in crate::registry) fn files_of(&self, attachment: &Attachment) -> Vec<(IpAddr, Arc<Attachment>)> {
-        let Attachment::Cni { network, container, ifname } = attachment else { return Vec::new() };
-        let Some(found) = self.networks.get(network) else { return Vec::new() };
+    pub(in crate::registry) fn files_of(
+        &self,
+        attachment: &Attachment,
+    ) -> Vec<(IpAddr, Arc<Attachment>)> {
+        let Attachment::Cni {
+            network,
+            container,
+            ifname,
+        } = attachment
+        else {
+            return Vec::new();
+        };
+        let Some(found) = self.networks.get(network) else {
+            return Vec::new();
+        };
         found
             .others
             .iter()
@@ -112,15 +126,31 @@ impl Ranges {
     }
 
     /// Returns who else has an address of an attachment, if a file says so.
-    pub(in crate::registry) fn by_file(&self, attachment: &Attachment, address: IpAddr) -> Option<NoAddress> {
+    pub(in crate::registry) fn by_file(
+        &self,
+        attachment: &Attachment,
+        address: IpAddr,
+    ) -> Option<NoAddress> {
         let by = self.network_of(attachment)?.others.get(&address)?;
-        Some(NoAddress::Taken { address, by: AddressHolder::Attachment(by.clone()) })
+        Some(NoAddress::Taken {
+            address,
+            by: AddressHolder::Attachment(by.clone()),
+        })
     }
 
     /// Returns the attachments of a network, given addresses by us or by others.
     pub(in crate::registry) fn attachments(&self, network: &str) -> BTreeSet<Arc<Attachment>> {
-        let others = self.networks.get(network).into_iter().flat_map(|network| network.others.values());
-        self.held.keys().filter(|by| is_of(by, network)).chain(others).cloned().collect()
+        let others = self
+            .networks
+            .get(network)
+            .into_iter()
+            .flat_map(|network| network.others.values());
+        self.held
+            .keys()
+            .filter(|by| is_of(by, network))
+            .chain(others)
+            .cloned()
+            .collect()
     }
 
     /// Returns the directory of a network's files, if it is known.
@@ -137,7 +167,10 @@ impl Ranges {
         let name = add.attachment.network();
         let network = self.networks.entry(name.into()).or_default();
         network.directory = Some(add.directory.clone());
-        let is_known = network.allocator.as_ref().is_some_and(|allocator| *allocator.sets() == add.sets);
+        let is_known = network
+            .allocator
+            .as_ref()
+            .is_some_and(|allocator| *allocator.sets() == add.sets);
         if is_known && network.is_on(&add.lan) {
             return;
         }
@@ -146,48 +179,88 @@ impl Ranges {
             Some(allocator) => allocator.set_ranges(add.sets.clone()),
             None => {
                 let mut allocator = Allocator::new(add.sets.clone(), 0);
-                network.last.iter().for_each(|(set, address)| allocator.begin_after(*set, *address));
+                network
+                    .last
+                    .iter()
+                    .for_each(|(set, address)| allocator.begin_after(*set, *address));
                 network.allocator = Some(allocator);
             }
         }
         // Addresses that are being probed are in the others' tables alone.
-        let taken: Vec<_> = self.taken_on(&add.lan, name).chain(self.taken_beside(&add.lan, name)).collect();
+        let taken: Vec<_> = self
+            .taken_on(&add.lan, name)
+            .chain(self.taken_beside(&add.lan, name))
+            .collect();
         let network = self.networks.get_mut(name).expect("it was just entered");
         let allocator = network.allocator.as_mut().expect("it was just made");
-        taken.into_iter().for_each(|(address, holding)| _ = allocator.occupy(address, holding));
+        taken
+            .into_iter()
+            .for_each(|(address, holding)| _ = allocator.occupy(address, holding));
         let files = network.others.clone();
-        files.into_iter().for_each(|(address, by)| self.occupy_beside(&add.lan, name, address, &by, LONG_AGO));
+        files
+            .into_iter()
+            .for_each(|(address, by)| self.occupy_beside(&add.lan, name, address, &by, LONG_AGO));
         self.warn_of_overlaps(&add.lan, name);
     }
 
     /// Returns what is taken on a LAN, or in this network.
     fn taken_on(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
         // A network that no ADD has named since the start is on the LAN that its records name.
-        let held = self.held.iter().filter(move |(by, held)| held.record.lan == *lan || is_of(by, name));
-        let networks = self.networks.iter().filter(move |(other, network)| network.is_on(lan) || *other == name);
+        let held = self
+            .held
+            .iter()
+            .filter(move |(by, held)| held.record.lan == *lan || is_of(by, name));
+        let networks = self
+            .networks
+            .iter()
+            .filter(move |(other, network)| network.is_on(lan) || *other == name);
         taken(held, networks.map(|(_, network)| network))
     }
 
     /// Returns what the other networks of a LAN know to be taken.
     fn taken_beside(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
-        let beside = self.networks.iter().filter(move |(other, network)| *other != name && network.is_on(lan));
+        let beside = self
+            .networks
+            .iter()
+            .filter(move |(other, network)| *other != name && network.is_on(lan));
         let allocators = beside.filter_map(|(_, network)| network.allocator.as_ref());
-        allocators.flat_map(Allocator::taken).map(|(address, holding)| (address, holding.clone()))
+        allocators
+            .flat_map(Allocator::taken)
+            .map(|(address, holding)| (address, holding.clone()))
     }
 
     /// Returns what is taken on a LAN.
-    pub(in crate::registry) fn taken_on_lan(&self, lan: &Lan) -> impl Iterator<Item = (IpAddr, Holding)> {
+    pub(in crate::registry) fn taken_on_lan(
+        &self,
+        lan: &Lan,
+    ) -> impl Iterator<Item = (IpAddr, Holding)> {
         let held = self.held.iter().filter(|(_, held)| held.record.lan == *lan);
-        taken(held, self.networks.values().filter(|network| network.is_on(lan)))
+        taken(
+            held,
+            self.networks.values().filter(|network| network.is_on(lan)),
+        )
     }
 
     fn warn_of_overlaps(&mut self, lan: &Lan, name: &str) {
-        let named = self.networks.iter().filter(|(_, network)| network.is_on(lan));
-        let sets = named.filter_map(|(name, network)| Some((name.as_str(), network.allocator.as_ref()?.sets())));
+        let named = self
+            .networks
+            .iter()
+            .filter(|(_, network)| network.is_on(lan));
+        let sets = named.filter_map(|(name, network)| {
+            Some((name.as_str(), network.allocator.as_ref()?.sets()))
+        });
         let found: Vec<_> = overlaps(sets)
             .into_iter()
-            .filter(|overlap| overlap.networks.contains(&name) && overlap.networks[0] != overlap.networks[1])
-            .map(|overlap| (overlap.networks.map(str::to_owned), overlap.first, overlap.last))
+            .filter(|overlap| {
+                overlap.networks.contains(&name) && overlap.networks[0] != overlap.networks[1]
+            })
+            .map(|overlap| {
+                (
+                    overlap.networks.map(str::to_owned),
+                    overlap.first,
+                    overlap.last,
+                )
+            })
             .collect();
         for ([one, other], first, last) in found {
             let beside = if one == name { &other } else { &one };
@@ -211,15 +284,29 @@ impl Ranges {
             .get_key_value(&add.attachment)
             .map_or_else(|| Arc::new(add.attachment.clone()), |(by, _)| by.clone());
         // An attachment that has addresses already is refused others.
-        let returns_as = add.returns_as.as_ref().filter(|_| !self.held.contains_key(&add.attachment));
-        let remembered = returns_as.and_then(|id| self.last_of(name, id)).unwrap_or_default();
-        let allocator = self.networks.get_mut(name).and_then(|network| network.allocator.as_mut());
+        let returns_as = add
+            .returns_as
+            .as_ref()
+            .filter(|_| !self.held.contains_key(&add.attachment));
+        let remembered = returns_as
+            .and_then(|id| self.last_of(name, id))
+            .unwrap_or_default();
+        let allocator = self
+            .networks
+            .get_mut(name)
+            .and_then(|network| network.allocator.as_mut());
         let allocator = allocator.expect("the ADD has entered its network");
         // An identity's last addresses are a wish; those that its caller asks for are not.
         let is_free = |address: &IpAddr| allocator.is_free(*address) && others(*address).is_none();
-        let returns: Vec<_> =
-            remembered.into_iter().filter(|address| add.asked.is_empty() && is_free(address)).collect();
-        let asked = if returns.is_empty() { &add.asked } else { &returns };
+        let returns: Vec<_> = remembered
+            .into_iter()
+            .filter(|address| add.asked.is_empty() && is_free(address))
+            .collect();
+        let asked = if returns.is_empty() {
+            &add.asked
+        } else {
+            &returns
+        };
         let given = allocator.allocate(&by, asked, others, now)?;
         for given in &given {
             self.occupy_beside(&add.lan, name, given.address.addr(), &by, now);
@@ -228,25 +315,52 @@ impl Ranges {
     }
 
     /// Records an address as taken in the other networks of the LAN.
-    fn occupy_beside(&mut self, lan: &Lan, name: &str, address: IpAddr, by: &Arc<Attachment>, since: WallTime) {
-        let others = self.networks.iter_mut().filter(|(other, network)| *other != name && network.is_on(lan));
+    fn occupy_beside(
+        &mut self,
+        lan: &Lan,
+        name: &str,
+        address: IpAddr,
+        by: &Arc<Attachment>,
+        since: WallTime,
+    ) {
+        let others = self
+            .networks
+            .iter_mut()
+            .filter(|(other, network)| *other != name && network.is_on(lan));
         for allocator in others.filter_map(|(_, network)| network.allocator.as_mut()) {
-            allocator.occupy(address, Holding { by: by.clone(), since });
+            allocator.occupy(
+                address,
+                Holding {
+                    by: by.clone(),
+                    since,
+                },
+            );
         }
     }
 
     /// Frees these addresses of an attachment.
     pub(in crate::registry) fn vacate(&mut self, by: &Attachment, addresses: &[IpAddr]) {
-        for allocator in self.networks.values_mut().filter_map(|network| network.allocator.as_mut()) {
-            addresses.iter().for_each(|address| allocator.vacate(*address, by));
+        for allocator in self
+            .networks
+            .values_mut()
+            .filter_map(|network| network.allocator.as_mut())
+        {
+            addresses
+                .iter()
+                .for_each(|address| allocator.vacate(*address, by));
         }
     }
 
     /// Records what an attachment has, instead of what it had.
     pub(in crate::registry) fn hold(&mut self, record: RangeRecord, is_recovered: bool) {
         self.owed.remove(&record.attachment);
-        let held = Held { record, is_recovered, is_leaving: false };
-        self.held.insert(Arc::new(held.record.attachment.clone()), held);
+        let held = Held {
+            record,
+            is_recovered,
+            is_leaving: false,
+        };
+        self.held
+            .insert(Arc::new(held.record.attachment.clone()), held);
     }
 
     /// Forgets what an attachment has. Its addresses are free already.
@@ -259,7 +373,11 @@ impl Ranges {
     pub(in crate::registry) fn release(&mut self, attachment: &Attachment) -> Option<RangeRecord> {
         let Held { record, .. } = self.held.remove(attachment)?;
         self.sight.forget(attachment);
-        let addresses: Vec<_> = record.given.iter().map(|given| given.address.addr()).collect();
+        let addresses: Vec<_> = record
+            .given
+            .iter()
+            .map(|given| given.address.addr())
+            .collect();
         self.vacate(attachment, &addresses);
         self.remember(&record);
         Some(record)
@@ -269,15 +387,34 @@ impl Ranges {
     pub(in crate::registry) fn remember(&mut self, record: &RangeRecord) {
         let Some(id) = &record.returns_as else { return };
         let network = record.attachment.network();
-        let before = self.returning.iter().position(|last| last.network == network && last.id == *id);
+        let before = self
+            .returning
+            .iter()
+            .position(|last| last.network == network && last.id == *id);
         let before = before.and_then(|at| self.returning.remove(at));
-        let addresses = record.given.iter().map(|given| given.address.addr()).collect();
+        let addresses = record
+            .given
+            .iter()
+            .map(|given| given.address.addr())
+            .collect();
         let (network, id, attachment) = (network.into(), id.clone(), record.attachment.clone());
-        self.returning.push_back(Last { network, id, addresses, attachment });
-        let oldest = if self.returning.len() > MAX_RETURNING { self.returning.pop_front() } else { None };
+        self.returning.push_back(Last {
+            network,
+            id,
+            addresses,
+            attachment,
+        });
+        let oldest = if self.returning.len() > MAX_RETURNING {
+            self.returning.pop_front()
+        } else {
+            None
+        };
         for last in before.into_iter().chain(oldest) {
             let is_of_use = self.held.contains_key(&last.attachment)
-                || self.returning.iter().any(|other| other.attachment == last.attachment);
+                || self
+                    .returning
+                    .iter()
+                    .any(|other| other.attachment == last.attachment);
             if !is_of_use {
                 self.owed.insert(last.attachment);
             }
@@ -285,26 +422,44 @@ impl Ranges {
     }
 
     fn last_of(&self, network: &str, id: &ClientId) -> Option<Vec<IpAddr>> {
-        let last = self.returning.iter().find(|last| last.network == network && last.id == *id)?;
+        let last = self
+            .returning
+            .iter()
+            .find(|last| last.network == network && last.id == *id)?;
         Some(last.addresses.clone())
     }
 
     /// Forgets that a file says that an address is taken.
     pub(in crate::registry) fn forget_file(&mut self, network: &str, address: IpAddr) {
-        let Some(found) = self.networks.get_mut(network) else { return };
+        let Some(found) = self.networks.get_mut(network) else {
+            return;
+        };
         if let Some(by) = found.others.remove(&address) {
             self.vacate(&by, &[address]);
         }
     }
 
     /// Records that somebody else's file claims an address.
-    pub(in crate::registry) fn found_file(&mut self, network: &str, address: IpAddr, by: Attachment) {
+    pub(in crate::registry) fn found_file(
+        &mut self,
+        network: &str,
+        address: IpAddr,
+        by: Attachment,
+    ) {
         let by = Arc::new(by);
         self.forget_file(network, address);
-        let Some(found) = self.networks.get_mut(network) else { return };
+        let Some(found) = self.networks.get_mut(network) else {
+            return;
+        };
         found.others.insert(address, by.clone());
         if let Some(allocator) = &mut found.allocator {
-            allocator.occupy(address, Holding { by: by.clone(), since: LONG_AGO });
+            allocator.occupy(
+                address,
+                Holding {
+                    by: by.clone(),
+                    since: LONG_AGO,
+                },
+            );
         }
         if let Some(lan) = found.lan.clone() {
             self.occupy_beside(&lan, network, address, &by, LONG_AGO);
@@ -323,16 +478,25 @@ impl Ranges {
         let mut ours: BTreeMap<IpAddr, Vec<(Arc<Attachment>, usize)>> = BTreeMap::new();
         for (by, held) in self.held.iter().filter(|(by, _)| is_of(by, name)) {
             for (set, given) in held.record.given.iter().enumerate() {
-                ours.entry(given.address.addr()).or_default().push((by.clone(), set));
+                ours.entry(given.address.addr())
+                    .or_default()
+                    .push((by.clone(), set));
             }
         }
         let there: BTreeSet<_> = found.iter().map(|file| file.address).collect();
         let lacking = ours.iter().filter(|(address, _)| !there.contains(address));
-        let lacking =
-            lacking.flat_map(|(address, of)| of.iter().map(|(by, set)| (*address, by.clone(), *set))).collect();
-        let before: Vec<_> =
-            self.networks.get(name).into_iter().flat_map(|network| network.others.keys().copied()).collect();
-        before.into_iter().for_each(|address| self.forget_file(name, address));
+        let lacking = lacking
+            .flat_map(|(address, of)| of.iter().map(|(by, set)| (*address, by.clone(), *set)))
+            .collect();
+        let before: Vec<_> = self
+            .networks
+            .get(name)
+            .into_iter()
+            .flat_map(|network| network.others.keys().copied())
+            .collect();
+        before
+            .into_iter()
+            .for_each(|address| self.forget_file(name, address));
         let network = self.networks.entry(name.into()).or_default();
         network.directory = Some(directory);
         if network.allocator.is_none() {
@@ -340,10 +504,17 @@ impl Ranges {
         }
         let mut gone = Vec::new();
         for file in found {
-            let by = Attachment::cni(name, file.container.unwrap_or_default(), file.ifname.unwrap_or_default());
+            let by = Attachment::cni(
+                name,
+                file.container.unwrap_or_default(),
+                file.ifname.unwrap_or_default(),
+            );
             // A file that names nobody may be ours too.
             let may_be_of = |(of, _): &(Arc<Attachment>, usize)| ["", of.id()].contains(&by.id());
-            if ours.get(&file.address).is_some_and(|of| of.iter().any(may_be_of)) {
+            if ours
+                .get(&file.address)
+                .is_some_and(|of| of.iter().any(may_be_of))
+            {
                 continue;
             }
             if file.gone {
@@ -369,12 +540,19 @@ impl Ranges {
     pub(in crate::registry) fn sizes(&self) -> impl Iterator<Item = (&str, (u64, u64))> {
         let sizes = |network: &Network| {
             let of = |usage: crate::range::Usage<'_>| {
-                (u64::try_from(usage.size).unwrap_or(u64::MAX), usage.taken.len() as u64)
+                (
+                    u64::try_from(usage.size).unwrap_or(u64::MAX),
+                    usage.taken.len() as u64,
+                )
             };
             let usage = network.allocator.as_ref()?.usage().map(of);
-            Some(usage.fold((0_u64, 0), |sum, range| (sum.0.saturating_add(range.0), sum.1 + range.1)))
+            Some(usage.fold((0_u64, 0), |sum, range| {
+                (sum.0.saturating_add(range.0), sum.1 + range.1)
+            }))
         };
-        self.networks.iter().filter_map(move |(name, network)| Some((name.as_str(), sizes(network)?)))
+        self.networks
+            .iter()
+            .filter_map(move |(name, network)| Some((name.as_str(), sizes(network)?)))
     }
 
     /// Returns how many of a network's addresses belong to containers whose namespace lives.
@@ -383,7 +561,11 @@ impl Ranges {
         let runs = |(by, held): &(&Arc<Attachment>, &Held)| {
             is_of(by, name) && held.record.cookie.is_some() && !held.is_leaving
         };
-        self.held.iter().filter(runs).map(|(_, held)| held.record.given.len()).sum()
+        self.held
+            .iter()
+            .filter(runs)
+            .map(|(_, held)| held.record.given.len())
+            .sum()
     }
 }
 
@@ -393,11 +575,25 @@ fn taken<'a>(
     networks: impl Iterator<Item = &'a Network>,
 ) -> impl Iterator<Item = (IpAddr, Holding)> {
     let held = held.flat_map(|(by, held)| {
-        let holding = Holding { by: by.clone(), since: held.record.since };
-        held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
+        let holding = Holding {
+            by: by.clone(),
+            since: held.record.since,
+        };
+        held.record
+            .given
+            .iter()
+            .map(move |given| (given.address.addr(), holding.clone()))
     });
     let others = networks.flat_map(|network| &network.others);
-    held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+    held.chain(others.map(|(address, by)| {
+        (
+            *address,
+            Holding {
+                by: by.clone(),
+                since: LONG_AGO,
+            },
+        )
+    }))
 }
 
 /// Returns whether an attachment is of this network.
@@ -408,6 +604,13 @@ pub(super) fn is_of(attachment: &Attachment, network: &str) -> bool {
 /// Returns whether an attachment is this interface of this container. One that is known only from a file may lack the interface:
 /// before 0.8, host-local wrote only the container.
 pub(super) fn is_interface(attachment: &Attachment, container: &str, ifname: &str) -> bool {
-    let Attachment::Cni { container: of, ifname: on, .. } = attachment else { return false };
+    let Attachment::Cni {
+        container: of,
+        ifname: on,
+        ..
+    } = attachment
+    else {
+        return false;
+    };
     of == container && (on == ifname || on.is_empty())
 }

@@ -14,10 +14,20 @@ fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     rig.lease = 86_400;
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     prepare(&mut rig);
-    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap(), mac: None };
+    let adoptee = Adoptee {
+        add: rig.call("a", 1, "a"),
+        address: "192.0.2.50/24".parse().unwrap(),
+        mac: None,
+    };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
-    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.input(Input::Start {
+        boot,
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![adoptee],
+    });
     rig
 }
 
@@ -34,20 +44,31 @@ fn assert_at_rest(rig: &mut Rig) {
 impl Rig {
     pub(super) fn not_adopted(&mut self) -> Vec<String> {
         let id = self.request(Call::List);
-        let Some(Answer::Bindings { not_adopted, .. }) = self.answers.remove(&id) else { panic!() };
-        not_adopted.into_iter().map(|(attachment, reason)| format!("{attachment}: {reason}")).collect()
+        let Some(Answer::Bindings { not_adopted, .. }) = self.answers.remove(&id) else {
+            panic!()
+        };
+        not_adopted
+            .into_iter()
+            .map(|(attachment, reason)| format!("{attachment}: {reason}"))
+            .collect()
     }
 }
 
 #[test]
 fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
     let mut rig = running(|rig| rig.blind = Some(LinkCause::TimedOut));
-    assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no result within the time limit"]);
+    assert_eq!(
+        rig.not_adopted(),
+        ["lan/a/eth0: eth0 in /ns/1: no result within the time limit"]
+    );
     rig.run_until(1010.0);
     assert_eq!((rig.sent.len(), rig.not_adopted().len()), (0, 1));
     rig.blind = None;
     rig.run_until(1020.0);
-    assert_eq!((rig.state("a"), rig.not_adopted().len(), kinds(&rig)), (vec!["BOUND"], 0, vec![3]));
+    assert_eq!(
+        (rig.state("a"), rig.not_adopted().len(), kinds(&rig)),
+        (vec!["BOUND"], 0, vec![3])
+    );
     assert_eq!(rig.store.records().len(), 1);
 }
 
@@ -55,14 +76,19 @@ fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
 fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
     let mut rig = running(|rig| rig.server = Server::Silent);
     rig.run_until(1031.0);
-    let [reason] = &rig.not_adopted()[..] else { panic!() };
+    let [reason] = &rig.not_adopted()[..] else {
+        panic!()
+    };
     assert!(reason.contains("no DHCP offer"), "{reason}");
     rig.run_until(5000.0);
     assert!(!kinds(&rig).contains(&7) && rig.not_adopted().len() == 1);
     let tries = kinds(&rig).len();
     rig.run_until(8000.0);
     let more = kinds(&rig).len() - tries;
-    assert!((35..100).contains(&more), "one try in five minutes, of half a minute: {more} messages");
+    assert!(
+        (35..100).contains(&more),
+        "one try in five minutes, of half a minute: {more} messages"
+    );
     rig.server = Server::Up;
     rig.run_until(8340.0);
     assert_eq!(
@@ -83,7 +109,8 @@ fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_he
 
 #[test]
 fn an_adoption_hears_the_server_that_knows_its_container_where_another_offers_first() {
-    let mut rig = running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
+    let mut rig =
+        running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
     while rig.discovers.is_empty() {
         rig.wake();
     }
@@ -97,7 +124,10 @@ fn an_adoption_hears_the_server_that_knows_its_container_where_another_offers_fi
 #[test]
 fn an_address_that_comes_late_is_adopted() {
     let mut rig = running(|rig| rig.interface.carry([]));
-    assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
+    assert_eq!(
+        rig.not_adopted(),
+        ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]
+    );
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     rig.run_until(1002.0);
     assert_eq!(rig.state("a"), ["BOUND"]);
@@ -106,7 +136,10 @@ fn an_address_that_comes_late_is_adopted() {
 #[test]
 fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_is_gone() {
     let mut rig = running(|rig| _ = rig.live.remove(&1));
-    assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no network namespace at /ns/1"]);
+    assert_eq!(
+        rig.not_adopted(),
+        ["lan/a/eth0: eth0 in /ns/1: no network namespace at /ns/1"]
+    );
     rig.run_until(3000.0);
     assert_eq!(
         (rig.reg.registry.adoptions.len(), rig.not_adopted().len()),
@@ -116,7 +149,10 @@ fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_i
     rig.interface.carry([]);
     rig.add("b", 2, "b");
     rig.run_until(3400.0);
-    assert_eq!((rig.reg.registry.adoptions.len(), rig.not_adopted().len()), (0, 1));
+    assert_eq!(
+        (rig.reg.registry.adoptions.len(), rig.not_adopted().len()),
+        (0, 1)
+    );
     rig.del("b");
     rig.run_until(3500.0);
     assert_at_rest(&mut rig);
@@ -128,7 +164,10 @@ fn an_adoption_of_a_blind_start_succeeds_once_its_namespace_is_seen() {
     rig.run_until(1100.0);
     rig.live.insert(1);
     rig.run_until(1500.0);
-    assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
+    assert_eq!(
+        (rig.state("a"), rig.not_adopted().len()),
+        (vec!["BOUND"], 0)
+    );
 }
 
 #[test]
@@ -145,7 +184,10 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         assert_at_rest(&mut rig);
 
         let mut rig = running(held_up);
-        let gc = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+        let gc = rig.request(Call::Collect {
+            network: "lan".to_owned(),
+            keep: Vec::new(),
+        });
         assert_eq!(rig.answers[&gc], Answer::Collected);
         assert!(rig.not_adopted().is_empty());
         assert_at_rest(&mut rig);
@@ -154,9 +196,15 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         let add = rig.add("a", 1, "a");
         (rig.server, rig.blind) = (Server::Up, None);
         rig.run_until(1040.0);
-        assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })) || !under_way, "{:?}", rig.answers[&add]);
         assert!(
-            rig.not_adopted().is_empty() && rig.reg.registry.adoptions.len() == 0 && rig.reg.registry.jobs.len() == 0
+            matches!(rig.answers.get(&add), Some(Answer::Leased { .. })) || !under_way,
+            "{:?}",
+            rig.answers[&add]
+        );
+        assert!(
+            rig.not_adopted().is_empty()
+                && rig.reg.registry.adoptions.len() == 0
+                && rig.reg.registry.jobs.len() == 0
         );
     }
 }
@@ -166,11 +214,26 @@ fn an_add_goes_before_adoptions() {
     let mut rig = Rig::new(1);
     rig.server = Server::Silent;
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    let adoptee =
-        |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap(), mac: None };
+    let adoptee = |who: &str, n| Adoptee {
+        add: rig.call(who, n, who),
+        address: "192.0.2.50/24".parse().unwrap(),
+        mac: None,
+    };
     let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
-    rig.reg = Core::new(Config { permits: 1, ..Config::default() }, 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    rig.reg = Core::new(
+        Config {
+            permits: 1,
+            ..Config::default()
+        },
+        8,
+    );
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1010.0);
     rig.add("c", 3, "c");
     rig.run_until(1030.5);
@@ -184,10 +247,21 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
     rig.server = Server::Silent;
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
-    let adoptees =
-        (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap(), mac: None }).collect();
+    let adoptees = (1..=8)
+        .map(|n| Adoptee {
+            add: call(n),
+            address: "192.0.2.50/24".parse().unwrap(),
+            mac: None,
+        })
+        .collect();
     rig.reg = Core::new(rig.config.clone(), 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1010.0);
     rig.add("next", 9, "next");
     assert_eq!(rig.state("next"), ["SELECTING"]);
@@ -198,7 +272,9 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
@@ -213,11 +289,25 @@ fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
         (rig.server, rig.give) = (Server::Up, [192, 0, 2, 77].into());
         let add = rig.add("a", 1, "a");
         rig.run_until(1040.0);
-        let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        let Answer::Leased { tenures } = &rig.answers[&add] else {
+            panic!("{:?}", rig.answers[&add])
+        };
         assert_eq!(tenures[0].ip(), Ipv4Addr::new(192, 0, 2, 77));
-        assert_eq!(rig.wished, Some([192, 0, 2, 50].into()), "it asks for the same; under way: {under_way}");
-        assert_eq!(rig.on_link(), ["192.0.2.9/24"], "before its main plugin puts another on; under way: {under_way}");
-        assert!(rig.steps.contains(&Step::AddAddress("192.0.2.9/24".parse().unwrap())), "it may go with the first");
+        assert_eq!(
+            rig.wished,
+            Some([192, 0, 2, 50].into()),
+            "it asks for the same; under way: {under_way}"
+        );
+        assert_eq!(
+            rig.on_link(),
+            ["192.0.2.9/24"],
+            "before its main plugin puts another on; under way: {under_way}"
+        );
+        assert!(
+            rig.steps
+                .contains(&Step::AddAddress("192.0.2.9/24".parse().unwrap())),
+            "it may go with the first"
+        );
     }
 }
 
@@ -229,14 +319,23 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
         rig.add("b", 2, "a");
         rig.disk = Disk::Full;
         rig.live.remove(&2);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(2) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(2),
+        }));
         rig.run_until(1010.0);
-        assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["RELEASING"]));
+        assert_eq!(
+            (rig.state("a"), rig.state("b")),
+            (vec!["BOUND"], vec!["RELEASING"])
+        );
         rig.run_until(if renewed { 1070.0 } else { 1011.0 });
         rig.disk = Disk::Good;
         rig.run_until(1140.0);
         assert_eq!(
-            (rig.state("a").len(), rig.state("b").len(), rig.store.records().len()),
+            (
+                rig.state("a").len(),
+                rig.state("b").len(),
+                rig.store.records().len()
+            ),
             (1, 0, 1),
             "renewed: {renewed}"
         );
@@ -244,24 +343,42 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
 }
 
 #[test]
-fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_stand_in_has_that_and_its_name() {
+fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_stand_in_has_that_and_its_name()
+ {
     let mut rig = Rig::new(8);
     rig.lease = 100;
     rig.ifname = "0123abcd-nic".to_owned();
     let known = crate::wire::Mac([2, 0, 0, 0, 1, 1]);
     let address = "192.0.2.50/24".parse().unwrap();
-    let adoptee = |mac| Adoptee { add: rig.call("a", 1, "a"), address, mac };
+    let adoptee = |mac| Adoptee {
+        add: rig.call("a", 1, "a"),
+        address,
+        mac,
+    };
     let start = |adoptee| {
         let boot = BootId("b".into());
-        Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] }
+        Input::Start {
+            boot,
+            records: vec![],
+            doors: vec![],
+            spooled: vec![],
+            adoptees: vec![adoptee],
+        }
     };
     let (hidden, unknown) = (start(adoptee(Some(known))), start(adoptee(None)));
     rig.reg = Core::new(Config::default(), 8);
     rig.input(unknown);
-    assert_eq!((rig.state("a").len(), rig.not_adopted().len()), (0, 1), "it may be any other");
+    assert_eq!(
+        (rig.state("a").len(), rig.not_adopted().len()),
+        (0, 1),
+        "it may be any other"
+    );
     rig.reg = Core::new(Config::default(), 8);
     rig.input(hidden);
     rig.run_until(1200.0);
-    assert_eq!((rig.state("a"), rig.on_link().len(), rig.not_adopted().len()), (vec!["BOUND"], 0, 0));
+    assert_eq!(
+        (rig.state("a"), rig.on_link().len(), rig.not_adopted().len()),
+        (vec!["BOUND"], 0, 0)
+    );
     assert!(rig.only_record().taken_off);
 }

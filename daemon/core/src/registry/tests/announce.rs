@@ -19,7 +19,10 @@ const TUNED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 /// The lease is about to be renewed with another address.
 fn changing(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { detection, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        detection,
+        ..Policy::default()
+    });
     rig.lease = 4000;
     rig.bind_slowly();
     rig.run_until(rig.t1() - 0.5);
@@ -32,7 +35,11 @@ impl Rig {
     /// The kernel reports the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
-        let appeared = KernelMessage::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER.into() };
+        let appeared = KernelMessage::AddressAdded {
+            cookie: Cookie(1),
+            ifindex: 2,
+            address: OTHER.into(),
+        };
         self.input(Input::Kernel(appeared));
         self.run_until(self.at.as_secs_f64() + 15.0);
         assert!(self.open.is_empty(), "{:?}", self.open);
@@ -89,17 +96,34 @@ fn bound(profile: Profile, after: f64) -> Rig {
 /// that are open.
 fn tune(rig: &mut Rig, mac: Mac) {
     let (cookie, ifindex) = (Cookie(1), 2);
-    let told =
-        |mac, up| [KernelMessage::Ethernet { cookie, ifindex, mac }, KernelMessage::Carrier { cookie, ifindex, up }];
+    let told = |mac, up| {
+        [
+            KernelMessage::Ethernet {
+                cookie,
+                ifindex,
+                mac,
+            },
+            KernelMessage::Carrier {
+                cookie,
+                ifindex,
+                up,
+            },
+        ]
+    };
     let before = Mac([2, 0, 0, 0, 1, 1]);
     for event in [told(before, false), told(mac, false)].concat() {
         rig.input(Input::Kernel(event));
     }
     for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-        rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+        rig.input(Input::Broken {
+            exchange,
+            cause: LinkCause::Down,
+        });
     }
     rig.mac = Some(mac);
-    told(mac, true).into_iter().for_each(|event| rig.input(Input::Kernel(event)));
+    told(mac, true)
+        .into_iter()
+        .for_each(|event| rig.input(Input::Kernel(event)));
 }
 
 #[test]
@@ -107,14 +131,28 @@ fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_lat
     // Before the window has sockets of its own, while it has, and after it.
     for after in [0.005, 0.5, 60.0] {
         for detection in [Detection::Optimistic, Detection::Off] {
-            let mut rig = bound(Profile::from(Policy { detection, ..Policy::default() }), after);
+            let mut rig = bound(
+                Profile::from(Policy {
+                    detection,
+                    ..Policy::default()
+                }),
+                after,
+            );
             rig.asked.clear();
             rig.asked_from.clear();
             tune(&mut rig, TUNED);
             rig.run_until(1100.0);
-            let announced = rig.asked.iter().filter(|asked| **asked == (ADDRESS, ADDRESS)).count();
+            let announced = rig
+                .asked
+                .iter()
+                .filter(|asked| **asked == (ADDRESS, ADDRESS))
+                .count();
             assert_eq!(announced, 2, "{after} {detection:?}");
-            assert!(rig.asked_from.iter().all(|mac| *mac == TUNED), "{after}: {:?}", rig.asked_from);
+            assert!(
+                rig.asked_from.iter().all(|mac| *mac == TUNED),
+                "{after}: {:?}",
+                rig.asked_from
+            );
             assert!(rig.open.is_empty() && rig.store.events.len() == 1);
         }
     }
@@ -155,10 +193,23 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
         rig.run_until(3001.0);
         let server = Ipv4Addr::new(192, 0, 2, 1);
         assert_eq!(rig.asked, [(ADDRESS, server)], "at T1");
-        assert_eq!(rig.asked_from, [TUNED], "it would change what the neighbours know");
+        assert_eq!(
+            rig.asked_from,
+            [TUNED],
+            "it would change what the neighbours know"
+        );
         rig.del("a");
-        assert_eq!((rig.asked_from.len(), rig.asked_from.last()), (2, Some(&TUNED)));
-        assert!(rig.chaddrs.iter().all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])), "{:?}", rig.chaddrs);
+        assert_eq!(
+            (rig.asked_from.len(), rig.asked_from.last()),
+            (2, Some(&TUNED))
+        );
+        assert!(
+            rig.chaddrs
+                .iter()
+                .all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])),
+            "{:?}",
+            rig.chaddrs
+        );
     }
 }
 
@@ -168,7 +219,11 @@ fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
     rig.hold_looks = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.mac = Some(TUNED);
-    rig.input(Input::Kernel(KernelMessage::Ethernet { cookie: Cookie(1), ifindex: 2, mac: TUNED }));
+    rig.input(Input::Kernel(KernelMessage::Ethernet {
+        cookie: Cookie(1),
+        ifindex: 2,
+        mac: TUNED,
+    }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
@@ -192,19 +247,33 @@ fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not
         }
         rig.run_until(1200.0);
         rig.asked.retain(|(sender, _)| !sender.is_unspecified());
-        assert_eq!(rig.asked, [], "it is the virtual machine's, under the one of before");
+        assert_eq!(
+            rig.asked,
+            [],
+            "it is the virtual machine's, under the one of before"
+        );
     }
 }
 
 #[test]
 fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_parent_got() {
-    let mut rig = bound(Profile { on_parent: true, ..Profile::default() }, 100.0);
+    let mut rig = bound(
+        Profile {
+            on_parent: true,
+            ..Profile::default()
+        },
+        100.0,
+    );
     rig.asked_from.clear();
     tune(&mut rig, TUNED);
     rig.run_until(1200.0);
     assert_eq!(rig.asked_from, [TUNED; 2], "announced over the parent");
     rig.run_until(3001.0);
-    assert_eq!(rig.asked_from[2..], [TUNED], "at T1, over the container's own link");
+    assert_eq!(
+        rig.asked_from[2..],
+        [TUNED],
+        "at T1, over the container's own link"
+    );
 }
 
 #[test]
@@ -212,14 +281,24 @@ fn what_is_looked_for_beside_goes_on_after_the_interface_was_down_for_its_ethern
     let mut rig = bound(Profile::default(), 0.1);
     tune(&mut rig, TUNED);
     rig.run_until(1010.0);
-    let probes = rig.asked.iter().filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, ADDRESS)).count();
+    let probes = rig
+        .asked
+        .iter()
+        .filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, ADDRESS))
+        .count();
     assert_eq!((probes, rig.open.len()), (3, 0));
 
     let mut rig = bound(Profile::default(), 0.1);
     for _ in 0..2 {
         let exchange = *rig.open.keys().next().expect("the window is open");
-        rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+        rig.input(Input::Broken {
+            exchange,
+            cause: LinkCause::Down,
+        });
         rig.run_until(rig.at.as_secs_f64() + 1.1);
     }
-    assert!(rig.open.is_empty(), "a link that does not stay up is left alone");
+    assert!(
+        rig.open.is_empty(),
+        "a link that does not stay up is left alone"
+    );
 }

@@ -28,7 +28,10 @@ fn a_del_is_answered_though_its_binding_was_taken_over() {
     let del = rig.del("a");
     let add = rig.add("b", 2, "same"); // takes the identity over; its DORA runs, its Persist waits
     let (op, _) = rig.slow.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Persisted(Err(StoreCause::Full)),
+    });
     rig.disk = Disk::Good;
     rig.flush();
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
@@ -63,13 +66,24 @@ fn a_record_that_was_replaced_does_not_come_back_when_the_add_in_its_place_is_gi
     rig.disk = Disk::Slow;
     let add = rig.add("b", 2, "same");
     assert_eq!(rig.slow.len(), 1, "it takes the record over");
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.input(Input::HungUp(RequestId(add)));
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1005.0);
-    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 1, "one RELEASE: {:?}", rig.sent);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
+        1,
+        "one RELEASE: {:?}",
+        rig.sent
+    );
+    assert!(
+        rig.store.records().is_empty() && rig.rows().is_empty(),
+        "{:?}",
+        rig.store.durable
+    );
 }
 
 #[test]
@@ -90,7 +104,13 @@ fn a_restart_after_a_take_over_sends_no_release() {
     next.reg = Core::new(Config::default(), 8);
     next.at = at;
     next.live.remove(&1);
-    next.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    next.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     next.run_until(1060.0);
     let rows: Vec<_> = next.rows().into_iter().map(|r| (r.link, r.state)).collect();
     assert!(
@@ -122,7 +142,10 @@ fn a_del_whose_caller_hangs_up_behind_a_check_is_carried_out() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.hold_looks = true;
-    rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+    rig.request(Call::Check {
+        attachment: attachment("a"),
+        expected: vec![],
+    });
     let del = rig.del("a");
     rig.input(Input::HungUp(RequestId(del)));
     rig.hold_looks = false;
@@ -145,7 +168,11 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
     rig.run_until(1031.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
 }
 
 #[test]
@@ -155,7 +182,9 @@ fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
     let first = rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.tell_carrier(true);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     assert!(matches!(rig.failure(first), Failure::Link { .. }));
     rig.add("a", 2, "a");
     let (op, outcome) = rig.looks.pop_front().unwrap();
@@ -171,7 +200,12 @@ fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
         rig.live.remove(&n);
     }
     assert_eq!(rig.rows().len(), 1);
-    assert_eq!(rig.reg.registry.slots.len(), 1, "slots {:?}", rig.reg.registry.slots);
+    assert_eq!(
+        rig.reg.registry.slots.len(),
+        1,
+        "slots {:?}",
+        rig.reg.registry.slots
+    );
 }
 
 #[test]
@@ -180,10 +214,19 @@ fn any_number_of_calls_behind_one_operation_are_all_answered() {
     rig.hold_looks = true;
     rig.add("a", 1, "a");
     for _ in 0..20_000 {
-        rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+        rig.request(Call::Check {
+            attachment: attachment("a"),
+            expected: vec![],
+        });
     }
     let (op, _) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome: Outcome::Applied { taken: 0, result: Err(LinkCause::Down) } });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Applied {
+            taken: 0,
+            result: Err(LinkCause::Down),
+        },
+    });
     assert_eq!(rig.answers.len(), 20_001);
 }
 
@@ -199,7 +242,12 @@ fn an_aborted_take_over_releases_once() {
     rig.flush();
     rig.run_until(1040.0);
     assert!(rig.rows().is_empty());
-    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 1, "{:?}", rig.sent);
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
+        1,
+        "{:?}",
+        rig.sent
+    );
 }
 
 #[test]
@@ -214,7 +262,11 @@ fn an_add_given_up_after_unanswered_requests_releases() {
         rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
     }
     rig.input(Input::HungUp(RequestId(add)));
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+    assert!(
+        rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "no RELEASE: {:?}",
+        rig.sent
+    );
 }
 
 #[test]
@@ -244,7 +296,9 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
     rig.add("a", 1, "same");
     rig.live.remove(&1);
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) })); // Finding, look 1
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    })); // Finding, look 1
     assert_eq!(rig.looks.len(), 1);
     let look = rig.looks.pop_front().unwrap();
     rig.hold_looks = false;
@@ -255,9 +309,15 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
     let stages: usize = rig.looks.len();
     assert_eq!(stages, 1);
     let before = rig.open.len();
-    rig.input(Input::Done { op: look.0, outcome: Outcome::Inspected(Err(LinkCause::TimedOut)) });
+    rig.input(Input::Done {
+        op: look.0,
+        outcome: Outcome::Inspected(Err(LinkCause::TimedOut)),
+    });
     let (at, why) = rig.reg.poll_timeout().unwrap();
-    assert!(why != Why::Release, "the first look's failure ended the second try: {before} {at:?} {why:?}");
+    assert!(
+        why != Why::Release,
+        "the first look's failure ended the second try: {before} {at:?} {why:?}"
+    );
 }
 
 #[test]
@@ -266,15 +326,30 @@ fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_
     rig.bind();
     let mut insist = |address: &str, preferred| {
         let mut call = rig.call("a", 1, "a");
-        call.wanted = Some(Wanted { address: address.parse().unwrap(), preferred });
+        call.wanted = Some(Wanted {
+            address: address.parse().unwrap(),
+            preferred,
+        });
         let add = rig.request(Call::Add(call));
         rig.answers[&add].clone()
     };
-    assert!(matches!(insist("192.0.2.50", false), Answer::Leased { .. }), "it has that");
-    assert!(matches!(insist("192.0.2.60", true), Answer::Leased { .. }), "another will do");
-    let attached = Failure::Attached { attachment: attachment("a"), netns: Some("/ns/1".into()) };
+    assert!(
+        matches!(insist("192.0.2.50", false), Answer::Leased { .. }),
+        "it has that"
+    );
+    assert!(
+        matches!(insist("192.0.2.60", true), Answer::Leased { .. }),
+        "another will do"
+    );
+    let attached = Failure::Attached {
+        attachment: attachment("a"),
+        netns: Some("/ns/1".into()),
+    };
     assert_eq!(insist("192.0.2.60", false), Answer::Failed(attached));
-    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()]));
+    assert_eq!(
+        (rig.state("a"), rig.on_link()),
+        (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()])
+    );
 }
 
 #[test]
@@ -282,7 +357,10 @@ fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_w
     let wanted = Ipv4Addr::new(192, 0, 2, 60);
     let ask = |rig: &mut Rig| {
         let mut call = rig.call("a", 1, "a");
-        call.wanted = Some(Wanted { address: wanted, preferred: false });
+        call.wanted = Some(Wanted {
+            address: wanted,
+            preferred: false,
+        });
         rig.request(Call::Add(call))
     };
     let mut late = Rig::new(8);
@@ -296,5 +374,12 @@ fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_w
     let add = ask(&mut never);
     never.run_until(1100.0);
     let (server, offered) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 50));
-    assert_eq!(never.answers[&add], Answer::Failed(Failure::NotWanted { server, wanted, offered }));
+    assert_eq!(
+        never.answers[&add],
+        Answer::Failed(Failure::NotWanted {
+            server,
+            wanted,
+            offered
+        })
+    );
 }

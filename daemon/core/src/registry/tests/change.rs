@@ -31,18 +31,39 @@ fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
     give_another(&mut rig);
     rig.disk = Disk::Slow;
     rig.run_until(1050.5);
-    assert_eq!((rig.on_link(), rig.slow.len()), (vec![A.to_owned()], 1), "not before it is durable");
+    assert_eq!(
+        (rig.on_link(), rig.slow.len()),
+        (vec![A.to_owned()], 1),
+        "not before it is durable"
+    );
     let (op, changes) = rig.slow.pop_front().unwrap();
-    let Change::Put(id, record) = &changes[0] else { panic!("{changes:?}") };
-    let former = record.former.as_ref().expect("what the interface still carries");
-    assert_eq!((record.lease.address.to_string(), former.grants[0].addresses[0].to_string()), (B.into(), A.into()));
+    let Change::Put(id, record) = &changes[0] else {
+        panic!("{changes:?}")
+    };
+    let former = record
+        .former
+        .as_ref()
+        .expect("what the interface still carries");
+    assert_eq!(
+        (
+            record.lease.address.to_string(),
+            former.grants[0].addresses[0].to_string()
+        ),
+        (B.into(), A.into())
+    );
     rig.store.durable.insert(*id, (**record).clone());
-    rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Persisted(Ok(())),
+    });
     assert_eq!(rig.on_link(), [B]);
     assert_eq!(rig.slow.len(), 1, "settled");
     rig.disk = Disk::Good;
     rig.flush();
-    assert_eq!((rig.only_record().former.clone(), rig.state("a")), (None, vec!["BOUND"]));
+    assert_eq!(
+        (rig.only_record().former.clone(), rig.state("a")),
+        (None, vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -55,7 +76,10 @@ fn a_change_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
     rig.hold_looks = false;
     rig.sent.clear();
     rig.restart();
-    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().former.is_some()),
+        (vec![B.to_owned()], false)
+    );
     assert!(rig.sent.is_empty(), "a restart sends nothing");
 }
 
@@ -68,7 +92,10 @@ fn a_change_that_fails_is_tried_again_after_a_look_while_the_link_lives() {
     rig.run_until(1050.5);
     assert_eq!(rig.on_link(), [A, "192.0.2.77/32"], "one step was taken");
     rig.run_until(1055.0);
-    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().former.is_some()),
+        (vec![B.to_owned()], false)
+    );
     assert!(rig.faults.is_empty());
 }
 
@@ -78,7 +105,10 @@ fn a_link_that_is_gone_ends_the_work_on_it() {
     give_another(&mut rig);
     rig.faults = [(0, LinkCause::NoLink("eth0".to_owned()))].into();
     rig.run_until(1060.0);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty(), "given back");
+    assert!(
+        rig.rows().is_empty() && rig.store.records().is_empty(),
+        "given back"
+    );
 }
 
 #[test]
@@ -87,10 +117,24 @@ fn a_route_that_the_kernel_refuses_keeps_no_address_from_changing() {
     give_another(&mut rig);
     rig.options = vec![3, 4, 192, 0, 2, 9];
     // +/32, -A, +B, -/32, then the route
-    rig.faults = [(4, LinkCause::Refused { doing: "add the route", reason: "no".to_owned() })].into();
+    rig.faults = [(
+        4,
+        LinkCause::Refused {
+            doing: "add the route",
+            reason: "no".to_owned(),
+        },
+    )]
+    .into();
     rig.run_until(1050.5);
-    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
-    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().former.is_some()),
+        (vec![B.to_owned()], false)
+    );
+    assert!(
+        !rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(_)))
+    );
 }
 
 #[test]
@@ -100,24 +144,40 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
     rig.hold_looks = true;
     rig.run_until(1050.5);
     let (look, seen) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op: look, outcome: seen });
+    rig.input(Input::Done {
+        op: look,
+        outcome: seen,
+    });
     assert_eq!(rig.looks.len(), 1, "one change at a time");
     rig.options = vec![3, 4, 192, 0, 2, 9];
     rig.run_until(1101.0);
     assert_eq!(rig.looks.len(), 1, "one change at a time");
-    assert_eq!(rig.only_record().former.as_ref().map(|former| former.grants.len()), Some(2));
+    assert_eq!(
+        rig.only_record()
+            .former
+            .as_ref()
+            .map(|former| former.grants.len()),
+        Some(2)
+    );
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
     assert_eq!(rig.on_link(), [B]);
-    assert!(matches!(rig.steps.last(), Some(Step::AddRoute(_))), "{:?}", rig.steps);
+    assert!(
+        matches!(rig.steps.last(), Some(Step::AddRoute(_))),
+        "{:?}",
+        rig.steps
+    );
     assert_eq!(rig.only_record().former, None);
 }
 
 #[test]
 fn on_change_keep_records_and_leaves_the_interface_alone() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    });
     rig.bind();
     give_another(&mut rig);
     rig.run_until(1050.5);
@@ -125,7 +185,11 @@ fn on_change_keep_records_and_leaves_the_interface_alone() {
     assert_eq!(rig.only_record().lease.address.to_string(), B);
     rig.sent.clear();
     rig.run_until(1101.0);
-    assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED), "no server can answer to an address that is not there");
+    assert_eq!(
+        rig.sent[0],
+        (3, Ipv4Addr::UNSPECIFIED),
+        "no server can answer to an address that is not there"
+    );
     // What was kept is known: it goes when there is no lease any more.
     rig.server = Server::Silent;
     rig.restart();
@@ -141,7 +205,12 @@ fn another_mtu_is_set_at_most_to_the_parents() {
     assert_eq!(rig.steps, [Step::Mtu(1400)]);
     rig.options = vec![26, 2, 0x23, 0x28]; // 9000
     rig.run_until(1101.0);
-    assert_eq!(rig.steps.len(), 1, "the parent has 1500, and so has the interface: {:?}", rig.steps);
+    assert_eq!(
+        rig.steps.len(),
+        1,
+        "the parent has 1500, and so has the interface: {:?}",
+        rig.steps
+    );
     assert_eq!(rig.only_record().former, None);
 }
 
@@ -158,18 +227,32 @@ fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
 fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirmed() {
     let mut rig = bound();
     rig.take_off(A);
-    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    assert_eq!(
+        rig.store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressRemoved)
+            .count(),
+        1
+    );
     rig.sent.clear();
     rig.run_until(1050.5);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
-    assert_eq!((rig.state("a"), rig.steps.len(), rig.on_link().len()), (vec!["BOUND"], 0, 0));
+    assert_eq!(
+        (rig.state("a"), rig.steps.len(), rig.on_link().len()),
+        (vec!["BOUND"], 0, 0)
+    );
     rig.options = vec![3, 4, 192, 0, 2, 9];
     rig.run_until(1101.0);
     assert_eq!(rig.steps.len(), 0, "nor are its routes");
     rig.configure(A);
     rig.sent.clear();
     rig.run_until(1151.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))], "renewed as usual");
+    assert_eq!(
+        rig.sent,
+        [(3, Ipv4Addr::new(192, 0, 2, 50))],
+        "renewed as usual"
+    );
 }
 
 #[test]
@@ -177,7 +260,14 @@ fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.input(Input::Kernel(KernelMessage::Missed));
-    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.store.events);
+    assert!(
+        !rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::AddressRemoved),
+        "{:?}",
+        rig.store.events
+    );
     rig.configure(A);
     rig.sent.clear();
     rig.run_until(1050.5);
@@ -187,8 +277,11 @@ fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
 #[test]
 fn an_address_that_is_back_before_the_look_was_not_taken_off() {
     let mut rig = bound();
-    let gone =
-        KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: Ipv4Addr::new(192, 0, 2, 50).into() };
+    let gone = KernelMessage::AddressGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+        address: Ipv4Addr::new(192, 0, 2, 50).into(),
+    };
     rig.input(Input::Kernel(gone));
     rig.sent.clear();
     rig.run_until(1050.5);
@@ -239,13 +332,19 @@ fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
     rig.input(Input::Kernel(KernelMessage::Missed));
     give_another(&mut rig);
     rig.run_until(1050.5);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
+    assert_eq!(
+        (rig.on_link(), rig.state("a")),
+        (vec![B.to_owned()], vec!["BOUND"])
+    );
     rig.add("b", 2, "b");
     rig.live.remove(&1);
     rig.missing = LinkCause::NetnsChanged;
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1060.0);
-    assert!(rig.state("a").is_empty() && rig.sent.iter().any(|(kind, _)| *kind == 7), "given back");
+    assert!(
+        rig.state("a").is_empty() && rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "given back"
+    );
 }
 
 #[test]
@@ -280,9 +379,18 @@ fn a_del_during_a_change_leaves_no_record() {
 fn a_namespace_that_cannot_be_entered_once_costs_no_route() {
     let mut rig = bound();
     rig.options = vec![3, 4, 192, 0, 2, 9];
-    let cause = LinkCause::Refused { doing: "open a netlink socket", reason: "too many open files".to_owned() };
+    let cause = LinkCause::Refused {
+        doing: "open a netlink socket",
+        reason: "too many open files".to_owned(),
+    };
     rig.faults = [(0, cause)].into();
     rig.run_until(1055.0);
-    assert!(rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
+    assert!(
+        rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(_))),
+        "{:?}",
+        rig.steps
+    );
     assert_eq!(rig.only_record().former, None);
 }

@@ -24,8 +24,14 @@ fn changing(profile: Profile) -> Rig {
 
 impl Rig {
     fn check(&mut self, expected: &[&str]) -> u64 {
-        let expected = expected.iter().map(|address| address.parse().unwrap()).collect();
-        self.request(Call::Check { attachment: attachment("a"), expected })
+        let expected = expected
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect();
+        self.request(Call::Check {
+            attachment: attachment("a"),
+            expected,
+        })
     }
 
     fn seconds_from_now(&mut self, seconds: f64) {
@@ -40,11 +46,22 @@ fn a_check_waits_for_the_change_that_follows_another_lease() {
         rig.hold_changes = true;
         rig.run_until(1050.5);
         let check = rig.check(expected);
-        assert_eq!((rig.on_link(), rig.answers.get(&check)), (vec![A.to_owned()], None));
+        assert_eq!(
+            (rig.on_link(), rig.answers.get(&check)),
+            (vec![A.to_owned()], None)
+        );
         rig.change_late();
-        assert_eq!((rig.on_link(), &rig.answers[&check]), (vec![B.to_owned()], &Answer::Checked));
+        assert_eq!(
+            (rig.on_link(), &rig.answers[&check]),
+            (vec![B.to_owned()], &Answer::Checked)
+        );
         rig.run_until(1070.0);
-        assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0));
+        assert!(
+            rig.reg
+                .kept()
+                .iter()
+                .all(|kept| kept.of_bindings || kept.count == 0)
+        );
     }
 }
 
@@ -54,7 +71,11 @@ fn a_check_waits_for_the_store_to_write_another_lease() {
     rig.disk = Disk::Slow;
     rig.run_until(1050.5);
     let check = rig.check(&[]);
-    assert_eq!(rig.answers.get(&check), None, "it holds a lease all the time");
+    assert_eq!(
+        rig.answers.get(&check),
+        None,
+        "it holds a lease all the time"
+    );
     rig.disk = Disk::Good;
     rig.flush();
     assert_eq!(rig.answers[&check], Answer::Checked);
@@ -62,12 +83,18 @@ fn a_check_waits_for_the_store_to_write_another_lease() {
 
 #[test]
 fn a_check_waits_for_the_probes_of_another_address() {
-    let mut rig = changing(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
+    let mut rig = changing(Profile::from(Policy {
+        detection: Detection::Strict,
+        ..Policy::default()
+    }));
     rig.run_until(1050.5);
     let check = rig.check(&[]);
     assert_eq!(rig.answers.get(&check), None);
     rig.run_until(1058.0);
-    assert_eq!((rig.on_link(), &rig.answers[&check]), (vec![B.to_owned()], &Answer::Checked));
+    assert_eq!(
+        (rig.on_link(), &rig.answers[&check]),
+        (vec![B.to_owned()], &Answer::Checked)
+    );
 }
 
 #[test]
@@ -91,7 +118,10 @@ fn a_del_does_not_wait_for_what_a_check_waits_for() {
     let check = rig.check(&[]);
     assert_eq!(rig.answers.get(&check), None);
     let del = rig.del("a");
-    assert!(matches!(rig.answers[&check], Answer::Failed(Failure::NotOnLink { .. })));
+    assert!(matches!(
+        rig.answers[&check],
+        Answer::Failed(Failure::NotOnLink { .. })
+    ));
     assert_eq!(rig.answers[&del], Answer::Deleted);
 }
 
@@ -104,11 +134,23 @@ fn a_check_waits_for_no_longer_than_its_limit_and_not_for_what_failed() {
     rig.seconds_from_now(30.5);
     let waited = Duration::from_secs(30);
     let waiting_for = "a change of the interface to end";
-    assert_eq!(rig.answers[&check], Answer::Failed(Failure::TimedOut { waiting_for, waited }));
+    assert_eq!(
+        rig.answers[&check],
+        Answer::Failed(Failure::TimedOut {
+            waiting_for,
+            waited
+        })
+    );
     rig.faults.push_back((0, LinkCause::TimedOut));
     rig.change_late();
     let check = rig.check(&[]);
-    assert!(matches!(rig.answers[&check], Answer::Failed(Failure::NotOnLink { .. })), "it is tried again later");
+    assert!(
+        matches!(
+            rig.answers[&check],
+            Answer::Failed(Failure::NotOnLink { .. })
+        ),
+        "it is tried again later"
+    );
     rig.seconds_from_now(5.0);
     let check = rig.check(&[]);
     assert_eq!(rig.answers[&check], Answer::Checked);
@@ -116,7 +158,10 @@ fn a_check_waits_for_no_longer_than_its_limit_and_not_for_what_failed() {
 
 #[test]
 fn a_check_of_an_address_that_waits_for_room_is_answered_at_once() {
-    let mut rig = changing(Profile::from(Policy { on_change: OnChange::Apply, ..Policy::default() }));
+    let mut rig = changing(Profile::from(Policy {
+        on_change: OnChange::Apply,
+        ..Policy::default()
+    }));
     rig.disk = Disk::Full;
     rig.run_until(1050.5);
     let check = rig.check(&[]);

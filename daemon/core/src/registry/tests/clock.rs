@@ -40,9 +40,12 @@ fn looks(rig: &mut Rig) {
 
 #[test]
 fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_have_stood_still() {
-    for (booted, forward, confirms) in
-        [(1010.0, 60, true), (1010.0, YEAR, true), (1010.0, 59, false), (590.0, HOUR, false)]
-    {
+    for (booted, forward, confirms) in [
+        (1010.0, 60, true),
+        (1010.0, YEAR, true),
+        (1010.0, 59, false),
+        (590.0, HOUR, false),
+    ] {
         let mut rig = Rig::new(8);
         rig.at = Duration::from_secs_f64(booted - 10.0);
         rig.restart();
@@ -54,7 +57,11 @@ fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_
         looks(&mut rig);
         rig.run_until(booted + 11.0);
         let confirmed = [(3, std::net::Ipv4Addr::UNSPECIFIED)];
-        assert_eq!(rig.sent, confirmed[..usize::from(confirms)], "{forward} s, {booted} s after the boot");
+        assert_eq!(
+            rig.sent,
+            confirmed[..usize::from(confirms)],
+            "{forward} s, {booted} s after the boot"
+        );
         assert_eq!(rig.state("a"), ["BOUND"]);
     }
 }
@@ -63,7 +70,10 @@ fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_
 fn since(rig: &Rig) -> [Duration; 2] {
     let record = rig.only_record();
     let age = rig.now().boot.saturating_since(record.lease.start);
-    [record.since.since_epoch(), rig.now().wall.since_epoch() - age]
+    [
+        record.since.since_epoch(),
+        rig.now().wall.since_epoch() - age,
+    ]
 }
 
 #[test]
@@ -108,9 +118,20 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
     rig.reg = Core::new(Config::default(), 8);
     rig.open.clear();
     rig.sent.clear();
-    rig.input(Input::Start { boot: BootId("c".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("c".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     rig.run_until(700.0);
-    assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{:?}", rig.store.events);
+    assert_eq!(
+        (rig.sends(7), rig.rows().len()),
+        (1, 0),
+        "{:?}",
+        rig.store.events
+    );
 }
 
 #[test]
@@ -118,11 +139,24 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
     for seconds in [-HOUR, HOUR, -YEAR, YEAR, i64::MIN] {
         let mut rig = set(0);
         // How soon a server answered is not kept.
-        let before: Vec<_> = rig.rows().into_iter().map(|row| Row { answered_in: None, ..row }).collect();
+        let before: Vec<_> = rig
+            .rows()
+            .into_iter()
+            .map(|row| Row {
+                answered_in: None,
+                ..row
+            })
+            .collect();
         rig.wall_set = seconds;
         let (records, sent) = (rig.store.records(), rig.sent.len());
         rig.reg = Core::new(Config::default(), 8);
-        rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+        rig.input(Input::Start {
+            boot: BootId("b".into()),
+            records,
+            doors: vec![],
+            spooled: vec![],
+            adoptees: vec![],
+        });
         assert_eq!(rig.rows(), before, "{seconds}");
         rig.run_until(rig.t1() - 0.1);
         assert_eq!(rig.sent.len(), sent, "{seconds}: a restart sends nothing");
@@ -135,9 +169,21 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
 /// start, `later` seconds after the lease's start by the wall clock.
 fn after_a_reboot(later: i64) -> Record {
     let mut record = record("a", "before", 900.0);
-    let wall = Duration::from_secs(record.since.since_epoch().as_secs().saturating_add_signed(later));
+    let wall = Duration::from_secs(
+        record
+            .since
+            .since_epoch()
+            .as_secs()
+            .saturating_add_signed(later),
+    );
     let boot = Instant::from_boot(Duration::from_secs(30));
-    record.rebase(&BootId("b".into()), Now { boot, wall: WallTime::from_epoch(wall) });
+    record.rebase(
+        &BootId("b".into()),
+        Now {
+            boot,
+            wall: WallTime::from_epoch(wall),
+        },
+    );
     record
 }
 
@@ -146,7 +192,11 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_a_lease_no_older() {
     for later in [0, -1, -HOUR, -YEAR, i64::MIN] {
         let lease = after_a_reboot(later).lease;
         assert_eq!(lease.start.since_boot(), Duration::from_secs(30), "{later}");
-        assert_eq!(lease.times, record("a", "before", 900.0).lease.times, "{later}");
+        assert_eq!(
+            lease.times,
+            record("a", "before", 900.0).lease.times,
+            "{later}"
+        );
     }
 }
 

@@ -29,7 +29,10 @@ const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
 
 fn rig(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { detection, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        detection,
+        ..Policy::default()
+    });
     rig.lease = 4000;
     rig
 }
@@ -72,7 +75,12 @@ impl Rig {
     fn claim(&mut self, by: Mac, address: Ipv4Addr) {
         let own = Mac([2, 0, 0, 0, 1, 1]);
         let reply = Arp::request(by, address, Ipv4Addr::UNSPECIFIED);
-        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+        self.hear(&Arp {
+            op: ArpOp::Reply,
+            target_mac: own,
+            destination_mac: own,
+            ..reply
+        });
     }
 
     fn seconds(&self) -> f64 {
@@ -86,7 +94,10 @@ fn the_first_probe_goes_with_the_request_and_the_add_waits_for_nothing() {
     let add = rig.add("a", 1, "a");
     assert_eq!(rig.leased(add), FIRST, "answered at once");
     assert_eq!(rig.asked, [PROBE]);
-    assert!(matches!(rig.open.values().next().map(|want| want.arp), Some(Hears::About(FIRST))));
+    assert!(matches!(
+        rig.open.values().next().map(|want| want.arp),
+        Some(Hears::About(FIRST))
+    ));
     assert_eq!(rig.wake(), Why::Conflict);
     rig.run_until(1010.0);
     assert_eq!(rig.asked, [PROBE; 3]);
@@ -109,11 +120,21 @@ fn an_address_in_use_is_declined_and_the_add_gets_another() {
     assert_eq!(rig.messages(), [1, 3, 4]);
     rig.run_until(1001.1);
     assert_eq!(rig.leased(add), SECOND, "quickly, as a caller waits");
-    assert_eq!(rig.messages(), [1, 3, 4, 1, 3], "DISCOVER, REQUEST, DECLINE, DISCOVER, REQUEST");
+    assert_eq!(
+        rig.messages(),
+        [1, 3, 4, 1, 3],
+        "DISCOVER, REQUEST, DECLINE, DISCOVER, REQUEST"
+    );
     use EventKind::*;
     assert_eq!(rig.kinds_of_events(), [Conflict, Declined, Acquired]);
-    assert_eq!(rig.store.events[1].cause, "02:00:00:00:09:09 uses the address");
-    assert_eq!((rig.store.records().len(), rig.state("a")), (1, vec!["BOUND"]));
+    assert_eq!(
+        rig.store.events[1].cause,
+        "02:00:00:00:09:09 uses the address"
+    );
+    assert_eq!(
+        (rig.store.records().len(), rig.state("a")),
+        (1, vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -121,12 +142,25 @@ fn an_add_that_insists_on_an_address_in_use_fails_and_says_so() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(FIRST, NEIGHBOUR);
     let mut call = rig.call("a", 1, "a");
-    call.wanted = Some(Wanted { address: FIRST, preferred: false });
+    call.wanted = Some(Wanted {
+        address: FIRST,
+        preferred: false,
+    });
     let add = rig.request(Call::Add(call));
     rig.run_until(1001.0);
-    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
+    assert_eq!(
+        rig.answers[&add],
+        Answer::Failed(Failure::Conflict {
+            address: FIRST,
+            by: NEIGHBOUR
+        })
+    );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    assert!(!rig.messages().contains(&7), "what was declined is not released: {:?}", rig.sent);
+    assert!(
+        !rig.messages().contains(&7),
+        "what was declined is not released: {:?}",
+        rig.sent
+    );
 }
 
 #[test]
@@ -137,7 +171,10 @@ fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
     rig.answer_probe(FIRST);
     assert_eq!(rig.messages(), [1, 3]);
     rig.flush();
-    assert!(!rig.answers.contains_key(&add), "the store has to forget it first");
+    assert!(
+        !rig.answers.contains_key(&add),
+        "the store has to forget it first"
+    );
     assert_eq!(rig.messages(), [1, 3]);
     rig.flush();
     assert!(rig.store.records().is_empty());
@@ -145,7 +182,13 @@ fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
     assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
     rig.flush();
     assert_eq!(rig.leased(add), SECOND);
-    assert_eq!(rig.store.all().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+    assert_eq!(
+        rig.store
+            .all()
+            .map(|record| record.lease.ip())
+            .collect::<Vec<_>>(),
+        [SECOND]
+    );
 }
 
 #[test]
@@ -156,7 +199,10 @@ fn a_del_while_a_declined_lease_is_forgotten_leaves_nothing() {
     rig.answer_probe(FIRST);
     rig.flush();
     let del = rig.del("a");
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Cancelled(_))));
+    assert!(matches!(
+        rig.answers[&add],
+        Answer::Failed(Failure::Cancelled(_))
+    ));
     while !rig.slow.is_empty() {
         rig.flush();
     }
@@ -175,7 +221,11 @@ fn a_declined_lease_that_the_store_does_not_forget_fails_the_add_and_goes_later(
     let (op, changes) = rig.slow.pop_front().expect("the record");
     rig.disk = Disk::Full;
     rig.written(op, changes);
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))),
+        "{:?}",
+        rig.answers[&add]
+    );
     assert_eq!(rig.store.records().len(), 1);
     rig.disk = Disk::Good;
     rig.run_until(1100.0);
@@ -192,19 +242,39 @@ fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_secon
     rig.run_until(1000.5);
     rig.stations.insert(FIRST, NEIGHBOUR);
     rig.run_until(1003.0);
-    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
+    assert_eq!(
+        (rig.messages(), rig.state("a")),
+        (vec![1, 3, 4], vec!["INIT"])
+    );
     assert!(rig.open.is_empty(), "no sockets while it waits");
-    assert!(rig.store.all().all(|record| record.state == RecordState::Seeking));
+    assert!(
+        rig.store
+            .all()
+            .all(|record| record.state == RecordState::Seeking)
+    );
     let declined = rig.store.events.last().expect("events").wall;
     rig.run_until(1010.9);
-    assert_eq!(rig.messages(), [1, 3, 4], "ten seconds of peace (RFC 2131 §3.1)");
+    assert_eq!(
+        rig.messages(),
+        [1, 3, 4],
+        "ten seconds of peace (RFC 2131 §3.1)"
+    );
     rig.run_until(1014.0);
-    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4, 1, 3], vec!["BOUND"]));
+    assert_eq!(
+        (rig.messages(), rig.state("a")),
+        (vec![1, 3, 4, 1, 3], vec!["BOUND"])
+    );
     let again = rig.store.events.last().expect("events");
     assert_eq!(again.wall.saturating_since(declined).as_secs(), 10);
     use EventKind::*;
     assert_eq!(rig.kinds_of_events()[..3], [Acquired, Conflict, Declined]);
-    assert_eq!(rig.store.all().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+    assert_eq!(
+        rig.store
+            .all()
+            .map(|record| record.lease.ip())
+            .collect::<Vec<_>>(),
+        [SECOND]
+    );
 }
 
 #[test]
@@ -214,14 +284,25 @@ fn a_lease_got_in_the_background_is_probed_for_before_it_is_used() {
     rig.add("a", 1, "a");
     rig.server = Server::Silent;
     rig.run_until(1011.0);
-    assert!(matches!(rig.state("a")[..], ["INIT" | "SELECTING"]), "{:?}", rig.state("a"));
+    assert!(
+        matches!(rig.state("a")[..], ["INIT" | "SELECTING"]),
+        "{:?}",
+        rig.state("a")
+    );
     rig.stations.insert(FIRST, NEIGHBOUR);
     rig.server = Server::Up;
     rig.run_until(1020.0);
     assert!(rig.messages().ends_with(&[1, 3, 4]), "{:?}", rig.messages());
-    assert!(!rig.kinds_of_events()[2..].contains(&EventKind::Acquired), "never used: {:?}", rig.kinds_of_events());
+    assert!(
+        !rig.kinds_of_events()[2..].contains(&EventKind::Acquired),
+        "never used: {:?}",
+        rig.kinds_of_events()
+    );
     rig.run_until(1035.0);
-    assert_eq!(rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()), Some(SECOND.into()));
+    assert_eq!(
+        rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()),
+        Some(SECOND.into())
+    );
 }
 
 /// The probes of a try that ended with a NAK say nothing about an address that is leased later.
@@ -232,11 +313,21 @@ fn each_try_of_an_address_has_all_its_probes() {
     rig.add("a", 1, "a");
     rig.server = Server::Naks;
     rig.run_until(1040.0);
-    assert!(rig.rows()[0].tenure.is_none() && rig.count(PROBE) > 1, "{:?}", rig.messages());
+    assert!(
+        rig.rows()[0].tenure.is_none() && rig.count(PROBE) > 1,
+        "{:?}",
+        rig.messages()
+    );
     (rig.server, rig.lease) = (Server::Up, 4000);
     rig.asked.clear();
     rig.run_until(1200.0);
-    assert_eq!((rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()), rig.count(PROBE)), (Some(FIRST.into()), 3));
+    assert_eq!(
+        (
+            rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()),
+            rig.count(PROBE)
+        ),
+        (Some(FIRST.into()), 3)
+    );
 }
 
 #[test]
@@ -259,7 +350,8 @@ fn an_address_is_announced_when_it_appears() {
 fn an_address_is_announced_although_the_kernels_message_was_lost() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
-    rig.interface.put("192.0.2.50/24".parse().expect("an address"));
+    rig.interface
+        .put("192.0.2.50/24".parse().expect("an address"));
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1010.0);
     assert_eq!((rig.count(ANNOUNCEMENT), rig.count(PROBE)), (2, 3));
@@ -273,10 +365,16 @@ fn an_address_is_defended_once_and_then_given_up() {
     rig.run_until(1000.5);
     let claim = Arp::request(NEIGHBOUR, FIRST, FIRST);
     rig.hear(&claim);
-    assert_eq!((rig.count(ANNOUNCEMENT), rig.state("a")), (2, vec!["BOUND"]));
+    assert_eq!(
+        (rig.count(ANNOUNCEMENT), rig.state("a")),
+        (2, vec!["BOUND"])
+    );
     rig.hear(&claim);
     rig.run_until(1001.5);
-    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
+    assert_eq!(
+        (rig.messages(), rig.state("a")),
+        (vec![1, 3, 4], vec!["INIT"])
+    );
 }
 
 #[test]
@@ -329,9 +427,14 @@ fn a_strict_add_that_runs_out_of_time_gives_its_lease_back() {
     call.timeout = Duration::from_secs(3);
     let add = rig.request(Call::Add(call));
     rig.run_until(1003.0);
-    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else { panic!() };
+    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else {
+        panic!()
+    };
     assert!(waiting_for.contains("conflict detection"), "{waiting_for}");
-    assert_eq!((rig.messages(), rig.open.len(), rig.rows().len()), (vec![1, 3, 7], 0, 0));
+    assert_eq!(
+        (rig.messages(), rig.open.len(), rig.rows().len()),
+        (vec![1, 3, 7], 0, 0)
+    );
 }
 
 #[test]
@@ -350,10 +453,19 @@ fn a_strict_lease_got_in_the_background_is_not_used_before_its_probes_are_over()
     }
     let got = rig.seconds();
     rig.run_until(got + 3.9);
-    assert_eq!(rig.store.events.len(), before, "{:?}", rig.kinds_of_events());
+    assert_eq!(
+        rig.store.events.len(),
+        before,
+        "{:?}",
+        rig.kinds_of_events()
+    );
     rig.run_until(got + 7.1);
     assert_eq!(rig.kinds_of_events()[before..], [EventKind::Acquired]);
-    assert!(rig.store.all().all(|record| record.state == RecordState::Bound));
+    assert!(
+        rig.store
+            .all()
+            .all(|record| record.state == RecordState::Bound)
+    );
 }
 
 #[test]
@@ -363,14 +475,23 @@ fn without_detection_nothing_is_asked() {
     let add = rig.add("a", 1, "a");
     rig.appears(FIRST);
     rig.run_until(1020.0);
-    assert_eq!((rig.leased(add), rig.asked.len(), rig.open.len()), (FIRST, 0, 0));
+    assert_eq!(
+        (rig.leased(add), rig.asked.len(), rig.open.len()),
+        (FIRST, 0, 0)
+    );
 }
 
 #[test]
 fn a_restart_probes_for_nothing() {
     let mut rig = Rig::new(8);
     let records = vec![(BindingId(1), record("a", "b", 900.0))];
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     rig.appears(FIRST);
     rig.run_until(1100.0);
     assert!(rig.opened.is_empty() && rig.asked.is_empty());
@@ -387,7 +508,12 @@ fn a_lease_confirmed_after_carrier_came_back_is_probed_for_again() {
     rig.asked.clear();
     rig.tell_carrier(true);
     rig.run_until(1040.0);
-    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (3, 2), "{:?}", rig.asked);
+    assert_eq!(
+        (rig.count(PROBE), rig.count(ANNOUNCEMENT)),
+        (3, 2),
+        "{:?}",
+        rig.asked
+    );
     assert!(rig.open.is_empty());
 }
 
@@ -407,11 +533,19 @@ fn a_lease_that_was_in_use_gives_way_only_after_a_defence() {
         }
         let began = rig.seconds();
         rig.claim(NEIGHBOUR, FIRST);
-        assert_eq!((rig.state("a"), rig.count(ANNOUNCEMENT)), (vec!["BOUND"], 2), "its own, and one in defence");
+        assert_eq!(
+            (rig.state("a"), rig.count(ANNOUNCEMENT)),
+            (vec!["BOUND"], 2),
+            "its own, and one in defence"
+        );
         rig.run_until(began + again);
         rig.claim(NEIGHBOUR, FIRST);
         rig.run_until(began + again + 1.0);
-        assert_eq!((rig.state("a"), rig.messages().contains(&4)), (vec![state], state == "INIT"), "{again}");
+        assert_eq!(
+            (rig.state("a"), rig.messages().contains(&4)),
+            (vec![state], state == "INIT"),
+            "{again}"
+        );
     }
 }
 
@@ -426,7 +560,12 @@ fn an_address_that_was_taken_off_is_not_announced_when_carrier_is_back() {
     rig.asked.clear();
     rig.tell_carrier(true);
     rig.run_until(1140.0);
-    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (3, 0), "{:?}", rig.asked);
+    assert_eq!(
+        (rig.count(PROBE), rig.count(ANNOUNCEMENT)),
+        (3, 0),
+        "{:?}",
+        rig.asked
+    );
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
@@ -439,7 +578,10 @@ fn a_del_during_the_window_closes_its_sockets() {
         assert!(!rig.open.is_empty());
         let del = rig.del("a");
         rig.run_until(1002.0);
-        assert_eq!((rig.answers[&del].clone(), rig.open.len()), (Answer::Deleted, 0));
+        assert_eq!(
+            (rig.answers[&del].clone(), rig.open.len()),
+            (Answer::Deleted, 0)
+        );
         assert_eq!(rig.messages(), [1, 3, 7]);
     }
 }
@@ -466,7 +608,12 @@ fn another_interface_of_the_same_container_is_nobody_else() {
     other.attachment = Attachment::cni("lan", "a", "net1");
     other.lease.address = "192.0.2.40/24".parse().unwrap();
     other.identity.client_id = ClientId::new(b"\0net1".to_vec()).unwrap();
-    other.link = Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 3, mac: sibling };
+    other.link = Link::InNetns {
+        path: "/ns/1".into(),
+        cookie: Cookie(1),
+        ifindex: 3,
+        mac: sibling,
+    };
     rig.store.durable.insert(BindingId(1), other);
     rig.restart();
     let add = rig.add("a", 1, "a");
@@ -475,10 +622,22 @@ fn another_interface_of_the_same_container_is_nobody_else() {
     // Its kernel answers our probe, and asks from our address.
     let asks = Arp::request(sibling, FIRST, Ipv4Addr::new(192, 0, 2, 1));
     let own = Mac([2, 0, 0, 0, 1, 1]);
-    rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..asks });
+    rig.hear(&Arp {
+        op: ArpOp::Reply,
+        target_mac: own,
+        destination_mac: own,
+        ..asks
+    });
     (0..2).for_each(|_| rig.hear(&asks));
-    assert_eq!((rig.leased(add), rig.count(ANNOUNCEMENT), rig.messages()), (FIRST, 2, vec![1, 3]));
+    assert_eq!(
+        (rig.leased(add), rig.count(ANNOUNCEMENT), rig.messages()),
+        (FIRST, 2, vec![1, 3])
+    );
     assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
     rig.hear(&Arp::request(NEIGHBOUR, FIRST, Ipv4Addr::new(192, 0, 2, 1)));
-    assert_eq!(rig.count(ANNOUNCEMENT), 3, "against somebody else it is defended");
+    assert_eq!(
+        rig.count(ANNOUNCEMENT),
+        3,
+        "against somebody else it is defended"
+    );
 }

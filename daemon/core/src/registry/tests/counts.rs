@@ -11,7 +11,11 @@ use crate::event::EventKind;
 
 impl Rig {
     fn counted(&self) -> Vec<(Form, Fate, u64)> {
-        self.reg.counts().messages().filter(|(.., count)| *count > 0).collect()
+        self.reg
+            .counts()
+            .messages()
+            .filter(|(.., count)| *count > 0)
+            .collect()
     }
 
     fn holdings(&self) -> Holdings {
@@ -20,7 +24,11 @@ impl Rig {
 
     /// How many leases there are, by state.
     fn states(&self) -> Vec<(&'static str, u64)> {
-        self.holdings().leases.into_iter().map(|(kind, count)| (kind.state, count)).collect()
+        self.holdings()
+            .leases
+            .into_iter()
+            .map(|(kind, count)| (kind.state, count))
+            .collect()
     }
 }
 
@@ -31,15 +39,33 @@ use Form::*;
 fn each_message_of_a_life_counts_once_with_its_answer() {
     let mut rig = Rig::new(8);
     rig.bind();
-    assert_eq!(rig.counted(), [(Discover, Answered, 1), (Request, Answered, 1)]);
+    assert_eq!(
+        rig.counted(),
+        [(Discover, Answered, 1), (Request, Answered, 1)]
+    );
     rig.run_until(1051.0);
     rig.run_until(1102.0);
     assert_eq!(rig.counted()[2..], [(Renew, Answered, 2)]);
     rig.del("a");
-    assert_eq!(rig.counted()[2..], [(Renew, Answered, 2), (Release, Sent, 1)]);
+    assert_eq!(
+        rig.counted()[2..],
+        [(Renew, Answered, 2), (Release, Sent, 1)]
+    );
     let counts = rig.reg.counts();
-    let phases: Vec<_> = counts.phases().iter().map(|(phase, took)| (*phase, took.count())).collect();
-    assert_eq!(phases, [(Phase::Queue, 1), (Phase::Offer, 1), (Phase::Ack, 1), (Phase::Store, 1)]);
+    let phases: Vec<_> = counts
+        .phases()
+        .iter()
+        .map(|(phase, took)| (*phase, took.count()))
+        .collect();
+    assert_eq!(
+        phases,
+        [
+            (Phase::Queue, 1),
+            (Phase::Offer, 1),
+            (Phase::Ack, 1),
+            (Phase::Store, 1)
+        ]
+    );
     assert_eq!(counts.extensions()[&Renew].count(), 2);
     use EventKind::*;
     let events: Vec<_> = counts.events().filter(|(_, count)| *count > 0).collect();
@@ -52,9 +78,14 @@ fn what_no_server_answers_counts_as_unanswered_and_so_does_what_is_given_up() {
     rig.server = Server::Silent;
     let add = rig.add("a", 1, "a");
     rig.run_until(1031.0);
-    let Answer::Failed(Failure::NoOffer { sent, .. }) = rig.answers[&add].clone() else { panic!() };
+    let Answer::Failed(Failure::NoOffer { sent, .. }) = rig.answers[&add].clone() else {
+        panic!()
+    };
     assert_eq!(rig.counted(), [(Discover, Unanswered, u64::from(sent))]);
-    assert!(rig.reg.counts().phases().is_empty(), "only ADDs with a lease count");
+    assert!(
+        rig.reg.counts().phases().is_empty(),
+        "only ADDs with a lease count"
+    );
 }
 
 #[test]
@@ -65,28 +96,60 @@ fn a_refused_renewal_counts_as_refused_and_a_late_one_as_rebinding() {
     rig.run_until(1087.0);
     rig.server = Server::Up;
     rig.run_until(1099.0);
-    let renews: u64 = rig.counted().iter().filter(|(form, ..)| *form == Renew).map(|(.., count)| count).sum();
-    assert!(renews > 0 && rig.counted().contains(&(Renew, Unanswered, renews)), "{:?}", rig.counted());
-    assert!(rig.counted().contains(&(Rebind, Answered, 1)), "{:?}", rig.counted());
+    let renews: u64 = rig
+        .counted()
+        .iter()
+        .filter(|(form, ..)| *form == Renew)
+        .map(|(.., count)| count)
+        .sum();
+    assert!(
+        renews > 0 && rig.counted().contains(&(Renew, Unanswered, renews)),
+        "{:?}",
+        rig.counted()
+    );
+    assert!(
+        rig.counted().contains(&(Rebind, Answered, 1)),
+        "{:?}",
+        rig.counted()
+    );
     rig.server = Server::Naks;
     rig.run_until(1160.0);
-    assert!(rig.counted().iter().any(|message| matches!(message, (Renew, Refused, _))), "{:?}", rig.counted());
+    assert!(
+        rig.counted()
+            .iter()
+            .any(|message| matches!(message, (Renew, Refused, _))),
+        "{:?}",
+        rig.counted()
+    );
 }
 
 #[test]
 fn the_end_of_a_lease_is_near_only_while_a_server_was_asked_in_vain() {
     let mut rig = Rig::new(8);
     rig.bind();
-    assert_eq!((rig.states(), rig.holdings().next_end), (vec![("BOUND", 1)], None));
+    assert_eq!(
+        (rig.states(), rig.holdings().next_end),
+        (vec![("BOUND", 1)], None)
+    );
     rig.server = Server::Silent;
     rig.run_until(1050.5);
-    assert_eq!((rig.states(), rig.holdings().next_end), (vec![("RENEWING", 1)], None), "asked, and not in vain yet");
+    assert_eq!(
+        (rig.states(), rig.holdings().next_end),
+        (vec![("RENEWING", 1)], None),
+        "asked, and not in vain yet"
+    );
     rig.run_until(1080.0);
     let left = rig.holdings().next_end.expect("no server answers");
-    assert!(left > Duration::ZERO && left < Duration::from_secs(30), "{left:?}");
+    assert!(
+        left > Duration::ZERO && left < Duration::from_secs(30),
+        "{left:?}"
+    );
     rig.server = Server::Up;
     rig.run_until(1099.0);
-    assert_eq!((rig.states(), rig.holdings().next_end), (vec![("BOUND", 1)], None));
+    assert_eq!(
+        (rig.states(), rig.holdings().next_end),
+        (vec![("BOUND", 1)], None)
+    );
 }
 
 #[test]
@@ -102,6 +165,13 @@ fn only_so_many_networks_are_told_apart() {
     let leases = rig.holdings().leases;
     let networks: BTreeSet<_> = leases.keys().map(|kind| kind.network.as_str()).collect();
     assert_eq!((networks.len(), leases.values().sum::<u64>()), (101, 150));
-    assert_eq!(leases.iter().filter(|(kind, _)| kind.network == OTHER_NETWORKS).map(|(_, n)| n).sum::<u64>(), 50);
+    assert_eq!(
+        leases
+            .iter()
+            .filter(|(kind, _)| kind.network == OTHER_NETWORKS)
+            .map(|(_, n)| n)
+            .sum::<u64>(),
+        50
+    );
     assert!(networks.contains("net100") && !networks.contains("net101"));
 }

@@ -7,7 +7,9 @@ use ipnet::Ipv4Net;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause};
+use crate::effect::{
+    Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause,
+};
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelMessage, Place};
@@ -35,14 +37,20 @@ pub(super) fn endpoint_mac(last: u8) -> Mac {
 }
 
 pub(super) fn endpoint(last: u8) -> Attachment {
-    Attachment::Docker { pool: pool().to_string().into(), endpoint: endpoint_mac(last).to_string().into() }
+    Attachment::Docker {
+        pool: pool().to_string().into(),
+        endpoint: endpoint_mac(last).to_string().into(),
+    }
 }
 
 impl Rig {
     /// Returns Docker's request of an address for an endpoint.
     pub(super) fn endpoint_call(&self, last: u8) -> Box<crate::effect::Add> {
         let mut add = self.docker_call(endpoint(last), "docker");
-        add.place = Place::Parent { ifname: "br0".into(), mac: endpoint_mac(last) };
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac: endpoint_mac(last),
+        };
         add.client_id = ClientIdRule::Mac;
         add.limits = Some(pool().limits());
         add
@@ -67,23 +75,36 @@ impl Rig {
             range: range.map(net),
             ifname: "br0".into(),
             mac: endpoint_mac(0),
-            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+            lan: Lan::Link {
+                parent: "br0".into(),
+                vlan: 0,
+            },
             profile: Profile::default(),
             timeout: Duration::from_secs(20),
         }
     }
 
     pub(super) fn reserve(&mut self, address: Option<Ipv4Addr>) -> u64 {
-        self.request(Call::Pool(PoolCall::Reserve { pool: pool(), address }))
+        self.request(Call::Pool(PoolCall::Reserve {
+            pool: pool(),
+            address,
+        }))
     }
 
     pub(super) fn release(&mut self, address: Ipv4Addr) {
         let id = self.ask_release(address);
-        assert_eq!(self.answers[&id], Answer::Released, "as soon as the store has it");
+        assert_eq!(
+            self.answers[&id],
+            Answer::Released,
+            "as soon as the store has it"
+        );
     }
 
     fn ask_release(&mut self, address: Ipv4Addr) -> u64 {
-        self.request(Call::Pool(PoolCall::ReleaseAddress { pool: pool(), address }))
+        self.request(Call::Pool(PoolCall::ReleaseAddress {
+            pool: pool(),
+            address,
+        }))
     }
 
     fn release_pool(&mut self) {
@@ -106,9 +127,14 @@ impl Rig {
     /// Returns what Docker was told about the only binding, and what that has leased.
     fn believed(&mut self) -> (Option<String>, Option<Ipv4Addr>) {
         let rows = self.rows();
-        let [Row { told, tenure, .. }] = &rows[..] else { panic!("{rows:?}") };
+        let [Row { told, tenure, .. }] = &rows[..] else {
+            panic!("{rows:?}")
+        };
         assert_eq!(self.only_record().told, *told, "and so it is recorded");
-        (told.map(|told| told.to_string()), tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()))
+        (
+            told.map(|told| told.to_string()),
+            tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()),
+        )
     }
 
     /// Has the lease end in another address.
@@ -126,7 +152,11 @@ impl Rig {
 fn held() -> Rig {
     let mut rig = Rig::new(8);
     let add = rig.endpoint(1);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
     rig
 }
 
@@ -135,15 +165,30 @@ fn an_endpoint_is_told_its_address_with_the_prefix_of_its_pool() {
     let mut rig = Rig::new(8);
     rig.profile.policy.prefix = Some(16);
     let add = rig.endpoint(1);
-    let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers) };
+    let Answer::Leased { tenures } = &rig.answers[&add] else {
+        panic!("{:?}", rig.answers)
+    };
     assert_eq!(
         (tenures[0].net(), &tenures[0].grant.addresses[..]),
-        (net("192.0.2.50/24").into(), &["192.0.2.50/16".parse().unwrap()][..])
+        (
+            net("192.0.2.50/24").into(),
+            &["192.0.2.50/16".parse().unwrap()][..]
+        )
     );
-    assert_eq!(rig.believed(), (Some("192.0.2.50/16".to_owned()), Some(FIRST)));
+    assert_eq!(
+        rig.believed(),
+        (Some("192.0.2.50/16".to_owned()), Some(FIRST))
+    );
     let of_cni = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&of_cni], Answer::Leased { .. }));
-    assert_eq!(rig.rows().iter().find(|row| row.attachment == attachment("a")).unwrap().told, None);
+    assert_eq!(
+        rig.rows()
+            .iter()
+            .find(|row| row.attachment == attachment("a"))
+            .unwrap()
+            .told,
+        None
+    );
 }
 
 #[test]
@@ -151,7 +196,10 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
     for restarts in [false, true] {
         let mut rig = held();
         rig.change_lease();
-        assert_eq!(rig.believed(), (Some("192.0.2.50/24".to_owned()), Some(NEXT)));
+        assert_eq!(
+            rig.believed(),
+            (Some("192.0.2.50/24".to_owned()), Some(NEXT))
+        );
         if restarts {
             rig.restart();
         }
@@ -161,7 +209,11 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(
-            (rig.count_sent(7), rig.rows().len(), rig.store.records().len()),
+            (
+                rig.count_sent(7),
+                rig.rows().len(),
+                rig.store.records().len()
+            ),
             (1, 0, 0),
             "{:?}",
             rig.store.durable
@@ -176,7 +228,10 @@ fn the_same_request_again_is_told_what_the_lease_is_by_then() {
     let sent = rig.sent.len();
     let again = rig.endpoint(1);
     assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT));
-    assert_eq!((rig.believed(), rig.sent.len()), ((Some("192.0.2.77/24".to_owned()), Some(NEXT)), sent));
+    assert_eq!(
+        (rig.believed(), rig.sent.len()),
+        ((Some("192.0.2.77/24".to_owned()), Some(NEXT)), sent)
+    );
 }
 
 #[test]
@@ -184,24 +239,44 @@ fn an_address_is_released_once_and_whatever_is_unknown_too() {
     let mut rig = held();
     rig.disk = Disk::Slow;
     let [once, twice] = [(); 2].map(|()| rig.ask_release(FIRST));
-    assert_eq!((rig.count_sent(7), rig.answers.contains_key(&twice)), (0, false), "the store goes first");
+    assert_eq!(
+        (rig.count_sent(7), rig.answers.contains_key(&twice)),
+        (0, false),
+        "the store goes first"
+    );
     rig.disk = Disk::Good;
     rig.flush();
-    assert_eq!([once, twice].map(|id| rig.answers[&id].clone()), [Answer::Released, Answer::Released]);
+    assert_eq!(
+        [once, twice].map(|id| rig.answers[&id].clone()),
+        [Answer::Released, Answer::Released]
+    );
     rig.release(FIRST);
     rig.release(NEXT);
     let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
-    let id = rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: stranger, address: FIRST }));
+    let id = rig.request(Call::Pool(PoolCall::ReleaseAddress {
+        pool: stranger,
+        address: FIRST,
+    }));
     assert_eq!(rig.answers[&id], Answer::Released);
     rig.run_until(1010.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.count_sent(7),
+            rig.rows().len(),
+            rig.store.records().len()
+        ),
+        (1, 0, 0)
+    );
 }
 
 #[test]
 fn an_address_of_another_pool_is_not_taken_for_ones_own() {
     let mut rig = held();
     let other = PoolId::new("parent=br0", net("192.0.2.0/24"), Some(net("192.0.2.0/25")));
-    rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: other, address: FIRST }));
+    rig.request(Call::Pool(PoolCall::ReleaseAddress {
+        pool: other,
+        address: FIRST,
+    }));
     rig.run_until(1010.0);
     assert_eq!((rig.count_sent(7), rig.rows().len()), (0, 1));
 }
@@ -216,7 +291,14 @@ fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
     assert_eq!(rig.count_sent(7), 0);
     rig.disk = Disk::Good;
     rig.run_until(1090.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.count_sent(7),
+            rig.rows().len(),
+            rig.store.records().len()
+        ),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -231,10 +313,17 @@ fn what_docker_gives_back_is_answered_when_the_store_has_it() {
         rig.disk = Disk::Slow;
         let release = rig.ask_release(FIRST);
         rig.run_until(1019.9);
-        assert!(!rig.answers.contains_key(&release), "{grace:?} {is_reserved}");
+        assert!(
+            !rig.answers.contains_key(&release),
+            "{grace:?} {is_reserved}"
+        );
         rig.disk = Disk::Good;
         rig.flush();
-        assert_eq!(rig.answers[&release], Answer::Released, "{grace:?} {is_reserved}");
+        assert_eq!(
+            rig.answers[&release],
+            Answer::Released,
+            "{grace:?} {is_reserved}"
+        );
         // A daemon that comes now knows it too.
         rig.restart();
         assert!(rig.holding().is_empty(), "{grace:?} {is_reserved}");
@@ -251,17 +340,32 @@ fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
             true => rig.input(Input::HungUp(RequestId(release))),
             false => {
                 rig.run_until(1020.1);
-                assert!(matches!(rig.failure(release), Failure::TimedOut { .. }), "{:?}", rig.answers);
+                assert!(
+                    matches!(rig.failure(release), Failure::TimedOut { .. }),
+                    "{:?}",
+                    rig.answers
+                );
             }
         }
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1040.0);
         assert_eq!(
-            (rig.count_sent(7), rig.store.records().len(), rig.answers.contains_key(&release)),
+            (
+                rig.count_sent(7),
+                rig.store.records().len(),
+                rig.answers.contains_key(&release)
+            ),
             (1, 0, !hangs_up)
         );
-        assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
+        assert!(
+            rig.reg
+                .kept()
+                .iter()
+                .all(|kept| kept.of_bindings || kept.count == 0),
+            "{:?}",
+            rig.reg.kept()
+        );
     }
 }
 
@@ -280,7 +384,11 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
         let release = rig.ask_release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 1.5);
         assert_eq!(
-            (rig.answers.contains_key(&release), rig.count_sent(7), rig.holding().len()),
+            (
+                rig.answers.contains_key(&release),
+                rig.count_sent(7),
+                rig.holding().len()
+            ),
             (false, 0, 1),
             "{fails}"
         );
@@ -289,11 +397,18 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
         assert!(
-            rig.interface.addresses().is_empty() && rig.count_sent(7) == 1 && rig.store.records().is_empty(),
+            rig.interface.addresses().is_empty()
+                && rig.count_sent(7) == 1
+                && rig.store.records().is_empty(),
             "{fails}: {:?}",
             rig.interface.addresses()
         );
-        let removed = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count();
+        let removed = rig
+            .store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressRemoved)
+            .count();
         assert_eq!(removed, 0, "that was our doing");
     }
 }
@@ -301,7 +416,9 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
 #[test]
 fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
     let causes: [fn(std::path::PathBuf) -> LinkCause; 3] =
-        [LinkCause::NoNetns, LinkCause::NoDirectory, |_| LinkCause::NoLink("eth0".into())];
+        [LinkCause::NoNetns, LinkCause::NoDirectory, |_| {
+            LinkCause::NoLink("eth0".into())
+        }];
     for cause in causes {
         let mut rig = held();
         rig.joins(1);
@@ -309,7 +426,12 @@ fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
         rig.unseen = Some(cause);
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.count_sent(7), rig.store.records().len()), (1, 0), "{:?}", cause("".into()));
+        assert_eq!(
+            (rig.count_sent(7), rig.store.records().len()),
+            (1, 0),
+            "{:?}",
+            cause("".into())
+        );
     }
 }
 
@@ -320,16 +442,26 @@ fn an_identity_that_can_return_keeps_its_lease_for_a_while() {
     rig.endpoint(1);
     rig.release(FIRST);
     rig.run_until(1030.0);
-    assert_eq!((rig.count_sent(7), rig.rows()[0].state.as_str()), (0, "KEPT"));
+    assert_eq!(
+        (rig.count_sent(7), rig.rows()[0].state.as_str()),
+        (0, "KEPT")
+    );
     rig.sent.clear();
     let again = rig.endpoint(1);
     assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == FIRST));
-    assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [3], "INIT-REBOOT");
+    assert_eq!(
+        rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+        [3],
+        "INIT-REBOOT"
+    );
     rig.release(FIRST);
     rig.run_until(1089.0);
     assert_eq!(rig.count_sent(7), 0);
     rig.run_until(1100.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.only_record().state), (1, 0, RecordState::Past));
+    assert_eq!(
+        (rig.count_sent(7), rig.rows().len(), rig.only_record().state),
+        (1, 0, RecordState::Past)
+    );
 }
 
 #[test]
@@ -342,14 +474,20 @@ fn a_pool_is_durable_before_it_is_answered_and_known_from_then_on() {
     assert!(!rig.answers.contains_key(&first));
     rig.disk = Disk::Good;
     rig.flush();
-    let known = Answer::Pool { id: pool(), gateway: None };
+    let known = Answer::Pool {
+        id: pool(),
+        gateway: None,
+    };
     assert_eq!(rig.answers[&first], known);
     let (sent, writes) = (rig.sent.len(), rig.persists.len());
     let again = rig.pool(Some("192.0.2.0/24"), None);
     assert_eq!(rig.answers[&again], known);
     rig.restart();
     let later = rig.pool(Some("192.0.2.0/24"), None);
-    assert_eq!((&rig.answers[&later], rig.sent.len(), rig.persists.len()), (&known, sent, writes));
+    assert_eq!(
+        (&rig.answers[&later], rig.sent.len(), rig.persists.len()),
+        (&known, sent, writes)
+    );
 }
 
 #[test]
@@ -363,28 +501,44 @@ fn a_pool_that_the_store_does_not_take_is_an_error() {
     let writes = rig.persists.len();
     let again = rig.pool(Some("192.0.2.0/24"), None);
     rig.run_until(1020.0);
-    assert!(matches!(rig.answers[&again], Answer::Pool { .. }) && rig.persists.len() > writes, "it was not known");
+    assert!(
+        matches!(rig.answers[&again], Answer::Pool { .. }) && rig.persists.len() > writes,
+        "it was not known"
+    );
 }
 
 #[test]
 fn a_store_that_does_not_answer_is_not_waited_for_without_end() {
     let mut rig = Rig::new(8);
     (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
-    let (asked, reserved) = (rig.pool(Some("192.0.2.0/24"), None), rig.reserve(Some(ROUTER)));
+    let (asked, reserved) = (
+        rig.pool(Some("192.0.2.0/24"), None),
+        rig.reserve(Some(ROUTER)),
+    );
     rig.run_until(1030.0);
     for id in [asked, reserved] {
         assert!(matches!(rig.failure(id), Failure::TimedOut { .. }));
     }
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
+    assert!(
+        rig.reg
+            .kept()
+            .iter()
+            .all(|kept| kept.of_bindings || kept.count == 0),
+        "{:?}",
+        rig.reg.kept()
+    );
 }
 
 #[test]
 fn a_range_must_be_of_its_subnet() {
     let mut rig = Rig::new(8);
     let id = rig.pool(Some("192.0.2.0/24"), Some("192.0.3.0/25"));
-    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::RangeBeyond { .. })));
+    assert!(matches!(
+        rig.failure(id),
+        Failure::Pool(PoolFault::RangeBeyond { .. })
+    ));
 }
 
 #[test]
@@ -436,7 +590,15 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
     rig.input(Input::HungUp(RequestId(reserved)));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.store.docker.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.store.docker.pools);
+    assert!(
+        rig.store
+            .docker
+            .pools
+            .values()
+            .all(|pool| pool.reserved.is_empty()),
+        "{:?}",
+        rig.store.docker.pools
+    );
 }
 
 #[test]
@@ -445,7 +607,10 @@ fn an_address_is_reserved_without_a_word_to_the_server_until_it_is_released() {
     // The store does not know the pool.
     let first = rig.reserve(Some(NEXT));
     let again = rig.reserve(Some(NEXT));
-    assert_eq!((&rig.answers[&first], &rig.answers[&again]), (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT)));
+    assert_eq!(
+        (&rig.answers[&first], &rig.answers[&again]),
+        (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT))
+    );
     rig.restart();
     assert!(rig.store.docker.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
     rig.release(NEXT);
@@ -469,14 +634,19 @@ fn a_reservation_that_the_store_does_not_take_is_an_error() {
 fn an_address_that_an_endpoint_has_is_not_reserved() {
     let mut rig = held();
     let id = rig.reserve(Some(FIRST));
-    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::Leased { holder, .. }) if *holder == endpoint(1)));
+    assert!(
+        matches!(rig.failure(id), Failure::Pool(PoolFault::Leased { holder, .. }) if *holder == endpoint(1))
+    );
 }
 
 #[test]
 fn a_gateway_that_no_server_told_of_cannot_be_reserved() {
     let mut rig = Rig::new(8);
     let id = rig.reserve(None);
-    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::NoGateway { .. })));
+    assert!(matches!(
+        rig.failure(id),
+        Failure::Pool(PoolFault::NoGateway { .. })
+    ));
 }
 
 #[test]
@@ -489,7 +659,11 @@ fn a_pool_that_the_store_lost_still_serves() {
     rig.store.docker.pools.clear();
     rig.restart();
     let add = rig.endpoint(1);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
     rig.release(FIRST);
     rig.run_until(1030.0);
     assert_eq!((rig.count_sent(7), rig.store.records().len()), (1, 0));
@@ -502,7 +676,13 @@ fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_bac
     let records = rig.store.records();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;
-    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("next".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     assert_eq!(rig.rows()[0].state.as_str(), "KEPT");
     rig.release(FIRST);
     rig.run_until(30.0);
@@ -515,7 +695,9 @@ fn two_of_one_address() -> Rig {
     rig.change_lease();
     rig.give = FIRST;
     let second = rig.endpoint(2);
-    assert!(matches!(&rig.answers[&second], Answer::Leased { tenures } if tenures[0].ip() == FIRST));
+    assert!(
+        matches!(&rig.answers[&second], Answer::Leased { tenures } if tenures[0].ip() == FIRST)
+    );
     rig
 }
 
@@ -525,7 +707,13 @@ fn what_an_endpoint_was_told_cannot_be_reserved_before_it_comes_back() {
     rig.change_lease();
     for address in [FIRST, NEXT] {
         let reserved = rig.reserve(Some(address));
-        assert!(matches!(rig.failure(reserved), Failure::Pool(PoolFault::Leased { .. })), "{address}");
+        assert!(
+            matches!(
+                rig.failure(reserved),
+                Failure::Pool(PoolFault::Leased { .. })
+            ),
+            "{address}"
+        );
     }
     rig.release(FIRST);
     assert_eq!(rig.holding(), []);
@@ -537,7 +725,10 @@ impl Rig {
     /// The interface of an endpoint is found in a namespace.
     fn joins(&mut self, last: u8) {
         self.inside.insert(endpoint_mac(last), last.into());
-        self.input(Input::Kernel(KernelMessage::Appeared { number: last.into(), mac: endpoint_mac(last) }));
+        self.input(Input::Kernel(KernelMessage::Appeared {
+            number: last.into(),
+            mac: endpoint_mac(last),
+        }));
     }
 
     /// Returns the endpoints that hold a lease.
@@ -559,7 +750,11 @@ fn of_two_that_docker_was_told_one_address_of_the_one_without_an_interface_goes(
     }
     let mut nowhere = two_of_one_address();
     nowhere.release(FIRST);
-    assert_eq!(nowhere.holding(), [endpoint(2)], "the first has another address by now");
+    assert_eq!(
+        nowhere.holding(),
+        [endpoint(2)],
+        "the first has another address by now"
+    );
 }
 
 #[test]
@@ -569,7 +764,14 @@ fn of_two_with_interfaces_none_goes_before_one_of_these() {
     rig.release(FIRST);
     assert_eq!(rig.holding(), [endpoint(1), endpoint(2)]);
     rig.inside.remove(&endpoint_mac(1));
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     rig.run_until(rig.at.as_secs_f64() + 70.0);
-    assert_eq!(rig.holding(), [endpoint(2)], "it is not waited for without end");
+    assert_eq!(
+        rig.holding(),
+        [endpoint(2)],
+        "it is not waited for without end"
+    );
 }

@@ -22,7 +22,12 @@ fn rig() -> Rig {
 
 /// The LAN's link on behalf of the first endpoint; `port`: a macvlan beside it.
 fn line(port: bool) -> Link {
-    Link::Parent { ifindex: 2, mac: endpoint_mac(1), vlan: 0, port }
+    Link::Parent {
+        ifindex: 2,
+        mac: endpoint_mac(1),
+        vlan: 0,
+        port,
+    }
 }
 
 impl Rig {
@@ -31,7 +36,10 @@ impl Rig {
     }
 
     fn is_over(&self) -> bool {
-        self.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0)
+        self.reg
+            .kept()
+            .iter()
+            .all(|kept| kept.of_bindings || kept.count == 0)
     }
 }
 
@@ -40,16 +48,31 @@ fn an_add_without_an_offer_sends_its_second_message_from_a_macvlan() {
     let mut rig = rig();
     let add = rig.endpoint(1);
     rig.run_until(1000.87);
-    assert_eq!((&rig.opened[..], rig.answers.contains_key(&add)), (&[line(false)][..], false));
+    assert_eq!(
+        (&rig.opened[..], rig.answers.contains_key(&add)),
+        (&[line(false)][..], false)
+    );
     rig.run_until(1001.13);
-    assert_eq!((&rig.opened[1], rig.has_lease(add)), (&line(true), true), "{:?}", rig.answers);
+    assert_eq!(
+        (&rig.opened[1], rig.has_lease(add)),
+        (&line(true), true),
+        "{:?}",
+        rig.answers
+    );
     assert_eq!(rig.count_sent(1), 2, "no more than without");
-    assert_eq!((rig.only_record().link.clone(), rig.rows()[0].link.clone()), (line(false), Some(line(false))));
+    assert_eq!(
+        (rig.only_record().link.clone(), rig.rows()[0].link.clone()),
+        (line(false), Some(line(false)))
+    );
     assert!(rig.ports.is_empty());
     rig.run_until(1020.0);
     assert!(rig.is_over());
     // It watches the address, and asks for more time, from the LAN's link.
-    assert!(rig.opened[2..].iter().all(|link| *link == line(false)), "{:?}", rig.opened);
+    assert!(
+        rig.opened[2..].iter().all(|link| *link == line(false)),
+        "{:?}",
+        rig.opened
+    );
 }
 
 #[test]
@@ -60,7 +83,11 @@ fn a_server_that_answers_within_a_second_needs_no_macvlan() {
         let add = rig.endpoint(1);
         rig.run_until(1040.0);
         assert_eq!(rig.has_lease(add), server == Server::Up);
-        assert!(rig.count_sent(3) > 0 && !rig.opened.contains(&line(true)), "{:?}", rig.opened);
+        assert!(
+            rig.count_sent(3) > 0 && !rig.opened.contains(&line(true)),
+            "{:?}",
+            rig.opened
+        );
     }
 }
 
@@ -70,7 +97,11 @@ fn the_answer_waits_until_the_macvlan_is_gone() {
     rig.hold_closes = true;
     let add = rig.endpoint(1);
     rig.run_until(1010.0);
-    assert_eq!((rig.store.records().len(), rig.answers.len()), (1, 0), "it is durable");
+    assert_eq!(
+        (rig.store.records().len(), rig.answers.len()),
+        (1, 0),
+        "it is durable"
+    );
     assert_eq!(rig.only_record().state, RecordState::Bound);
     rig.close_late();
     assert!(rig.has_lease(add) && rig.is_over());
@@ -84,7 +115,11 @@ fn an_add_in_vain_is_answered_when_the_macvlan_is_gone() {
     rig.run_until(1035.0);
     assert!(rig.answers.is_empty() && rig.open.is_empty());
     rig.close_late();
-    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.failure(add), Failure::NoOffer { .. }),
+        "{:?}",
+        rig.answers
+    );
     assert!(rig.is_over() && rig.rows().is_empty());
 }
 
@@ -99,7 +134,11 @@ fn a_macvlan_that_does_not_go_is_waited_for_no_longer_than_the_add() {
     rig.run_until(1031.0);
     assert_eq!(rig.count_sent(7), 1, "the lease goes back");
     rig.close_late();
-    assert!(rig.failure(add).to_string().contains("macvlan"), "{}", rig.failure(add));
+    assert!(
+        rig.failure(add).to_string().contains("macvlan"),
+        "{}",
+        rig.failure(add)
+    );
     assert!(rig.store.records().is_empty() && rig.is_over());
 }
 
@@ -121,7 +160,15 @@ fn a_caller_that_goes_meanwhile_leaves_no_lease() {
         rig.flush();
         rig.close_late();
         rig.run_until(1020.0);
-        assert_eq!((rig.count_sent(7), rig.rows().len(), rig.answers.contains_key(&add)), (1, 0, false), "{at}");
+        assert_eq!(
+            (
+                rig.count_sent(7),
+                rig.rows().len(),
+                rig.answers.contains_key(&add)
+            ),
+            (1, 0, false),
+            "{at}"
+        );
         assert!(rig.store.records().is_empty() && rig.ports.is_empty() && rig.is_over());
     }
 }
@@ -134,7 +181,11 @@ fn an_add_whose_store_is_slow_fails_at_its_limit() {
     rig.run_until(1029.99);
     assert!(rig.answers.is_empty());
     rig.run_until(1030.0);
-    assert!(rig.failure(add).to_string().contains("the store"), "{}", rig.failure(add));
+    assert!(
+        rig.failure(add).to_string().contains("the store"),
+        "{}",
+        rig.failure(add)
+    );
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1040.0);
@@ -144,7 +195,10 @@ fn an_add_whose_store_is_slow_fails_at_its_limit() {
 #[test]
 fn where_no_macvlan_can_be_made_the_lans_link_asks_on() {
     let taken = LinkCause::MacTaken(endpoint_mac(1));
-    for cause in [taken, LinkCause::refused("make a macvlan", "Device or resource busy")] {
+    for cause in [
+        taken,
+        LinkCause::refused("make a macvlan", "Device or resource busy"),
+    ] {
         let mut rig = rig();
         rig.no_port = Some(cause);
         let add = rig.endpoint(1);
@@ -169,7 +223,10 @@ fn a_macvlan_that_fails_is_left_for_the_lans_link() {
         rig.run_until(1001.5);
         let exchange = *rig.open.keys().next().expect("it asks, or probes");
         (rig.beside, rig.server) = (false, Server::Up);
-        rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+        rig.input(Input::Broken {
+            exchange,
+            cause: LinkCause::Down,
+        });
         rig.run_until(1010.0);
         assert_eq!(rig.has_lease(add), !strict, "{:?}", rig.answers);
         assert!(rig.ports.is_empty());
@@ -184,7 +241,8 @@ fn strict_probes_leave_by_the_macvlan() {
         let mut rig = rig();
         rig.profile.policy.detection = Detection::Strict;
         if used {
-            rig.stations.insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
+            rig.stations
+                .insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
         }
         let add = rig.endpoint(1);
         rig.run_until(1001.1);
@@ -193,8 +251,15 @@ fn strict_probes_leave_by_the_macvlan() {
         assert!(rig.has_lease(add), "{:?}", rig.answers);
         assert_eq!(rig.count_sent(4), usize::from(used));
         assert_eq!(rig.only_record().lease.ip() == FIRST, !used);
-        let strays = rig.opened[1..].iter().filter(|link| **link == line(false)).count();
-        assert!(strays <= 1, "but for what is sent after the answer: {:?}", rig.opened);
+        let strays = rig.opened[1..]
+            .iter()
+            .filter(|link| **link == line(false))
+            .count();
+        assert!(
+            strays <= 1,
+            "but for what is sent after the answer: {:?}",
+            rig.opened
+        );
         assert!(rig.ports.is_empty() && rig.is_over());
     }
 }
@@ -202,7 +267,8 @@ fn strict_probes_leave_by_the_macvlan() {
 #[test]
 fn an_address_that_is_declined_is_followed_by_another_over_the_macvlan() {
     let mut rig = rig();
-    rig.stations.insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
+    rig.stations
+        .insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
     let add = rig.endpoint(1);
     rig.run_until(1010.0);
     assert!(rig.has_lease(add), "{:?}", rig.answers);
@@ -221,7 +287,10 @@ fn a_lease_that_is_kept_is_confirmed_over_the_macvlan() {
     let add = rig.endpoint(1);
     rig.run_until(1006.5);
     assert!(rig.has_lease(add), "{:?}", rig.answers);
-    assert_eq!((rig.count_sent(1), rig.only_record().lease.ip()), (0, FIRST));
+    assert_eq!(
+        (rig.count_sent(1), rig.only_record().lease.ip()),
+        (0, FIRST)
+    );
 }
 
 #[test]
@@ -230,7 +299,10 @@ fn where_no_macvlan_would_be_heard_there_is_none() {
         let mut rig = Rig::new(8);
         (rig.server, rig.bridge, rig.profile.on_parent) = (Server::Silent, bridge, on_parent);
         let mut add = rig.endpoint_call(1);
-        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        add.lan = Lan::Link {
+            parent: "br0".into(),
+            vlan,
+        };
         rig.request(Call::Add(add));
         rig.run_until(1020.0);
         assert_eq!(rig.opened.len(), 1, "{:?}", rig.opened);
@@ -249,8 +321,19 @@ fn a_look_for_a_pool_goes_on_from_a_macvlan_after_a_second() {
     rig.run_until(1000.87);
     assert_eq!((rig.opened.len(), rig.answers.len()), (1, 0));
     rig.run_until(1001.13);
-    assert_eq!(rig.answers[&id], Answer::Pool { id: pool(), gateway: None });
-    let aside = Link::Parent { ifindex: 2, mac: endpoint_mac(0), vlan: 0, port: true };
+    assert_eq!(
+        rig.answers[&id],
+        Answer::Pool {
+            id: pool(),
+            gateway: None
+        }
+    );
+    let aside = Link::Parent {
+        ifindex: 2,
+        mac: endpoint_mac(0),
+        vlan: 0,
+        port: true,
+    };
     assert_eq!((&rig.opened[1], rig.open.len()), (&aside, 0));
     assert!(rig.is_over());
 }

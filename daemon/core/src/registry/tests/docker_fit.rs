@@ -17,7 +17,10 @@ const NEXT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 150);
 
 /// A pool whose range is the upper half.
 fn upper_half() -> PoolId {
-    PoolId { range: Some("192.0.2.128/25".parse().unwrap()), ..pool() }
+    PoolId {
+        range: Some("192.0.2.128/25".parse().unwrap()),
+        ..pool()
+    }
 }
 
 fn elsewhere() -> PoolId {
@@ -28,8 +31,10 @@ impl Rig {
     /// Asks for an address of a pool, for an endpoint.
     fn endpoint_of(&mut self, pool: &PoolId, wanted: Option<Wanted>) -> u64 {
         let mut add = self.endpoint_call(1);
-        add.attachment =
-            Attachment::Docker { pool: pool.to_string().into(), endpoint: endpoint_mac(1).to_string().into() };
+        add.attachment = Attachment::Docker {
+            pool: pool.to_string().into(),
+            endpoint: endpoint_mac(1).to_string().into(),
+        };
         (add.limits, add.wanted) = (Some(pool.limits()), wanted);
         self.request(Call::Add(add))
     }
@@ -37,15 +42,31 @@ impl Rig {
 
 #[test]
 fn an_offer_that_is_none_of_the_pool_is_not_asked_for() {
-    for (id, part) in [(upper_half(), "--ip-range 192.0.2.128/25"), (elsewhere(), "subnet 198.51.100.0/24")] {
+    for (id, part) in [
+        (upper_half(), "--ip-range 192.0.2.128/25"),
+        (elsewhere(), "subnet 198.51.100.0/24"),
+    ] {
         let mut rig = Rig::new(8);
         let add = rig.endpoint_of(&id, None);
         rig.run_until(1010.0);
         let failure = rig.failure(add);
-        assert!(matches!(failure, Failure::Unfit { server: Some(SERVER), address: FIRST, .. }), "{failure}");
+        assert!(
+            matches!(
+                failure,
+                Failure::Unfit {
+                    server: Some(SERVER),
+                    address: FIRST,
+                    ..
+                }
+            ),
+            "{failure}"
+        );
         let text = failure.to_string();
         assert!(text.contains("192.0.2.50") && text.contains(part), "{text}");
-        assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [1; 3]);
+        assert_eq!(
+            rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+            [1; 3]
+        );
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
@@ -56,11 +77,21 @@ fn an_offer_of_a_reserved_address_is_not_asked_for() {
     rig.reserve(Some(FIRST));
     let add = rig.endpoint(1);
     rig.run_until(1010.0);
-    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, why: Unfit::Reserved, .. }));
+    assert!(matches!(
+        rig.failure(add),
+        Failure::Unfit {
+            address: FIRST,
+            why: Unfit::Reserved,
+            ..
+        }
+    ));
     assert_eq!((rig.count_sent(3), rig.count_sent(7)), (0, 0));
     rig.release(FIRST);
     let again = rig.endpoint(1);
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }), "nobody has it any more");
+    assert!(
+        matches!(rig.answers[&again], Answer::Leased { .. }),
+        "nobody has it any more"
+    );
 }
 
 #[test]
@@ -82,7 +113,10 @@ fn where_no_other_offer_comes_the_refused_one_is_the_reason() {
     let add = rig.endpoint_of(&upper_half(), None);
     rig.server = Server::Silent;
     rig.run_until(1031.0);
-    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }));
+    assert!(matches!(
+        rig.failure(add),
+        Failure::Unfit { address: FIRST, .. }
+    ));
 }
 
 #[test]
@@ -91,30 +125,61 @@ fn what_was_granted_without_an_offer_goes_back_at_once() {
     (rig.server, rig.options) = (Server::Commits, vec![80, 0]);
     Arc::make_mut(&mut rig.profile.client).rapid_commit = true;
     let add = rig.endpoint_of(&upper_half(), None);
-    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
     assert_eq!(rig.sent, [(1, ANY), (7, FIRST)]);
     assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]
 fn an_address_that_is_asked_for_must_be_of_the_pool() {
-    let wanted = Wanted { address: FIRST, preferred: false };
+    let wanted = Wanted {
+        address: FIRST,
+        preferred: false,
+    };
     let mut rig = Rig::new(8);
     let add = rig.endpoint_of(&upper_half(), Some(wanted));
-    assert!(matches!(rig.failure(add), Failure::Unfit { server: None, address: FIRST, .. }));
+    assert!(matches!(
+        rig.failure(add),
+        Failure::Unfit {
+            server: None,
+            address: FIRST,
+            ..
+        }
+    ));
     assert!(rig.sent.is_empty());
     rig.give = NEXT;
-    let preferred = rig.endpoint_of(&upper_half(), Some(Wanted { preferred: true, ..wanted }));
-    assert!(matches!(&rig.answers[&preferred], Answer::Leased { tenures } if tenures[0].ip() == NEXT));
+    let preferred = rig.endpoint_of(
+        &upper_half(),
+        Some(Wanted {
+            preferred: true,
+            ..wanted
+        }),
+    );
+    assert!(
+        matches!(&rig.answers[&preferred], Answer::Leased { tenures } if tenures[0].ip() == NEXT)
+    );
     assert_eq!(rig.wished, None);
 }
 
 #[test]
 fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
     let mut rig = Rig::new(8);
-    let add = rig.endpoint_of(&pool(), Some(Wanted { address: NEXT, preferred: false }));
+    let add = rig.endpoint_of(
+        &pool(),
+        Some(Wanted {
+            address: NEXT,
+            preferred: false,
+        }),
+    );
     rig.run_until(1031.0);
-    assert_eq!(rig.failure(add).to_string(), "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150");
+    assert_eq!(
+        rig.failure(add).to_string(),
+        "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150"
+    );
     assert_eq!(rig.count_sent(3), 0);
 }
 
@@ -127,7 +192,13 @@ fn nor_is_another_taken_where_the_one_asked_for_is_kept_and_its_server_has_forgo
     rig.give = NEXT;
     rig.granted.clear();
     rig.server = Server::OffersOnly;
-    let again = rig.endpoint_of(&pool(), Some(Wanted { address: FIRST, preferred: false }));
+    let again = rig.endpoint_of(
+        &pool(),
+        Some(Wanted {
+            address: FIRST,
+            preferred: false,
+        }),
+    );
     rig.run_until(1005.0);
     rig.server = Server::Up;
     rig.run_until(1031.0);
@@ -146,7 +217,11 @@ fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
     rig.granted.clear();
     rig.sent.clear();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT), "{:?}", rig.answers);
+    assert!(
+        matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
+        "{:?}",
+        rig.answers
+    );
     assert_eq!((rig.sent[0].0, rig.wished), (1, None));
 }
 
@@ -163,7 +238,11 @@ fn the_same_request_again_is_not_told_what_is_none_of_the_pool() {
     rig.server = Server::Up;
     rig.run_until(t1 + 40.0);
     let again = rig.endpoint_of(&upper_half(), None);
-    assert!(matches!(rig.failure(again), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&again]);
+    assert!(
+        matches!(rig.failure(again), Failure::Unfit { address: FIRST, .. }),
+        "{:?}",
+        rig.answers[&again]
+    );
     assert_eq!(rig.rows().len(), 1);
 }
 
@@ -174,9 +253,16 @@ fn what_an_add_has_got_cannot_be_reserved() {
     let add = rig.endpoint(1);
     rig.run_until(1000.5);
     let reserved = rig.reserve(Some(FIRST));
-    assert!(matches!(rig.failure(reserved), Failure::Pool(PoolFault::Leased { address: FIRST, .. })));
+    assert!(matches!(
+        rig.failure(reserved),
+        Failure::Pool(PoolFault::Leased { address: FIRST, .. })
+    ));
     rig.run_until(1010.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
 }
 
 #[test]
@@ -188,6 +274,13 @@ fn what_is_reserved_while_an_add_asks_is_not_for_it() {
     assert_eq!(rig.answers[&reserved], Answer::Reserved(FIRST));
     rig.server = Server::Up;
     rig.run_until(1010.0);
-    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, why: Unfit::Reserved, .. }));
+    assert!(matches!(
+        rig.failure(add),
+        Failure::Unfit {
+            address: FIRST,
+            why: Unfit::Reserved,
+            ..
+        }
+    ));
     assert_eq!(rig.count_sent(3), 0);
 }

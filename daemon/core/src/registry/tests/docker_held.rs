@@ -22,7 +22,10 @@ impl Rig {
 
     fn comes_into(&mut self, last: u8, netns: u64) {
         self.inside.insert(endpoint_mac(last), netns);
-        self.input(Input::Kernel(KernelMessage::Appeared { number: netns as i32, mac: endpoint_mac(last) }));
+        self.input(Input::Kernel(KernelMessage::Appeared {
+            number: netns as i32,
+            mac: endpoint_mac(last),
+        }));
     }
 
     fn has_first(&self, id: u64) -> bool {
@@ -48,7 +51,11 @@ fn ended_unheard() -> Rig {
     rig.live.remove(&1);
     rig.restart();
     rig.run_until(1100.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "of what is missing nobody knows whether it is gone");
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "of what is missing nobody knows whether it is gone"
+    );
     rig
 }
 
@@ -59,7 +66,15 @@ fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
     assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
     rig.run_until(1200.0);
     let rows = rig.rows();
-    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.store.records().len()), (1, &endpoint(2), 0, 1));
+    assert_eq!(
+        (
+            rows.len(),
+            &rows[0].attachment,
+            rig.sends(7),
+            rig.store.records().len()
+        ),
+        (1, &endpoint(2), 0, 1)
+    );
 }
 
 #[test]
@@ -69,14 +84,27 @@ fn a_name_whose_container_may_run_is_not_given_away_and_the_error_says_what_was_
         rig.sees_part = sees_part;
         rig.inside.extend(moved.then_some((endpoint_mac(1), 2)));
         let again = rig.web(2);
-        let Failure::Held { holder, seen: told, .. } = rig.failure(again) else { panic!("{:?}", rig.answers) };
+        let Failure::Held {
+            holder, seen: told, ..
+        } = rig.failure(again)
+        else {
+            panic!("{:?}", rig.answers)
+        };
         assert_eq!((holder, *told), (&endpoint(1), seen));
-        let held = rig.rows().into_iter().map(|row| row.attachment).collect::<Vec<_>>();
+        let held = rig
+            .rows()
+            .into_iter()
+            .map(|row| row.attachment)
+            .collect::<Vec<_>>();
         assert_eq!((held, rig.sends(7)), (vec![endpoint(1)], 0));
     }
     let mut rig = running();
     let again = rig.web(2);
-    assert!(matches!(rig.failure(again), Failure::Held { seen: true, .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.failure(again), Failure::Held { seen: true, .. }),
+        "{:?}",
+        rig.answers
+    );
 }
 
 #[test]
@@ -85,12 +113,27 @@ fn an_address_of_the_host_on_the_lan_is_not_taken_and_the_error_says_whose_it_is
     (rig.one_for_all, rig.wired.host_addresses) = (true, vec!["192.0.2.50/24".parse().unwrap()]);
     let add = rig.endpoint(1);
     rig.run_until(1031.0);
-    let Failure::AddressHeld { address, holder, .. } = rig.failure(add) else { panic!("{:?}", rig.answers) };
-    assert_eq!((*address, holder), (FIRST, &AddressHolder::Host("eth0".into())));
-    assert_eq!([3, 4, 7].map(|kind| rig.sends(kind)), [0, 0, 0], "no REQUEST, no DECLINE, no RELEASE");
+    let Failure::AddressHeld {
+        address, holder, ..
+    } = rig.failure(add)
+    else {
+        panic!("{:?}", rig.answers)
+    };
+    assert_eq!(
+        (*address, holder),
+        (FIRST, &AddressHolder::Host("eth0".into()))
+    );
+    assert_eq!(
+        [3, 4, 7].map(|kind| rig.sends(kind)),
+        [0, 0, 0],
+        "no REQUEST, no DECLINE, no RELEASE"
+    );
     // In a VLAN of that link the number is another's.
     let mut tagged = rig.endpoint_call(2);
-    tagged.lan = Lan::Link { parent: "br0".into(), vlan: 10 };
+    tagged.lan = Lan::Link {
+        parent: "br0".into(),
+        vlan: 10,
+    };
     let tagged = rig.request(Call::Add(tagged));
     assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
 }
@@ -104,8 +147,17 @@ fn an_address_that_the_host_has_by_now_is_not_given_back() {
         rig.wired.host_addresses = vec!["192.0.2.50/24".parse().unwrap()];
         rig.release(FIRST);
         rig.run_until(1100.0);
-        let told = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressHeld).count();
-        assert_eq!((rig.sends(7), rig.rows().len(), told), (0, 0, 1), "{grace:?}");
+        let told = rig
+            .store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressHeld)
+            .count();
+        assert_eq!(
+            (rig.sends(7), rig.rows().len(), told),
+            (0, 0, 1),
+            "{grace:?}"
+        );
     }
 }
 
@@ -115,9 +167,14 @@ fn a_lease_that_was_kept_is_not_taken_up_again_where_the_host_has_its_address() 
     (rig.profile.grace, rig.lease) = (Some(60), 10_000);
     rig.endpoint(1);
     rig.release(FIRST);
-    (rig.server, rig.wired.host_addresses) = (Server::Silent, vec!["192.0.2.50/24".parse().unwrap()]);
+    (rig.server, rig.wired.host_addresses) =
+        (Server::Silent, vec!["192.0.2.50/24".parse().unwrap()]);
     let add = rig.endpoint(1);
     rig.run_until(1100.0);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Failed(_))), "{:?}", rig.answers.get(&add));
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Failed(_))),
+        "{:?}",
+        rig.answers.get(&add)
+    );
     assert_eq!(rig.sends(7), 0);
 }

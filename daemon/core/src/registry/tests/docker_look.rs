@@ -22,7 +22,10 @@ fn rig() -> Rig {
 
 /// What a LAN that offers all this comes to.
 fn known(gateway: Option<Ipv4Addr>) -> Answer {
-    Answer::Pool { id: pool(), gateway }
+    Answer::Pool {
+        id: pool(),
+        gateway,
+    }
 }
 
 impl Rig {
@@ -39,7 +42,12 @@ impl Rig {
     }
 
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0)
+        self.open.is_empty()
+            && self
+                .reg
+                .kept()
+                .iter()
+                .all(|kept| kept.of_bindings || kept.count == 0)
     }
 }
 
@@ -50,10 +58,23 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
         rig.bridge = bridge;
         let id = rig.pool(subnet, None);
         assert_eq!(rig.answers[&id], known(Some(ROUTER)));
-        assert_eq!((rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()), (vec![1], vec![endpoint_mac(0)]));
-        let link = Link::Parent { ifindex: 2, mac: endpoint_mac(0), vlan: 0, port: bridge };
-        assert_eq!((&rig.opened[..], rig.store.docker.pools.len()), (&[link][..], 1));
-        assert!(rig.is_idle() && rig.store.records().is_empty() && rig.reg.poll_timeout().is_none());
+        assert_eq!(
+            (rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()),
+            (vec![1], vec![endpoint_mac(0)])
+        );
+        let link = Link::Parent {
+            ifindex: 2,
+            mac: endpoint_mac(0),
+            vlan: 0,
+            port: bridge,
+        };
+        assert_eq!(
+            (&rig.opened[..], rig.store.docker.pools.len()),
+            (&[link][..], 1)
+        );
+        assert!(
+            rig.is_idle() && rig.store.records().is_empty() && rig.reg.poll_timeout().is_none()
+        );
         let gateway = rig.reserve(None);
         assert_eq!(rig.answers[&gateway], Answer::Reserved(ROUTER));
     }
@@ -64,11 +85,19 @@ fn a_server_that_would_commit_at_once_is_not_invited_to() {
     let mut rig = rig();
     rig.server = Server::Commits;
     let id = rig.request(Call::Pool(PoolCall::Request(Box::new(PoolRequest {
-        profile: Profile::from(ClientProfile { rapid_commit: true, ..ClientProfile::default() }),
+        profile: Profile::from(ClientProfile {
+            rapid_commit: true,
+            ..ClientProfile::default()
+        }),
         ..rig.pool_call(None, None)
     }))));
     rig.run_until(1010.0);
-    assert!(rig.because(id).contains("unexpected message type: ACK while SELECTING"), "{}", rig.because(id));
+    assert!(
+        rig.because(id)
+            .contains("unexpected message type: ACK while SELECTING"),
+        "{}",
+        rig.because(id)
+    );
     assert!(rig.types().iter().all(|kind| *kind == 1));
 }
 
@@ -81,7 +110,13 @@ fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
         assert_eq!(rig.answers[&id], known(Some(ROUTER)));
     }
     let again = rig.pool(None, None);
-    assert!(matches!(rig.failure(again), Failure::Pool(PoolFault::Overlaps { .. })), "dockerd asks without end");
+    assert!(
+        matches!(
+            rig.failure(again),
+            Failure::Pool(PoolFault::Overlaps { .. })
+        ),
+        "dockerd asks without end"
+    );
     rig.run_until(1009.9);
     let again = rig.pool(None, None);
     assert!(matches!(rig.answers[&again], Answer::Failed(_)));
@@ -91,7 +126,11 @@ fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
     rig.restart();
     rig.server = Server::Silent;
     let later = rig.pool(None, None);
-    assert_eq!((&rig.answers[&later], rig.types()), (&known(Some(ROUTER)), vec![1]), "without the wire");
+    assert_eq!(
+        (&rig.answers[&later], rig.types()),
+        (&known(Some(ROUTER)), vec![1]),
+        "without the wire"
+    );
     // What it was answered with names the same pool.
     let named = rig.pool(Some("192.0.2.0/24"), None);
     assert_eq!(rig.answers[&named], known(Some(ROUTER)));
@@ -103,7 +142,10 @@ fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
     rig.pool(None, None);
     rig.request(Call::Pool(PoolCall::Release { id: pool() }));
     let again = rig.pool(None, None);
-    assert_eq!((&rig.answers[&again], rig.types()), (&known(Some(ROUTER)), vec![1, 1]));
+    assert_eq!(
+        (&rig.answers[&again], rig.types()),
+        (&known(Some(ROUTER)), vec![1, 1])
+    );
 }
 
 #[test]
@@ -113,11 +155,18 @@ fn a_silent_server_is_asked_again_and_waited_for_three_seconds() {
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
     rig.run_until(1002.9);
     assert!(!rig.answers.contains_key(&with) && !rig.answers.contains_key(&without));
-    assert!((4..=6).contains(&rig.types().len()), "at 0, 1 and perhaps 3 s: {:?}", rig.types());
+    assert!(
+        (4..=6).contains(&rig.types().len()),
+        "at 0, 1 and perhaps 3 s: {:?}",
+        rig.types()
+    );
     rig.run_until(1003.0);
     assert_eq!(rig.answers[&with], known(None));
     let text = rig.failure(without).to_string();
-    assert!(text.starts_with("no DHCP offer after") && text.ends_with("; pass --subnet"), "{text}");
+    assert!(
+        text.starts_with("no DHCP offer after") && text.ends_with("; pass --subnet"),
+        "{text}"
+    );
     assert!(rig.is_idle());
 }
 
@@ -129,21 +178,37 @@ fn a_server_that_is_late_is_heard() {
     rig.run_until(1000.5);
     rig.server = Server::Up;
     rig.run_until(1001.2);
-    assert_eq!((&rig.answers[&id], rig.types()), (&known(Some(ROUTER)), vec![1, 1]));
+    assert_eq!(
+        (&rig.answers[&id], rig.types()),
+        (&known(Some(ROUTER)), vec![1, 1])
+    );
 }
 
 #[test]
 fn a_server_that_is_not_allowed_is_not_believed() {
     let mut rig = rig();
-    let servers = Servers { deny: vec![SERVER], ..Servers::default() };
-    let denied = Profile::from(ClientProfile { servers, ..ClientProfile::default() });
-    let call = |rig: &Rig, subnet| PoolRequest { profile: denied.clone(), ..rig.pool_call(subnet, None) };
+    let servers = Servers {
+        deny: vec![SERVER],
+        ..Servers::default()
+    };
+    let denied = Profile::from(ClientProfile {
+        servers,
+        ..ClientProfile::default()
+    });
+    let call = |rig: &Rig, subnet| PoolRequest {
+        profile: denied.clone(),
+        ..rig.pool_call(subnet, None)
+    };
     let without = call(&rig, None);
     let without = rig.request(Call::Pool(PoolCall::Request(Box::new(without))));
     let with = call(&rig, Some("192.0.2.0/24"));
     let with = rig.request(Call::Pool(PoolCall::Request(Box::new(with))));
     rig.run_until(1003.5);
-    assert!(rig.because(without).contains("server not allowed"), "{}", rig.because(without));
+    assert!(
+        rig.because(without).contains("server not allowed"),
+        "{}",
+        rig.because(without)
+    );
     assert_eq!(rig.answers[&with], known(None));
 }
 
@@ -152,7 +217,13 @@ fn a_router_outside_of_the_subnet_is_no_gateway() {
     let mut rig = rig();
     let id = rig.pool(Some("192.0.2.0/25"), None);
     let narrow = PoolId::new("parent=br0", "192.0.2.0/25".parse().unwrap(), None);
-    assert_eq!(rig.answers[&id], Answer::Pool { id: narrow, gateway: None });
+    assert_eq!(
+        rig.answers[&id],
+        Answer::Pool {
+            id: narrow,
+            gateway: None
+        }
+    );
 }
 
 #[test]
@@ -164,7 +235,11 @@ fn a_link_without_carrier_is_waited_for() {
     assert!(rig.sent.is_empty() && rig.answers.is_empty());
     rig.run_until(1003.0);
     assert_eq!(rig.answers[&with], known(None));
-    assert!(rig.because(without).contains("has no carrier"), "{}", rig.because(without));
+    assert!(
+        rig.because(without).contains("has no carrier"),
+        "{}",
+        rig.because(without)
+    );
     let late = rig.pool(None, None);
     rig.run_until(1004.5);
     rig.interface.carrier = true;
@@ -179,7 +254,11 @@ fn a_link_that_is_not_there_is_an_error_only_where_the_subnet_is_not_given() {
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
     assert_eq!(rig.answers[&with], known(None));
-    assert!(rig.because(without).contains("no interface br0"), "{}", rig.because(without));
+    assert!(
+        rig.because(without).contains("no interface br0"),
+        "{}",
+        rig.because(without)
+    );
     assert!(rig.is_idle());
 }
 
@@ -210,7 +289,9 @@ fn a_caller_that_goes_ends_its_look() {
         rig.input(Input::HungUp(RequestId(id)));
         let sent = rig.sent.len();
         rig.run_until(1010.0);
-        assert!(rig.is_idle() && rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&id));
+        assert!(
+            rig.is_idle() && rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&id)
+        );
         assert_eq!((rig.sent.len(), rig.reg.poll_timeout()), (sent, None));
     }
 }
@@ -222,7 +303,11 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
     rig.run_until(1003.0);
     assert_eq!(rig.answers[&with], known(None));
-    assert!(rig.because(without).contains("still waiting"), "{}", rig.because(without));
+    assert!(
+        rig.because(without).contains("still waiting"),
+        "{}",
+        rig.because(without)
+    );
     rig.hold_looks = false;
     let unknown = rig.reg.unknown_ids();
     for (op, outcome) in std::mem::take(&mut rig.looks) {
@@ -251,5 +336,9 @@ fn an_offer_without_a_mask_tells_of_no_subnet() {
     rig.mask = [0, 255];
     let id = rig.pool(None, None);
     rig.run_until(1004.0);
-    assert!(rig.because(id).contains("names no subnet mask"), "{}", rig.because(id));
+    assert!(
+        rig.because(id).contains("names no subnet mask"),
+        "{}",
+        rig.because(id)
+    );
 }

@@ -27,21 +27,35 @@ fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
         rig.endpoint(1);
         if inside {
             rig.inside.insert(endpoint_mac(1), 1);
-            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: endpoint_mac(1) }));
+            rig.input(Input::Kernel(KernelMessage::Appeared {
+                number: 1,
+                mac: endpoint_mac(1),
+            }));
             rig.configure("192.0.2.50/24");
             rig.run_until(rig.at.as_secs_f64() + 1.0);
         }
         rig.loses_its_store();
-        assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "in INIT-REBOOT form, {inside}");
+        assert_eq!(
+            rig.sent,
+            [(3, Ipv4Addr::UNSPECIFIED)],
+            "in INIT-REBOOT form, {inside}"
+        );
         let record = rig.only_record();
-        assert!((record.lease.ip(), record.unconfirmed) == (FIRST, false), "{inside}: {record:?}");
+        assert!(
+            (record.lease.ip(), record.unconfirmed) == (FIRST, false),
+            "{inside}: {record:?}"
+        );
         assert_eq!(rig.rows()[0].state.as_str(), "BOUND", "{inside}");
         assert_eq!(rig.on_link().len(), usize::from(inside));
         rig.run_until(rig.t1() + 10.0);
         assert_eq!(rig.sends(3), 2, "it is renewed, {inside}");
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0), "{inside}");
+        assert_eq!(
+            (rig.sends(7), rig.rows().len(), rig.store.records().len()),
+            (1, 0, 0),
+            "{inside}"
+        );
     }
 }
 
@@ -51,11 +65,18 @@ fn one_that_no_server_confirms_is_used_and_its_confirmation_is_due_to_the_next_d
     rig.endpoint(1);
     rig.server = Server::Silent;
     rig.loses_its_store();
-    assert!(rig.only_record().unconfirmed && rig.rows()[0].state.as_str() != "SELECTING", "{:?}", rig.rows());
+    assert!(
+        rig.only_record().unconfirmed && rig.rows()[0].state.as_str() != "SELECTING",
+        "{:?}",
+        rig.rows()
+    );
     rig.restart();
     rig.server = Server::Up;
     rig.run_until(rig.at.as_secs_f64() + 60.0);
-    assert_eq!((rig.only_record().unconfirmed, rig.only_record().lease.ip()), (false, FIRST));
+    assert_eq!(
+        (rig.only_record().unconfirmed, rig.only_record().lease.ip()),
+        (false, FIRST)
+    );
 }
 
 #[test]
@@ -74,19 +95,34 @@ fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
         if joined {
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+            rig.input(Input::Kernel(KernelMessage::Appeared {
+                number: 1,
+                mac: OWN,
+            }));
         }
         rig.loses_its_store();
-        assert_eq!((rig.link_of(&endpoint()).is_some(), rig.rows().len()), (!joined, 1), "{joined}");
+        assert_eq!(
+            (rig.link_of(&endpoint()).is_some(), rig.rows().len()),
+            (!joined, 1),
+            "{joined}"
+        );
         match joined {
             true => {
                 rig.inside.remove(&OWN);
                 rig.link_returns(link);
             }
             false => {
-                let call = NetworkCall::Join { network: id("n1"), endpoint: id("e1"), sandbox: String::new() };
+                let call = NetworkCall::Join {
+                    network: id("n1"),
+                    endpoint: id("e1"),
+                    sandbox: String::new(),
+                };
                 let join = rig.network_call(call);
-                assert!(matches!(rig.answers[&join], Answer::Network(_)), "{:?}", rig.answers[&join]);
+                assert!(
+                    matches!(rig.answers[&join], Answer::Network(_)),
+                    "{:?}",
+                    rig.answers[&join]
+                );
             }
         }
         let delete = rig.delete_endpoint("e1");
@@ -95,8 +131,14 @@ fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
         assert!(rig.is_done(delete), "{joined}");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert!(
-            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty() && rig.store.docker.networks.is_empty()
+            rig.wired.links.is_empty()
+                && rig.store.docker.endpoints.is_empty()
+                && rig.store.docker.networks.is_empty()
         );
-        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "{joined}");
+        assert_eq!(
+            (rig.sends(7), rig.store.records().len()),
+            (1, 0),
+            "{joined}"
+        );
     }
 }

@@ -37,7 +37,11 @@ impl Rig {
         while !self.answers.contains_key(&id) {
             self.wake();
         }
-        assert!(matches!(self.failure(id), Failure::NoOffer { .. }), "{:?}", self.answers[&id]);
+        assert!(
+            matches!(self.failure(id), Failure::NoOffer { .. }),
+            "{:?}",
+            self.answers[&id]
+        );
         self.at.as_secs_f64() - began
     }
 }
@@ -59,9 +63,22 @@ fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
         assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
         let record = rig.only_record();
         let told = record.told.map(|told| told.addr());
-        assert_eq!((record.state, record.lease.ip(), told), (RecordState::Bound, FIRST, Some(FIRST)));
-        let mut acquired = rig.store.events.iter().filter(|event| event.kind == EventKind::Acquired);
-        assert!(acquired.next_back().unwrap().cause.contains("no server answered"));
+        assert_eq!(
+            (record.state, record.lease.ip(), told),
+            (RecordState::Bound, FIRST, Some(FIRST))
+        );
+        let mut acquired = rig
+            .store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Acquired);
+        assert!(
+            acquired
+                .next_back()
+                .unwrap()
+                .cause
+                .contains("no server answered")
+        );
         rig.run_until(1020.0);
         assert_eq!(rig.count_sent(7), 0);
     }
@@ -80,7 +97,11 @@ fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
             rig.reserve(Some(FIRST));
         }
         rig.run_until(1030.0);
-        assert!(matches!(rig.answers.get(&add), Some(Answer::Failed(_))), "{late}: {:?}", rig.answers.get(&add));
+        assert!(
+            matches!(rig.answers.get(&add), Some(Answer::Failed(_))),
+            "{late}: {:?}",
+            rig.answers.get(&add)
+        );
     }
 }
 
@@ -102,7 +123,9 @@ fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
         while !rig.answers.contains_key(&add) {
             rig.wake();
         }
-        let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        let Answer::Leased { tenures } = &rig.answers[&add] else {
+            panic!("{:?}", rig.answers[&add])
+        };
         assert_eq!(tenures[0].ip(), address);
     }
     let took = rig.at - began;
@@ -138,7 +161,10 @@ fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_t
     rig.run_until(1004.0);
     assert!(rig.is_leased(add));
     rig.inside.insert(endpoint_mac(1), 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: endpoint_mac(1) }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: endpoint_mac(1),
+    }));
     rig.configure("192.0.2.50/24");
     rig.run_until(1020.0);
     rig.tell_carrier(false);
@@ -148,12 +174,18 @@ fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_t
         rig.run_until(from);
         let before = rig.count_sent(3);
         rig.run_until(from + 75.0);
-        assert!((1..12).contains(&(rig.count_sent(3) - before)), "now and then");
+        assert!(
+            (1..12).contains(&(rig.count_sent(3) - before)),
+            "now and then"
+        );
     }
     assert!(rig.only_record().unconfirmed);
     rig.server = Server::Up;
     rig.run_until(1330.0);
-    assert_eq!((rig.rows()[0].state, rig.only_record().unconfirmed), (BOUND, false));
+    assert_eq!(
+        (rig.rows()[0].state, rig.only_record().unconfirmed),
+        (BOUND, false)
+    );
 }
 
 #[test]
@@ -175,13 +207,28 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     rig.run_until(1010.0);
     (rig.server, rig.give) = (Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 60));
     rig.run_until(1100.0);
-    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Lost));
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Lost)
+    );
     let mut rig = kept(300);
     rig.endpoint(1);
     rig.run_until(1299.0);
-    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert!(
+        !rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Expired)
+    );
     rig.run_until(1301.0);
-    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Expired)
+    );
 }
 
 /// The LAN is known to be silent, so no ADD has more than four seconds; and the macvlan for asking takes a moment to go.
@@ -193,7 +240,13 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
     let records = rig.store.records();
-    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("next".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
     let add = rig.endpoint(1);
@@ -225,7 +278,10 @@ fn a_server_that_speaks_is_heard() {
     offers.run_until(1002.0);
     offers.server = Server::OffersOnly;
     offers.run_until(1010.0);
-    assert!(!offers.answers.contains_key(&add), "it is asked for what it offered");
+    assert!(
+        !offers.answers.contains_key(&add),
+        "it is asked for what it offered"
+    );
 }
 
 #[test]
@@ -234,7 +290,10 @@ fn what_has_ended_will_not_do() {
     rig.run_until(1005.0);
     let add = rig.endpoint(1);
     rig.run_until(1036.0);
-    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }), "its end came first");
+    assert!(
+        matches!(rig.failure(add), Failure::NoOffer { .. }),
+        "its end came first"
+    );
 }
 
 #[test]
@@ -259,7 +318,13 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
     let records = rig.store.records();
-    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("next".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     let add = rig.endpoint(1);
     rig.run_until(24.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);
@@ -297,7 +362,10 @@ fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
 fn after_a_request_without_an_offer_the_next_ones_wait_for_four_seconds() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
-    assert_eq!([1, 2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0, 4.0]);
+    assert_eq!(
+        [1, 2, 3].map(|last| rig.asks_in_vain(last)),
+        [30.0, 4.0, 4.0]
+    );
     let cni = rig.add("a", 1, "a");
     rig.run_until(rig.at.as_secs_f64() + 29.0);
     assert!(!rig.answers.contains_key(&cni), "Docker's alone");
@@ -360,10 +428,14 @@ fn a_request_that_is_given_up_soon_says_why() {
     rig.server = Server::Silent;
     for (last, soon) in [(1, false), (2, true)] {
         rig.asks_in_vain(last);
-        let Some(Answer::Failed(failure)) = rig.answers.values().next_back() else { panic!("{:?}", rig.answers) };
+        let Some(Answer::Failed(failure)) = rig.answers.values().next_back() else {
+            panic!("{:?}", rig.answers)
+        };
         let said = failure.to_string();
         assert_eq!(
-            said.contains("on br0, given up early because the last request there got none either: "),
+            said.contains(
+                "on br0, given up early because the last request there got none either: "
+            ),
             soon,
             "{said}"
         );
@@ -376,7 +448,10 @@ fn another_lan_is_not_taken_for_silent() {
     rig.server = Server::Silent;
     rig.asks_in_vain(1);
     let mut add = rig.endpoint_call(2);
-    add.lan = crate::identity::Lan::Link { parent: "br1".into(), vlan: 0 };
+    add.lan = crate::identity::Lan::Link {
+        parent: "br1".into(),
+        vlan: 0,
+    };
     let id = rig.request(Call::Add(add));
     rig.run_until(rig.at.as_secs_f64() + 29.0);
     assert!(!rig.answers.contains_key(&id));
@@ -388,9 +463,17 @@ fn a_lease_whose_release_is_out_will_not_do() {
     (rig.lease, rig.hold_sends) = (1000, true);
     rig.endpoint(1);
     rig.release(FIRST);
-    assert_eq!(rig.count_sent(7), 1, "the link has not said that it took it");
+    assert_eq!(
+        rig.count_sent(7),
+        1,
+        "the link has not said that it took it"
+    );
     rig.server = Server::Silent;
     let add = rig.endpoint(1);
     rig.run_until(1036.0);
-    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.failure(add), Failure::NoOffer { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
 }

@@ -26,7 +26,10 @@ impl Rig {
     }
 
     fn check_of(&mut self) -> Answer {
-        let check = self.request(Call::Check { attachment: attachment("a"), expected: vec![A.parse().unwrap()] });
+        let check = self.request(Call::Check {
+            attachment: attachment("a"),
+            expected: vec![A.parse().unwrap()],
+        });
         self.answers.remove(&check).expect("an answer")
     }
 }
@@ -38,10 +41,23 @@ fn a_lease_whose_address_never_comes_is_extended_by_init_reboot_and_never_named_
         let sent = rig.sent.len();
         rig.after(f64::from(seconds) * 3.0);
         let extensions = &rig.sent[sent..];
-        assert!(extensions.len() >= 3 && extensions.iter().all(|sent| *sent == (3, ANY)), "{extensions:?}");
-        assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{seconds}: {:?}", rig.asked);
+        assert!(
+            extensions.len() >= 3 && extensions.iter().all(|sent| *sent == (3, ANY)),
+            "{extensions:?}"
+        );
+        assert!(
+            rig.asked.iter().all(|(sender, _)| *sender == ANY),
+            "{seconds}: {:?}",
+            rig.asked
+        );
         assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
-        assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody removed it");
+        assert!(
+            !rig.store
+                .events
+                .iter()
+                .any(|event| event.kind == EventKind::AddressRemoved),
+            "nobody removed it"
+        );
     }
 }
 
@@ -51,10 +67,22 @@ fn nor_does_its_release_name_it_in_arp() {
     rig.after(70.0);
     let del = rig.del("a");
     assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
-    assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{:?}", rig.asked);
-    let released =
-        rig.store.events.iter().find(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str());
-    assert_eq!(released, Some("its attachment was deleted"), "and is not said to have been lost");
+    assert!(
+        rig.asked.iter().all(|(sender, _)| *sender == ANY),
+        "{:?}",
+        rig.asked
+    );
+    let released = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Released)
+        .map(|event| event.cause.as_str());
+    assert_eq!(
+        released,
+        Some("its attachment was deleted"),
+        "and is not said to have been lost"
+    );
 }
 
 #[test]
@@ -68,17 +96,34 @@ fn a_server_that_is_away_at_t2_and_carrier_that_is_back_change_nothing_of_that()
     rig.tell_carrier(true);
     rig.after(500.0);
     assert_eq!(rig.state("a"), ["BOUND"]);
-    assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{:?}", rig.asked);
-    assert!(rig.sent.iter().all(|(_, ciaddr)| *ciaddr == ANY), "{:?}", rig.sent);
+    assert!(
+        rig.asked.iter().all(|(sender, _)| *sender == ANY),
+        "{:?}",
+        rig.asked
+    );
+    assert!(
+        rig.sent.iter().all(|(_, ciaddr)| *ciaddr == ANY),
+        "{:?}",
+        rig.sent
+    );
 }
 
 #[test]
 fn no_later_lease_is_put_on_where_the_first_never_came() {
-    for (on_change, on_expiry) in
-        [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
-    {
+    for (on_change, on_expiry) in [
+        (OnChange::Apply, OnExpiry::Remove),
+        (OnChange::Keep, OnExpiry::Remove),
+        (OnChange::Apply, OnExpiry::Keep),
+    ] {
         for restarts in [false, true] {
-            let mut rig = added(100, Profile::from(Policy { on_change, on_expiry, ..Policy::default() }));
+            let mut rig = added(
+                100,
+                Profile::from(Policy {
+                    on_change,
+                    on_expiry,
+                    ..Policy::default()
+                }),
+            );
             rig.after(70.0);
             assert!(rig.only_record().elsewhere && !rig.only_record().taken_off);
             if restarts {
@@ -89,7 +134,11 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
             (rig.server, rig.give) = (Server::Up, OTHER);
             rig.after(120.0);
             let address = rig.rows()[0].tenure.as_ref().unwrap().v4().unwrap().addr();
-            assert_eq!((address, rig.steps.clone()), (OTHER, vec![]), "{on_change:?}, {on_expiry:?}, {restarts}");
+            assert_eq!(
+                (address, rig.steps.clone()),
+                (OTHER, vec![]),
+                "{on_change:?}, {on_expiry:?}, {restarts}"
+            );
         }
     }
 }

@@ -21,7 +21,10 @@ impl Rig {
     /// The transactions that were asked for: how many records and how many events are in each.
     fn shapes(&self) -> Vec<(usize, usize)> {
         let shape = |changes: &Vec<Change>| {
-            let notes = changes.iter().filter(|change| matches!(change, Change::Note(_))).count();
+            let notes = changes
+                .iter()
+                .filter(|change| matches!(change, Change::Note(_)))
+                .count();
             (changes.len() - notes, notes)
         };
         self.persists.iter().map(shape).collect()
@@ -34,7 +37,10 @@ fn an_add_costs_one_transaction_with_its_event_in_it() {
     rig.add("a", 1, "a");
     assert_eq!(rig.shapes(), [(1, 1)]);
     let event = rig.last_event();
-    assert_eq!((event.kind, event.cause.as_str()), (EventKind::Acquired, "ADD"));
+    assert_eq!(
+        (event.kind, event.cause.as_str()),
+        (EventKind::Acquired, "ADD")
+    );
     assert_eq!(event.attachment, attachment("a"));
     assert_eq!(event.address, Some("192.0.2.50/24".parse().unwrap()));
     assert_eq!(event.server, Some("192.0.2.1".parse().unwrap()));
@@ -51,11 +57,20 @@ fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
     rig.del("a");
     use EventKind::*;
     assert_eq!(rig.kinds(), [Acquired, Renewed, Changed, Released]);
-    assert_eq!(rig.store.events[2].cause, "renewal at T1: address was 192.0.2.50/24");
-    assert_eq!(rig.store.events[2].address, Some("192.0.2.77/24".parse().unwrap()));
+    assert_eq!(
+        rig.store.events[2].cause,
+        "renewal at T1: address was 192.0.2.50/24"
+    );
+    assert_eq!(
+        rig.store.events[2].address,
+        Some("192.0.2.77/24".parse().unwrap())
+    );
     assert_eq!(rig.last_event().cause, "its attachment was deleted");
     // Acquired, renewed, changed, and the interface too; releasing is noted first; then the record goes.
-    assert_eq!(rig.shapes(), [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]);
+    assert_eq!(
+        rig.shapes(),
+        [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]
+    );
 }
 
 #[test]
@@ -63,8 +78,16 @@ fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("a", 1, "another");
-    let released = rig.store.events.iter().find(|event| event.kind == EventKind::Released).unwrap();
-    assert_eq!(released.cause, "an ADD replaced its attachment under another identity");
+    let released = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Released)
+        .unwrap();
+    assert_eq!(
+        released.cause,
+        "an ADD replaced its attachment under another identity"
+    );
 }
 
 #[test]
@@ -107,7 +130,9 @@ fn a_namespace_that_dies_without_del_is_an_orphan_and_then_released() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.run_until(1059.9);
     use EventKind::*;
     assert_eq!(rig.kinds(), [Acquired, Released]);
@@ -124,13 +149,24 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.add("b", 2, "b");
     for cookie in [1, 2] {
         rig.live.remove(&cookie);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(cookie) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(cookie),
+        }));
     }
     rig.run_until(1059.0);
     rig.del("a");
     rig.run_until(1070.0);
-    let orphans = rig.store.events.iter().filter(|event| event.kind == EventKind::OrphanFound);
-    assert_eq!(orphans.map(|event| event.attachment.container().unwrap()).collect::<Vec<_>>(), ["b"]);
+    let orphans = rig
+        .store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::OrphanFound);
+    assert_eq!(
+        orphans
+            .map(|event| event.attachment.container().unwrap())
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 #[test]
@@ -150,7 +186,9 @@ fn a_link_that_goes_after_its_del_is_no_orphan() {
     rig.add("a", 1, "a");
     rig.del("a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Released]);
 }
 
@@ -161,7 +199,10 @@ fn a_lease_that_is_left_to_end_says_so() {
     rig.add("a", 1, "a");
     rig.del("a");
     assert_eq!(rig.last_event().kind, EventKind::Released);
-    assert_eq!(rig.last_event().cause, "left to expire, as its network's `release` says");
+    assert_eq!(
+        rig.last_event().cause,
+        "left to expire, as its network's `release` says"
+    );
 }
 
 #[test]
@@ -169,9 +210,19 @@ fn an_adoption_is_told_as_such_and_only_once() {
     let mut rig = Rig::new(8);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.interface.carry([address.into()]);
-    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address, mac: None }];
+    let adoptees = vec![Adoptee {
+        add: rig.call("a", 1, "a"),
+        address,
+        mac: None,
+    }];
     rig.reg = Core::new(Config::default(), 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     assert_eq!(rig.kinds(), [EventKind::Adopted]);
 }
 
@@ -184,7 +235,14 @@ fn an_add_that_the_store_refuses_acquired_nothing() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(1040.0);
-    assert!(rig.store.events.iter().all(|event| event.attachment == attachment("b")), "{:?}", rig.store.events);
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .all(|event| event.attachment == attachment("b")),
+        "{:?}",
+        rig.store.events
+    );
 }
 
 #[test]
@@ -198,10 +256,18 @@ fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
     rig.give = "192.0.2.51".parse().unwrap();
     rig.add("b", 2, "b");
     let told_before = rig.kinds().contains(&EventKind::Changed);
-    let known = rig.store.all().any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
+    let known = rig
+        .store
+        .all()
+        .any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
     assert_eq!(told_before, known, "the event and the record come together");
     rig.run_until(1060.0);
-    let changed = rig.store.events.iter().filter(|event| event.kind == EventKind::Changed).count();
+    let changed = rig
+        .store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Changed)
+        .count();
     assert_eq!(changed, 1);
 }
 
@@ -217,14 +283,20 @@ fn a_full_disk_is_not_tried_again_for_an_event_alone() {
     let before = rig.persists.len();
     for n in 1..=9 {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(n) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(n),
+        }));
     }
     rig.run_until(1600.0);
     let tries = rig.persists.len() - before;
     assert!(tries < 9 * 20, "{tries} tries in ten minutes");
     rig.disk = Disk::Good;
     rig.run_until(1800.0);
-    let orphans = rig.kinds().iter().filter(|kind| **kind == EventKind::OrphanFound).count();
+    let orphans = rig
+        .kinds()
+        .iter()
+        .filter(|kind| **kind == EventKind::OrphanFound)
+        .count();
     assert_eq!(orphans, 9, "{:?}", rig.kinds());
     assert_eq!(rig.reg.events_dropped(), 0);
 }
@@ -241,9 +313,18 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
         at += 50.0;
         std::mem::swap(&mut rig.dns, &mut other);
         rig.run_until(at);
-        assert!(at < 1_000_000.0, "{} wait", rig.persists.last().map_or(0, Vec::len));
+        assert!(
+            at < 1_000_000.0,
+            "{} wait",
+            rig.persists.last().map_or(0, Vec::len)
+        );
     }
-    let most = rig.shapes().into_iter().map(|(_, notes)| notes).max().unwrap();
+    let most = rig
+        .shapes()
+        .into_iter()
+        .map(|(_, notes)| notes)
+        .max()
+        .unwrap();
     assert!(most <= 1001, "{most} events in one transaction");
 }
 
@@ -254,7 +335,13 @@ fn a_restart_writes_no_event() {
     let records = rig.store.records();
     rig.reg = Core::new(Config::default(), 8);
     let before = rig.persists.len();
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
     assert_eq!(rig.persists.len(), before);
 }
@@ -271,7 +358,9 @@ fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
         rig.run_until(rig.at.as_secs_f64() + 0.1);
     }
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
     use EventKind::*;
@@ -288,10 +377,17 @@ fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
     rig.disk = Disk::Full;
     rig.del("a");
     rig.live.remove(&2);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(2) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(2),
+    }));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
-    let released: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::Released).collect();
+    let released: Vec<_> = rig
+        .store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Released)
+        .collect();
     let whose: Vec<_> = released.iter().map(|event| &event.attachment).collect();
     assert_eq!(whose, [&attachment("a"), &attachment("b")]);
 }
@@ -319,7 +415,12 @@ fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
     rig.lease = 1;
     let id = rig.add("a", 1, "a");
     rig.run_until(1040.0);
-    let Some(Answer::Failed(failure)) = rig.answers.get(&id) else { panic!("{:?}", rig.answers.get(&id)) };
+    let Some(Answer::Failed(failure)) = rig.answers.get(&id) else {
+        panic!("{:?}", rig.answers.get(&id))
+    };
     let said = failure.to_string();
-    assert!(said.contains("a lease time of 1 s, too short to hold: 6 s is the least"), "{said}");
+    assert!(
+        said.contains("a lease time of 1 s, too short to hold: 6 s is the least"),
+        "{said}"
+    );
 }

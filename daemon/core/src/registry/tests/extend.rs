@@ -21,12 +21,23 @@ fn holding(leases: u8) -> Rig {
         held.lease.address = format!("192.0.2.{}/24", 99 + n).parse().unwrap();
         rig.granted.insert(held.lease.ip(), vec![0, n]);
         held.identity.chaddr = mac;
-        held.link = Link::InNetns { path: format!("/ns/{n}").into(), cookie, ifindex: 2, mac };
+        held.link = Link::InNetns {
+            path: format!("/ns/{n}").into(),
+            cookie,
+            ifindex: 2,
+            mac,
+        };
         (BindingId(n.into()), held)
     });
     let records: Vec<_> = records.collect();
     rig.store.durable = records.iter().cloned().collect();
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     rig
 }
 
@@ -56,7 +67,13 @@ fn what_is_due_after_a_suspend_is_asked_for_one_after_the_other() {
     let mut rig = holding(100);
     wake_at(&mut rig, 25_000.0);
     assert_eq!(requests(&rig), 32);
-    for (seconds, sent) in [(25_000.029, 32), (25_000.031, 33), (25_001.0, 65), (25_002.039, 99), (25_002.041, 100)] {
+    for (seconds, sent) in [
+        (25_000.029, 32),
+        (25_000.031, 33),
+        (25_001.0, 65),
+        (25_002.039, 99),
+        (25_002.041, 100),
+    ] {
         rig.run_until(seconds);
         assert_eq!(requests(&rig), sent, "at {seconds}");
     }
@@ -97,8 +114,17 @@ fn what_was_renewed_in_vain_until_t2_takes_turns_to_rebind() {
     rig.server = Server::Silent;
     wake_at(&mut rig, 29_997.0);
     rig.run_until(29_999.9);
-    assert_eq!((requests(&rig), rig.open.len()), (100, 100), "all listen still");
-    for (seconds, sent) in [(30_000.0, 132), (30_000.029, 132), (30_000.031, 133), (30_002.041, 200)] {
+    assert_eq!(
+        (requests(&rig), rig.open.len()),
+        (100, 100),
+        "all listen still"
+    );
+    for (seconds, sent) in [
+        (30_000.0, 132),
+        (30_000.029, 132),
+        (30_000.031, 133),
+        (30_002.041, 200),
+    ] {
         rig.run_until(seconds);
         assert_eq!(requests(&rig), sent, "at {seconds}");
     }
@@ -110,12 +136,28 @@ fn rebind_leaves_by_the_parent_though_the_sockets_of_a_renew_from_inside_are_ope
     (rig.profile.on_parent, rig.lease) = (true, 10);
     rig.bind();
     rig.server = Server::Silent;
-    let (t1, t2) = (rig.t1(), rig.only_record().lease.t2().unwrap().since_boot().as_secs_f64());
+    let (t1, t2) = (
+        rig.t1(),
+        rig.only_record()
+            .lease
+            .t2()
+            .unwrap()
+            .since_boot()
+            .as_secs_f64(),
+    );
     rig.opened.clear();
     rig.run_until(t2 - 0.01);
-    assert!(t1 < t2 && matches!(rig.opened[..], [Link::InNetns { .. }]), "{:?}", rig.opened);
+    assert!(
+        t1 < t2 && matches!(rig.opened[..], [Link::InNetns { .. }]),
+        "{:?}",
+        rig.opened
+    );
     let before = requests(&rig);
     rig.run_until(t2 + 0.2);
-    assert!(matches!(rig.opened[1..], [Link::Parent { .. }]), "{:?}", rig.opened);
+    assert!(
+        matches!(rig.opened[1..], [Link::Parent { .. }]),
+        "{:?}",
+        rig.opened
+    );
     assert_eq!((requests(&rig), rig.open.len()), (before + 1, 1));
 }

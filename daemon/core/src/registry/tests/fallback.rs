@@ -27,7 +27,12 @@ fn to(last: u8, offset: u128) -> Fallback {
         end: Some(Ipv4Addr::new(192, 0, 2, last).into()),
         gateway: None,
     };
-    Fallback::new(Sets::new(&[vec![said]]).unwrap(), Duration::from_secs(20), offset).unwrap()
+    Fallback::new(
+        Sets::new(&[vec![said]]).unwrap(),
+        Duration::from_secs(20),
+        offset,
+    )
+    .unwrap()
 }
 
 fn silent() -> Rig {
@@ -60,12 +65,21 @@ impl Rig {
     fn claim_it(&mut self, address: Ipv4Addr) {
         let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
         let own = Mac([2, 0, 0, 0, 1, 1]);
-        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+        self.hear(&Arp {
+            op: ArpOp::Reply,
+            target_mac: own,
+            destination_mac: own,
+            ..reply
+        });
     }
 
     /// Nothing but DISCOVERs have been sent.
     fn assert_only_discovers(&self) {
-        let others: Vec<_> = self.sent.iter().filter(|(kind, _)| *kind != DISCOVER).collect();
+        let others: Vec<_> = self
+            .sent
+            .iter()
+            .filter(|(kind, _)| *kind != DISCOVER)
+            .collect();
         assert!(others.is_empty(), "{others:?}");
     }
 }
@@ -77,24 +91,39 @@ fn a_container_gets_an_address_of_the_range_after_twenty_seconds_of_silence_and_
     rig.run_until(1019.9);
     assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
     rig.run_until(1023.9);
-    assert!(!rig.answers.contains_key(&add), "strict probes take 4 s at least");
+    assert!(
+        !rig.answers.contains_key(&add),
+        "strict probes take 4 s at least"
+    );
     rig.run_until(1028.0);
     assert_eq!(rig.given(add), "192.0.2.201/24");
     assert!(rig.count_of_probes("192.0.2.201") >= 3);
-    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!() };
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else {
+        panic!()
+    };
     assert_eq!((tenures[0].by, tenures[0].times), (Grantor::Range, None));
-    assert_eq!(tenures[0].addresses[0].gateway, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(
+        tenures[0].addresses[0].gateway,
+        Some("192.0.2.1".parse().unwrap())
+    );
     assert_eq!(rig.only_record().lease.source, Source::Range);
     let event = rig.store.events.last().unwrap();
     assert_eq!(event.kind, EventKind::Acquired);
-    assert!(event.cause.contains("no server answered for 20 s"), "{}", event.cause);
+    assert!(
+        event.cause.contains("no server answered for 20 s"),
+        "{}",
+        event.cause
+    );
     rig.assert_only_discovers();
 }
 
 impl Rig {
     fn count_of_probes(&self, address: &str) -> usize {
         let address: Ipv4Addr = address.parse().unwrap();
-        self.asked.iter().filter(|asked| **asked == (ANY, address)).count()
+        self.asked
+            .iter()
+            .filter(|asked| **asked == (ANY, address))
+            .count()
     }
 }
 
@@ -105,7 +134,11 @@ fn whatever_a_server_says_it_is_there() {
         rig.server = server;
         let add = rig.add("a", 1, "a");
         rig.run_until(1031.0);
-        assert!(matches!(rig.answers[&add], Answer::Failed(_)), "{server:?}: {:?}", rig.answers[&add]);
+        assert!(
+            matches!(rig.answers[&add], Answer::Failed(_)),
+            "{server:?}: {:?}",
+            rig.answers[&add]
+        );
         assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
     }
 }
@@ -116,7 +149,13 @@ fn a_port_that_forwards_after_fifteen_seconds_causes_no_fallback() {
         let mut rig = silent();
         rig.reg = Core::new(Config::default(), seed);
         let boot = BootId("b".into());
-        rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![] });
+        rig.input(Input::Start {
+            boot,
+            records: vec![],
+            doors: vec![],
+            spooled: vec![],
+            adoptees: vec![],
+        });
         let add = rig.add("a", 1, "a");
         rig.run_until(1015.5);
         rig.server = Server::Up;
@@ -130,10 +169,16 @@ fn a_port_that_forwards_after_fifteen_seconds_causes_no_fallback() {
 fn an_add_that_insists_on_an_address_gets_no_other() {
     let mut rig = silent();
     let mut call = rig.call("a", 1, "a");
-    call.wanted = Some(crate::dhcpv4::profile::Wanted { address: "192.0.2.9".parse().unwrap(), preferred: false });
+    call.wanted = Some(crate::dhcpv4::profile::Wanted {
+        address: "192.0.2.9".parse().unwrap(),
+        preferred: false,
+    });
     let add = rig.request(Call::Add(call));
     rig.run_until(1031.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::NoOffer { .. })));
+    assert!(matches!(
+        rig.answers[&add],
+        Answer::Failed(Failure::NoOffer { .. })
+    ));
 }
 
 #[test]
@@ -145,18 +190,35 @@ fn an_address_that_a_station_uses_is_passed_over_and_no_server_is_told() {
     rig.run_until(1030.0);
     assert_eq!(rig.given(add), "192.0.2.202/24");
     rig.assert_only_discovers();
-    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Conflict));
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Conflict)
+    );
 }
 
 #[test]
 fn containers_of_one_lan_get_different_addresses_until_there_is_none() {
     let mut rig = silent();
-    let adds: Vec<_> = (1..=5).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (1..=5)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     rig.run_until(1031.0);
     let mut given: Vec<_> = adds[..4].iter().map(|add| rig.given(*add)).collect();
     given.sort();
-    assert_eq!(given, ["192.0.2.200/24", "192.0.2.201/24", "192.0.2.202/24", "192.0.2.203/24"]);
-    let Answer::Failed(Failure::NoAddress { none, .. }) = &rig.answers[&adds[4]] else { panic!("{:?}", rig.answers) };
+    assert_eq!(
+        given,
+        [
+            "192.0.2.200/24",
+            "192.0.2.201/24",
+            "192.0.2.202/24",
+            "192.0.2.203/24"
+        ]
+    );
+    let Answer::Failed(Failure::NoAddress { none, .. }) = &rig.answers[&adds[4]] else {
+        panic!("{:?}", rig.answers)
+    };
     assert!(none.to_string().starts_with("4 of 4 addresses"), "{none}");
 }
 
@@ -169,9 +231,16 @@ fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
     assert_eq!(rig.store.events.last().unwrap().kind, EventKind::Released);
     rig.assert_only_discovers();
     // The next search begins after it, and comes around.
-    let adds: Vec<_> = (2..=5).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (2..=5)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     rig.run_until(rig.at() + 30.0);
-    assert_eq!(adds.iter().filter(|add| rig.given(**add) == "192.0.2.201/24").count(), 1);
+    assert_eq!(
+        adds.iter()
+            .filter(|add| rig.given(**add) == "192.0.2.201/24")
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -179,7 +248,10 @@ fn a_del_that_the_store_refuses_comes_again() {
     let mut rig = fallen_back();
     rig.disk = Disk::Full;
     let del = rig.del("a");
-    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    assert!(matches!(
+        rig.answers[&del],
+        Answer::Failed(Failure::Store(_))
+    ));
     assert_eq!(rig.state("a"), ["RELEASING"]);
     rig.disk = Disk::Good;
     let del = rig.del("a");
@@ -193,7 +265,10 @@ fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
     let again = rig.add("a", 1, "a");
     assert_eq!(rig.given(again), "192.0.2.201/24");
     let expected = vec!["192.0.2.201/24".parse().unwrap()];
-    let check = rig.request(Call::Check { attachment: attachment("a"), expected });
+    let check = rig.request(Call::Check {
+        attachment: attachment("a"),
+        expected,
+    });
     assert_eq!(rig.answers[&check], Answer::Checked);
     let sent = rig.sent.len();
     rig.restart();
@@ -210,7 +285,13 @@ fn a_reboot_forgets_it() {
     let records = rig.store.records();
     rig.reg = Core::new(Config::default(), 9);
     let boot = BootId("next".into());
-    rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot,
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     rig.run_until(rig.at() + 700.0);
     assert!(rig.store.records().is_empty() && rig.rows().is_empty());
     rig.assert_only_discovers();
@@ -231,22 +312,42 @@ fn carrier_that_was_away_does_not_make_it_doubtful() {
 #[test]
 fn one_container_asks_for_all_until_a_server_answers_and_the_next_one_is_served_by_it() {
     let mut rig = silent();
-    let adds: Vec<_> = (1..=3).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (1..=3)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     rig.run_until(1029.0);
-    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.20")));
+    assert!(
+        adds.iter()
+            .all(|add| rig.given(*add).starts_with("192.0.2.20"))
+    );
     let before = rig.sends(DISCOVER);
     rig.run_until(1029.0 + 300.0);
     let asked = rig.sends(DISCOVER) - before;
-    assert!((14..=15).contains(&asked), "once in 20 s, by one of them: {asked}");
+    assert!(
+        (14..=15).contains(&asked),
+        "once in 20 s, by one of them: {asked}"
+    );
     rig.server = Server::Up;
     rig.run_until(1029.0 + 335.0);
-    let back: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::ServerBack).collect();
+    let back: Vec<_> = rig
+        .store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::ServerBack)
+        .collect();
     assert_eq!((back.len(), back[0].server), (1, Some(SERVER.into())));
     let before = rig.sends(DISCOVER);
     rig.run_until(1029.0 + 900.0);
     assert_eq!(rig.sends(DISCOVER), before, "nobody asks any more");
-    assert_eq!((rig.sends(REQUEST), rig.sends(RELEASE), rig.sends(DECLINE)), (0, 0, 0));
-    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.20")), "they keep what they have");
+    assert_eq!(
+        (rig.sends(REQUEST), rig.sends(RELEASE), rig.sends(DECLINE)),
+        (0, 0, 0)
+    );
+    assert!(
+        adds.iter()
+            .all(|add| rig.given(*add).starts_with("192.0.2.20")),
+        "they keep what they have"
+    );
     let next = rig.add("d", 4, "d");
     assert_eq!(rig.given(next), "192.0.2.50/24");
     assert!(rig.open.len() <= 1, "{:?}", rig.open);
@@ -258,7 +359,10 @@ fn a_lan_without_such_a_container_is_not_asked() {
     rig.del("a");
     let before = rig.sends(DISCOVER);
     rig.run_until(rig.at() + 200.0);
-    assert_eq!((rig.sends(DISCOVER), rig.reg.poll_timeout()), (before, None));
+    assert_eq!(
+        (rig.sends(DISCOVER), rig.reg.poll_timeout()),
+        (before, None)
+    );
 }
 
 #[test]
@@ -267,18 +371,36 @@ fn a_server_that_offers_such_an_address_is_told_that_it_is_in_use() {
     (rig.server, rig.give) = (Server::Up, "192.0.2.201".parse().unwrap());
     let add = rig.add("b", 2, "b");
     rig.run_until(rig.at() + 29.0);
-    assert_eq!((rig.sends(DECLINE), rig.given(add).as_str()), (1, "192.0.2.202/24"));
-    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::AddressHeld));
+    assert_eq!(
+        (rig.sends(DECLINE), rig.given(add).as_str()),
+        (1, "192.0.2.202/24")
+    );
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::AddressHeld)
+    );
 }
 
 #[test]
 fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
     let mut rig = silent();
     rig.interface.carry(["192.0.2.202/24".parse().unwrap()]);
-    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.202/24".parse().unwrap(), mac: None };
+    let adoptee = Adoptee {
+        add: rig.call("a", 1, "a"),
+        address: "192.0.2.202/24".parse().unwrap(),
+        mac: None,
+    };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
-    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.input(Input::Start {
+        boot,
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![adoptee],
+    });
     rig.run_until(1005.0);
     assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
     assert_eq!(rig.only_record().lease.source, Source::Range);
@@ -302,7 +424,11 @@ fn a_store_that_fails_fails_the_add() {
     rig.disk = Disk::Full;
     let add = rig.add("a", 1, "a");
     rig.run_until(1030.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))),
+        "{:?}",
+        rig.answers[&add]
+    );
     rig.assert_only_discovers();
 }
 
@@ -322,13 +448,20 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             rig.run_until(1062.0);
             let given = adds.map(|add| rig.given(add));
             assert_ne!(given[0], given[1], "killed at {step}");
-            let stored: Vec<_> = rig.store.all().map(|record| record.lease.address.to_string()).collect();
+            let stored: Vec<_> = rig
+                .store
+                .all()
+                .map(|record| record.lease.address.to_string())
+                .collect();
             assert!(
                 stored.len() == 2 && given.iter().all(|given| stored.contains(given)),
                 "killed at {step}: {stored:?}"
             );
             rig.restart();
-            assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["BOUND"]));
+            assert_eq!(
+                (rig.state("a"), rig.state("b")),
+                (vec!["BOUND"], vec!["BOUND"])
+            );
             let dels = [rig.del("a"), rig.del("b")];
             assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
             rig.run_until(1200.0);
@@ -348,14 +481,21 @@ fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot(
         rig.run_until(1028.0);
         let given = adds.map(|add| rig.given(add));
         assert!(
-            given.contains(&"192.0.2.201/24".to_owned()) && given.contains(&"192.0.2.202/24".to_owned()),
+            given.contains(&"192.0.2.201/24".to_owned())
+                && given.contains(&"192.0.2.202/24".to_owned()),
             "{given:?}"
         );
         if reboots {
             let records = rig.store.records();
             rig.reg = Core::new(Config::default(), 9);
             let boot = BootId("next".into());
-            rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
+            rig.input(Input::Start {
+                boot,
+                records,
+                doors: vec![],
+                spooled: vec![],
+                adoptees: vec![],
+            });
         } else {
             rig.del("z");
             rig.del("a");
@@ -390,16 +530,31 @@ fn the_ranges_of_fallbacks_are_listed_with_all_that_is_taken_of_them() {
     let other = rig.range_call("pod", 2, 202, 210);
     rig.ask_range(other);
     let id = rig.request(Call::Ranges(RangeCall::List));
-    let Answer::Ranges(RangeAnswer::Rows(rows)) = &rig.answers[&id] else { panic!() };
+    let Answer::Ranges(RangeAnswer::Rows(rows)) = &rig.answers[&id] else {
+        panic!()
+    };
     let told: Vec<_> = rows
         .iter()
         .map(|row| {
-            let taken: Vec<_> = row.taken.iter().map(|taken| format!("{} {}", taken.address, taken.by)).collect();
+            let taken: Vec<_> = row
+                .taken
+                .iter()
+                .map(|taken| format!("{} {}", taken.address, taken.by))
+                .collect();
             (row.network.as_str(), row.is_fallback, row.size, taken)
         })
         .collect();
-    let (a, pod) = ("192.0.2.201 ".to_owned() + &attachment("a").to_string(), "192.0.2.202 pods/pod/eth0".to_owned());
-    assert_eq!(told, [("pods", false, 9, vec![pod.clone()]), (attachment("a").network(), true, 4, vec![a, pod])]);
+    let (a, pod) = (
+        "192.0.2.201 ".to_owned() + &attachment("a").to_string(),
+        "192.0.2.202 pods/pod/eth0".to_owned(),
+    );
+    assert_eq!(
+        told,
+        [
+            ("pods", false, 9, vec![pod.clone()]),
+            (attachment("a").network(), true, 4, vec![a, pod])
+        ]
+    );
 }
 
 #[test]
@@ -407,14 +562,19 @@ fn those_that_wait_for_their_turn_behind_a_silent_server_fall_back_with_the_othe
     let mut rig = Rig::new(2);
     (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
     rig.live = (1..40).collect();
-    let adds: Vec<_> = (1..=30).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (1..=30)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     for second in 1000..=1028 {
         rig.run_until(f64::from(second));
     }
     let given: std::collections::BTreeSet<_> = adds.iter().map(|add| rig.given(*add)).collect();
     assert_eq!(given.len(), 30);
     let asked = rig.chaddrs.len();
-    assert!(asked < 20, "the others have asked for those that wait: {asked}");
+    assert!(
+        asked < 20,
+        "the others have asked for those that wait: {asked}"
+    );
     rig.assert_only_discovers();
 }
 
@@ -423,11 +583,18 @@ fn a_queue_is_no_reason_to_fall_back() {
     // The server answers one client and takes its time: the others wait for their turn.
     let mut rig = Rig::new(1);
     (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
-    let adds: Vec<_> = (1..=3).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (1..=3)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     rig.run_until(1008.0);
     rig.server = Server::Up;
     rig.run_until(1028.0);
-    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.5")), "{:?}", rig.answers);
+    assert!(
+        adds.iter()
+            .all(|add| rig.given(*add).starts_with("192.0.2.5")),
+        "{:?}",
+        rig.answers
+    );
 }
 
 /// A server that has forgotten a lease is silent to a REQUEST for it, and answers DISCOVER.
@@ -444,12 +611,20 @@ fn who_asked_in_vain_for_its_earlier_address_listens_after_its_first_discover() 
     rig.del("a");
     rig.server = Server::Silent;
     let again = rig.add("b", 2, "pod");
-    let discovers = |rig: &Rig| rig.sent.iter().filter(|(kind, _)| *kind == DISCOVER).count();
+    let discovers = |rig: &Rig| {
+        rig.sent
+            .iter()
+            .filter(|(kind, _)| *kind == DISCOVER)
+            .count()
+    };
     let before = discovers(&rig);
     while discovers(&rig) == before {
         rig.run_until(rig.at() + 0.05);
     }
-    assert!(rig.at() > 1004.0, "its REQUESTs took longer than the fallback waits");
+    assert!(
+        rig.at() > 1004.0,
+        "its REQUESTs took longer than the fallback waits"
+    );
     rig.run_until(rig.at() + 1.9);
     assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
     rig.run_until(rig.at() + 10.0);

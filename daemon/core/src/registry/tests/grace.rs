@@ -24,7 +24,10 @@ fn bound() -> Rig {
 }
 
 fn returning(grace: u32) -> Profile {
-    Profile { grace: Some(grace), ..Profile::default() }
+    Profile {
+        grace: Some(grace),
+        ..Profile::default()
+    }
 }
 
 /// Its DEL was answered at 1000 s, and its namespace is gone.
@@ -40,7 +43,9 @@ fn kept() -> Rig {
 impl Rig {
     fn dies(&mut self, netns: u64) {
         self.live.remove(&netns);
-        self.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(netns) }));
+        self.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(netns),
+        }));
     }
 
     /// The host reboots; the daemon starts twenty seconds later.
@@ -49,13 +54,22 @@ impl Rig {
         (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
         self.reg = Core::new(self.config.clone(), 9);
         let (boot, records) = (BootId(self.wall_set.to_string()), self.store.records());
-        self.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
+        self.input(Input::Start {
+            boot,
+            records,
+            doors: vec![],
+            spooled: vec![],
+            adoptees: vec![],
+        });
     }
 
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
     fn assert_kept_until(&mut self, seconds: f64) {
         self.run_until(seconds - 0.001);
-        assert_eq!((self.state("a"), self.sent.as_slice()), (vec!["KEPT"], [].as_slice()));
+        assert_eq!(
+            (self.state("a"), self.sent.as_slice()),
+            (vec!["KEPT"], [].as_slice())
+        );
         self.run_until(seconds + 2.0);
         assert_eq!(self.sent, [(7, "192.0.2.50".parse().unwrap())]);
         assert!(matches!(self.opened.last(), Some(Link::Parent { .. })));
@@ -77,11 +91,16 @@ fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
     rig.run_until(1050.0);
     // The address that another client would get.
     let add = rig.add("b", 2, "pod");
-    assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.50"));
+    assert!(
+        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.50")
+    );
     assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
     rig.run_until(1200.0);
     assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7));
-    assert_eq!((rig.state("b"), rig.store.records().len()), (vec!["BOUND"], 1));
+    assert_eq!(
+        (rig.state("b"), rig.store.records().len()),
+        (vec!["BOUND"], 1)
+    );
 }
 
 #[test]
@@ -107,11 +126,20 @@ fn grace_that_ended_while_no_daemon_ran_is_over() {
 fn a_collection_ends_the_grace_of_what_it_does_not_name() {
     let mut rig = kept();
     let keep = vec![("a".to_owned(), "eth0".to_owned())];
-    rig.request(Call::Collect { network: "lan".into(), keep });
-    rig.request(Call::Collect { network: "other".into(), keep: vec![] });
+    rig.request(Call::Collect {
+        network: "lan".into(),
+        keep,
+    });
+    rig.request(Call::Collect {
+        network: "other".into(),
+        keep: vec![],
+    });
     rig.run_until(1002.0);
     assert_eq!(rig.state("a"), ["KEPT"]);
-    let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    let gc = rig.request(Call::Collect {
+        network: "lan".into(),
+        keep: vec![],
+    });
     assert_eq!(rig.answers[&gc], Answer::Collected);
     rig.run_until(1004.0);
     assert_eq!((rig.sent.len(), rig.rows().len()), (1, 0));
@@ -121,9 +149,15 @@ fn a_collection_ends_the_grace_of_what_it_does_not_name() {
 fn what_a_collection_collects_is_not_kept() {
     let mut rig = bound();
     rig.interface.put("192.0.2.50/24".parse().unwrap());
-    let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    let gc = rig.request(Call::Collect {
+        network: "lan".into(),
+        keep: vec![],
+    });
     assert_eq!(rig.answers[&gc], Answer::Collected);
-    assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
+    assert_eq!(
+        (rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()),
+        (Some(7), 0)
+    );
 }
 
 #[test]
@@ -132,10 +166,16 @@ fn a_collection_that_comes_while_its_del_is_noted_ends_the_grace() {
     rig.interface.put("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
-    rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    rig.request(Call::Collect {
+        network: "lan".into(),
+        keep: vec![],
+    });
     rig.disk = Disk::Good;
     rig.flush();
-    assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
+    assert_eq!(
+        (rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()),
+        (Some(7), 0)
+    );
 }
 
 #[test]
@@ -148,9 +188,19 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
     rig.run_until(1099.9);
     assert_eq!(rig.state("a"), ["KEPT"]);
     rig.run_until(1101.0);
-    assert!(rig.rows().is_empty() && rig.sent.is_empty(), "{:?}", rig.sent);
+    assert!(
+        rig.rows().is_empty() && rig.sent.is_empty(),
+        "{:?}",
+        rig.sent
+    );
     let last = rig.store.events.last().unwrap();
-    assert_eq!((last.kind, last.cause.as_str()), (EventKind::Expired, "was kept for its container until it ended"));
+    assert_eq!(
+        (last.kind, last.cause.as_str()),
+        (
+            EventKind::Expired,
+            "was kept for its container until it ended"
+        )
+    );
 }
 
 #[test]
@@ -181,8 +231,14 @@ fn a_lease_whose_del_the_store_refuses_is_kept_like_any_other() {
     let mut rig = bound();
     rig.disk = Disk::Full;
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
-    assert_eq!((rig.state("a"), rig.only_record().kept), (vec!["RELEASING"], None));
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Failed(Failure::Store(StoreCause::Full))
+    );
+    assert_eq!(
+        (rig.state("a"), rig.only_record().kept),
+        (vec!["RELEASING"], None)
+    );
     rig.disk = Disk::Good;
     rig.run_until(1030.0);
     assert!(rig.only_record().kept.is_some());
@@ -191,13 +247,23 @@ fn a_lease_whose_del_the_store_refuses_is_kept_like_any_other() {
 
 #[test]
 fn what_is_not_to_be_kept_goes_back_at_once() {
-    for profile in [returning(0), Profile::default(), Profile { release: false, ..returning(60) }] {
+    for profile in [
+        returning(0),
+        Profile::default(),
+        Profile {
+            release: false,
+            ..returning(60)
+        },
+    ] {
         let (mut rig, releases) = (Rig::new(8), usize::from(profile.release));
         rig.profile = profile;
         rig.add("a", 1, "pod");
         rig.interface.put("192.0.2.50/24".parse().unwrap());
         rig.del("a");
-        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), releases);
+        assert_eq!(
+            rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
+            releases
+        );
         assert!(rig.rows().is_empty());
     }
 }
@@ -205,11 +271,22 @@ fn what_is_not_to_be_kept_goes_back_at_once() {
 #[test]
 fn a_del_after_a_reboot_is_followed_by_the_grace() {
     let mut rig = Rig::new(8);
-    rig.store.durable = [(BindingId(1), Record { profile: returning(60), ..record("a", "before", 900.0) })].into();
+    rig.store.durable = [(
+        BindingId(1),
+        Record {
+            profile: returning(60),
+            ..record("a", "before", 900.0)
+        },
+    )]
+    .into();
     rig.live.clear();
     rig.restart();
     rig.run_until(1100.0);
-    assert_eq!(rig.rows()[0].kept, Some(Duration::from_secs(500)), "as any lease waits after a reboot");
+    assert_eq!(
+        rig.rows()[0].kept,
+        Some(Duration::from_secs(500)),
+        "as any lease waits after a reboot"
+    );
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.assert_kept_until(1160.0);
@@ -219,7 +296,12 @@ fn a_del_after_a_reboot_is_followed_by_the_grace() {
 fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
     let mut rig = Rig::new(8);
     let kept = Some(Duration::from_secs(5060));
-    let record = Record { profile: returning(60), kept, state: RecordState::Releasing, ..record("a", "before", 900.0) };
+    let record = Record {
+        profile: returning(60),
+        kept,
+        state: RecordState::Releasing,
+        ..record("a", "before", 900.0)
+    };
     rig.store.durable = [(BindingId(1), record)].into();
     rig.wall_set = -86_400;
     rig.live.clear();
@@ -238,16 +320,29 @@ fn an_add_without_an_offer_has_what_is_kept_longest_go_back() {
     rig.sent.clear();
     rig.server = Server::Silent;
     let add = rig.add("c", 3, "new");
-    let released = |rig: &Rig| rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect::<Vec<_>>();
+    let released = |rig: &Rig| {
+        rig.sent
+            .iter()
+            .filter(|(kind, _)| *kind == 7)
+            .map(|(_, ip)| *ip)
+            .collect::<Vec<_>>()
+    };
     rig.run_until(1013.9);
     assert_eq!(released(&rig), Vec::<Ipv4Addr>::new());
     rig.run_until(1016.0);
-    assert_eq!((released(&rig), rig.state("b")), (vec!["192.0.2.50".parse().unwrap()], vec!["KEPT"]));
+    assert_eq!(
+        (released(&rig), rig.state("b")),
+        (vec!["192.0.2.50".parse().unwrap()], vec!["KEPT"])
+    );
     rig.server = Server::Up;
     rig.run_until(1018.0);
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(1069.0);
-    assert_eq!((released(&rig).len(), rig.state("b")), (1, vec!["KEPT"]), "one at a time");
+    assert_eq!(
+        (released(&rig).len(), rig.state("b")),
+        (1, vec!["KEPT"]),
+        "one at a time"
+    );
 }
 
 #[test]
@@ -279,11 +374,23 @@ fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
     rig.server = Server::Silent;
     rig.run_until(rig.at.as_secs_f64() + 1.0);
     let now = rig.now().boot;
-    rig.reg.registry.silent.begins(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
+    rig.reg.registry.silent.begins(
+        &Lan::Link {
+            parent: "br0".into(),
+            vlan: 0,
+        },
+        now,
+    );
     rig.sent.clear();
     rig.add("c", 3, "new");
     rig.run_until(rig.at.as_secs_f64() + 30.0);
-    assert_eq!((rig.state("a"), rig.sent.iter().filter(|(kind, _)| *kind == 7).count()), (vec!["KEPT"], 0));
+    assert_eq!(
+        (
+            rig.state("a"),
+            rig.sent.iter().filter(|(kind, _)| *kind == 7).count()
+        ),
+        (vec!["KEPT"], 0)
+    );
 }
 
 #[test]
@@ -315,8 +422,15 @@ fn an_identity_that_returns_later_asks_for_the_address_that_it_had() {
             rig.restart();
         }
         rig.add("b", 2, "pod");
-        assert_eq!((rig.wished, rig.sent[0].0), (Some("192.0.2.50".parse().unwrap()), 1));
-        assert_eq!(rig.only_record().state, RecordState::Bound, "what is held is not remembered beside");
+        assert_eq!(
+            (rig.wished, rig.sent[0].0),
+            (Some("192.0.2.50".parse().unwrap()), 1)
+        );
+        assert_eq!(
+            rig.only_record().state,
+            RecordState::Bound,
+            "what is held is not remembered beside"
+        );
         rig.add("c", 3, "other");
         assert_eq!(rig.wished, None);
     }
@@ -328,10 +442,16 @@ fn an_add_that_gets_another_address_takes_it() {
     rig.give = "192.0.2.60".parse().unwrap();
     let add = rig.add("b", 2, "pod");
     rig.run_until(1101.0);
-    assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.60"));
+    assert!(
+        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.60")
+    );
     rig.del("b");
     rig.run_until(1200.0);
-    assert_eq!(rig.only_record().lease.ip().to_string(), "192.0.2.60", "the last one");
+    assert_eq!(
+        rig.only_record().lease.ip().to_string(),
+        "192.0.2.60",
+        "the last one"
+    );
 }
 
 #[test]
@@ -350,7 +470,10 @@ fn a_container_that_returns_while_its_lease_is_forgotten_asks_for_its_address() 
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1010.0);
-    assert_eq!((rig.only_record().state, rig.state("b")), (RecordState::Bound, vec!["BOUND"]));
+    assert_eq!(
+        (rig.only_record().state, rig.state("b")),
+        (RecordState::Bound, vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -358,7 +481,10 @@ fn what_an_add_asked_for_goes_before_what_is_remembered() {
     let mut rig = gone();
     let mut call = rig.call("b", 2, "pod");
     let address = "192.0.2.70".parse().unwrap();
-    call.wanted = Some(Wanted { address, preferred: true });
+    call.wanted = Some(Wanted {
+        address,
+        preferred: true,
+    });
     rig.request(Call::Add(call));
     assert_eq!(rig.wished, Some(address));
 }
@@ -367,7 +493,10 @@ fn what_an_add_asked_for_goes_before_what_is_remembered() {
 fn no_more_identities_are_remembered_than_a_start_reads() {
     let mut rig = Rig::new(8);
     let past = |n: u64| {
-        let mut record = Record { state: RecordState::Past, ..record("a", "b", n as f64) };
+        let mut record = Record {
+            state: RecordState::Past,
+            ..record("a", "b", n as f64)
+        };
         record.identity.client_id = ClientId::new(format!("\0{n}").into_bytes()).unwrap();
         (BindingId(5000 - n), record)
     };
@@ -375,7 +504,8 @@ fn no_more_identities_are_remembered_than_a_start_reads() {
     rig.restart();
     assert_eq!(rig.store.records().len(), 1024);
     assert!(
-        !rig.store.durable.contains_key(&BindingId(4994)) && rig.store.durable.contains_key(&BindingId(4993)),
+        !rig.store.durable.contains_key(&BindingId(4994))
+            && rig.store.durable.contains_key(&BindingId(4993)),
         "the oldest go"
     );
     assert!(rig.rows().is_empty());
@@ -389,7 +519,11 @@ const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 impl Rig {
     fn conflicts(&self) -> usize {
-        self.store.events.iter().filter(|event| event.kind == EventKind::Conflict).count()
+        self.store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Conflict)
+            .count()
     }
 }
 
@@ -410,9 +544,13 @@ fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
                 (0, 1, [].as_slice()),
                 "{by}, {restarts}"
             );
-            let cause = format!("not given back: {by} has it, perhaps the same client on another host");
+            let cause =
+                format!("not given back: {by} has it, perhaps the same client on another host");
             assert_eq!(rig.store.events.last().unwrap().cause, cause);
-            assert!(!rig.asked_from.contains(&CHADDR), "a station with that address would not answer");
+            assert!(
+                !rig.asked_from.contains(&CHADDR),
+                "a station with that address would not answer"
+            );
         }
     }
 }
@@ -420,13 +558,17 @@ fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
 /// A DEL of an identity that can return, which is not kept, and a GC.
 fn ends(rig: &mut Rig, collects: bool) -> u64 {
     match collects {
-        true => rig.request(Call::Collect { network: "lan".into(), keep: vec![] }),
+        true => rig.request(Call::Collect {
+            network: "lan".into(),
+            keep: vec![],
+        }),
         false => rig.del("a"),
     }
 }
 
 #[test]
-fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_a_del_or_a_collection_gives_it_back() {
+fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_a_del_or_a_collection_gives_it_back()
+ {
     for (collects, elsewhere) in [(false, true), (false, false), (true, true), (true, false)] {
         let mut rig = Rig::new(8);
         rig.lease = 3600;
@@ -437,11 +579,22 @@ fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_
             rig.stations.insert(ADDRESS, NEIGHBOUR);
         }
         let call = ends(&mut rig, collects);
-        assert!(matches!(rig.answers[&call], Answer::Deleted | Answer::Collected), "nobody waits for the question");
+        assert!(
+            matches!(rig.answers[&call], Answer::Deleted | Answer::Collected),
+            "nobody waits for the question"
+        );
         rig.run_until(1002.0);
         assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
-        assert!(rig.opened.iter().all(|link| matches!(link, Link::Parent { .. })), "it is asked from the host");
-        assert_eq!((rig.sends(7), rig.conflicts()), if elsewhere { (0, 1) } else { (1, 0) });
+        assert!(
+            rig.opened
+                .iter()
+                .all(|link| matches!(link, Link::Parent { .. })),
+            "it is asked from the host"
+        );
+        assert_eq!(
+            (rig.sends(7), rig.conflicts()),
+            if elsewhere { (0, 1) } else { (1, 0) }
+        );
         assert!(rig.rows().is_empty(), "collects: {collects}");
     }
 }
@@ -458,7 +611,10 @@ fn a_lease_whose_address_is_on_its_interface_goes_back_from_inside_without_a_que
         rig.asked.clear();
         let call = ends(&mut rig, collects);
         assert_eq!(rig.sends(7), 1);
-        assert!(matches!(rig.answers[&call], Answer::Deleted | Answer::Collected));
+        assert!(matches!(
+            rig.answers[&call],
+            Answer::Deleted | Answer::Collected
+        ));
         assert!(!rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
         assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })));
     }
@@ -482,7 +638,11 @@ fn the_containers_own_link_is_not_another_host() {
     rig.tell_carrier(false);
     rig.stations.insert(ADDRESS, CHADDR);
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not wait for the question");
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Deleted,
+        "a DEL does not wait for the question"
+    );
     assert_eq!(rig.sent.last().unwrap().0, 3);
     rig.run_until(1002.0);
     assert_eq!((rig.sent.last().unwrap().0, rig.conflicts()), (7, 0));

@@ -30,7 +30,11 @@ impl Rig {
     }
 
     fn speaks_from_host(&self) -> bool {
-        !self.opened.is_empty() && self.opened.iter().all(|link| matches!(link, Link::Parent { .. }))
+        !self.opened.is_empty()
+            && self
+                .opened
+                .iter()
+                .all(|link| matches!(link, Link::Parent { .. }))
     }
 }
 
@@ -40,7 +44,11 @@ fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
     assert!(rig.rows()[0].pathless);
     rig.run_until(1400.0);
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
-    assert!(rig.sent.len() > 3 && rig.sent.iter().all(|sent| *sent == (3, ANY)), "INIT-REBOOT: {:?}", rig.sent);
+    assert!(
+        rig.sent.len() > 3 && rig.sent.iter().all(|sent| *sent == (3, ANY)),
+        "INIT-REBOOT: {:?}",
+        rig.sent
+    );
     assert!(rig.speaks_from_host(), "{:?}", rig.opened);
 }
 
@@ -59,9 +67,19 @@ fn a_del_a_gc_and_the_kernels_word_end_what_no_path_leads_to() {
         let mut rig = hidden();
         match end {
             0 => _ = rig.del("a"),
-            1 => _ = rig.request(Call::Collect { network: "lan".into(), keep: vec![] }),
-            2 => rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 })),
-            _ => rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) })),
+            1 => {
+                _ = rig.request(Call::Collect {
+                    network: "lan".into(),
+                    keep: vec![],
+                })
+            }
+            2 => rig.input(Input::Kernel(KernelMessage::LinkGone {
+                cookie: Cookie(1),
+                ifindex: 2,
+            })),
+            _ => rig.input(Input::Kernel(KernelMessage::NetnsDied {
+                cookie: Cookie(1),
+            })),
         }
         rig.run_until(1025.0);
         assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{end}");
@@ -78,7 +96,11 @@ fn what_no_path_leads_to_outlives_lost_messages_and_a_restart() {
             true => rig.restart(),
         }
         rig.run_until(1400.0);
-        assert_eq!((rig.state("a"), rig.state("b"), rig.sends(7)), (vec!["BOUND"], vec!["BOUND"], 0), "{restarts}");
+        assert_eq!(
+            (rig.state("a"), rig.state("b"), rig.sends(7)),
+            (vec!["BOUND"], vec!["BOUND"], 0),
+            "{restarts}"
+        );
         assert_eq!(rig.rows().iter().filter(|row| row.pathless).count(), 1);
     }
 }
@@ -99,7 +121,12 @@ fn a_path_that_leads_there_again_is_taken() {
     assert!(!rig.rows()[0].pathless);
     rig.opened.clear();
     rig.run_until(1300.0);
-    assert!(rig.opened.iter().all(|link| matches!(link, Link::InNetns { .. })) && !rig.opened.is_empty());
+    assert!(
+        rig.opened
+            .iter()
+            .all(|link| matches!(link, Link::InNetns { .. }))
+            && !rig.opened.is_empty()
+    );
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
@@ -110,13 +137,24 @@ fn a_path_that_went_unheard_is_missed_at_the_next_renewal() {
     rig.run_until(1020.0);
     rig.is_pathless();
     rig.run_until(1400.0);
-    assert_eq!((rig.state("a"), rig.rows()[0].pathless, rig.sends(7)), (vec!["BOUND"], true, 0));
+    assert_eq!(
+        (rig.state("a"), rig.rows()[0].pathless, rig.sends(7)),
+        (vec!["BOUND"], true, 0)
+    );
 }
 
 #[test]
 fn a_newcomer_takes_over_from_what_only_our_own_sockets_may_keep() {
     let mut rig = hidden();
     let add = rig.add("b", 2, "a");
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "nothing goes back");
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "nothing goes back"
+    );
 }

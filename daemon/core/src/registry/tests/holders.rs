@@ -49,7 +49,10 @@ impl Rig {
     fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
         match &self.answers[&add] {
             Answer::Failed(Failure::AddressHeld {
-                address, holder: AddressHolder::Attachment(holder), shared, ..
+                address,
+                holder: AddressHolder::Attachment(holder),
+                shared,
+                ..
             }) => (*address, container(holder), *shared),
             answer => panic!("{answer:?}"),
         }
@@ -63,12 +66,23 @@ impl Rig {
     }
 
     fn why(&self, kind: EventKind) -> Vec<&str> {
-        self.store.events.iter().filter(|event| event.kind == kind).map(|event| event.cause.as_str()).collect()
+        self.store
+            .events
+            .iter()
+            .filter(|event| event.kind == kind)
+            .map(|event| event.cause.as_str())
+            .collect()
     }
 
     fn insisting(&self, who: &str, netns: u64, address: Ipv4Addr) -> Box<Add> {
-        let wanted = Some(Wanted { address, preferred: false });
-        Box::new(Add { wanted, ..*self.call(who, netns, who) })
+        let wanted = Some(Wanted {
+            address,
+            preferred: false,
+        });
+        Box::new(Add {
+            wanted,
+            ..*self.call(who, netns, who)
+        })
     }
 }
 
@@ -81,17 +95,40 @@ fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fail
     let add = rig.add("b", 2, "b");
     rig.run_until(1021.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
-    let requested = rig.sent.iter().any(|(kind, ciaddr)| *kind == 3 && ciaddr.is_unspecified());
-    assert!(!requested && rig.count_of(4) + rig.count_of(7) == 0, "{:?}", rig.sent);
-    let Answer::Failed(failure) = &rig.answers[&add] else { panic!() };
+    let requested = rig
+        .sent
+        .iter()
+        .any(|(kind, ciaddr)| *kind == 3 && ciaddr.is_unspecified());
+    assert!(
+        !requested && rig.count_of(4) + rig.count_of(7) == 0,
+        "{:?}",
+        rig.sent
+    );
+    let Answer::Failed(failure) = &rig.answers[&add] else {
+        panic!()
+    };
     let said = failure.to_string();
-    for part in ["192.0.2.1", "192.0.2.50", "lan/a/eth0", "Ethernet address", "macvlan", "MAC", "`clientId`"] {
+    for part in [
+        "192.0.2.1",
+        "192.0.2.50",
+        "lan/a/eth0",
+        "Ethernet address",
+        "macvlan",
+        "MAC",
+        "`clientId`",
+    ] {
         assert!(said.contains(part), "{said} lacks {part}");
     }
-    assert_eq!(rig.why(EventKind::AddressHeld), ["not taken from server 192.0.2.1: lan/a/eth0 has it"]);
+    assert_eq!(
+        rig.why(EventKind::AddressHeld),
+        ["not taken from server 192.0.2.1: lan/a/eth0 has it"]
+    );
     rig.del("b");
     rig.run_until(1100.0);
-    assert_eq!((rig.state("a"), rig.count_of(7), rig.rows().len()), (vec!["BOUND"], 0, 1));
+    assert_eq!(
+        (rig.state("a"), rig.count_of(7), rig.rows().len()),
+        (vec!["BOUND"], 0, 1)
+    );
 }
 
 #[test]
@@ -105,7 +142,10 @@ fn of_two_adds_that_are_granted_one_address_the_second_fails_without_a_word_to_t
     assert_eq!(rig.address_of(adds[0]), FIRST);
     assert_eq!(rig.held_by(adds[1]), (FIRST, "a".to_owned(), Some(SHARED)));
     rig.run_until(1050.0);
-    assert_eq!((rig.count_of(4), rig.count_of(7), rig.state("a")), (0, 0, vec!["BOUND"]));
+    assert_eq!(
+        (rig.count_of(4), rig.count_of(7), rig.state("a")),
+        (0, 0, vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -120,7 +160,10 @@ fn an_add_that_is_cancelled_while_it_asks_releases_nothing_that_another_has() {
     rig.del("b");
     rig.run_until(1050.0);
     assert_eq!((rig.count_of(7), rig.rows().len()), (0, 1));
-    assert_eq!(rig.why(EventKind::AddressHeld), ["no RELEASE sent: lan/a/eth0 has the address"]);
+    assert_eq!(
+        rig.why(EventKind::AddressHeld),
+        ["no RELEASE sent: lan/a/eth0 has the address"]
+    );
 }
 
 #[test]
@@ -130,7 +173,10 @@ fn with_a_server_that_knows_clients_by_chaddr_a_takeover_under_one_identifier_wo
     rig.live.remove(&1);
     let add = rig.add("b", 2, "pod");
     rig.run_until(1050.0);
-    assert_eq!((rig.address_of(add), rig.count_of(7), rig.rows().len()), (FIRST, 0, 1));
+    assert_eq!(
+        (rig.address_of(add), rig.count_of(7), rig.rows().len()),
+        (FIRST, 0, 1)
+    );
 }
 
 #[test]
@@ -144,10 +190,17 @@ fn what_waits_for_its_container_after_a_reboot_gives_way_to_a_successor_with_its
     rig.mac = Some(record("old", "before", 900.0).identity.chaddr);
     let add = rig.add("new", 2, "new");
     assert_eq!(rig.address_of(add), FIRST);
-    assert_eq!((rig.rows().len(), rig.store.records().len()), (1, 1), "what waited is gone");
+    assert_eq!(
+        (rig.rows().len(), rig.store.records().len()),
+        (1, 1),
+        "what waited is gone"
+    );
     rig.run_until(2000.0);
     assert_eq!((rig.count_of(7), rig.state("new")), (0, vec!["BOUND"]));
-    assert_eq!(rig.why(EventKind::AddressHeld), ["no RELEASE sent: lan/new/eth0 has the address"]);
+    assert_eq!(
+        rig.why(EventKind::AddressHeld),
+        ["no RELEASE sent: lan/new/eth0 has the address"]
+    );
 }
 
 #[test]
@@ -155,12 +208,19 @@ fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
     for mac in [None, Some(SHARED)] {
         let mut rig = Rig::new(8);
         (rig.lease, rig.mac) = (3600, mac);
-        rig.profile = Profile { grace: Some(60), ..Profile::default() };
+        rig.profile = Profile {
+            grace: Some(60),
+            ..Profile::default()
+        };
         rig.add("a", 1, "a");
         rig.del("a");
         rig.granted.clear();
         let add = rig.add("b", 2, "b");
-        assert_eq!((rig.address_of(add), rig.rows().len()), (FIRST, 1), "{mac:?}");
+        assert_eq!(
+            (rig.address_of(add), rig.rows().len()),
+            (FIRST, 1),
+            "{mac:?}"
+        );
         rig.run_until(1100.0);
         assert_eq!((rig.count_of(7), rig.store.records().len()), (0, 1));
     }
@@ -169,17 +229,27 @@ fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
 #[test]
 fn a_release_that_waits_is_not_sent_while_another_asks_for_its_address() {
     let mut rig = by_chaddr();
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.add("a", 1, "a");
     rig.del("a");
     rig.server = Server::OffersOnly;
     rig.run_until(1059.5);
     rig.add("b", 2, "b");
     rig.run_until(1061.0);
-    assert_eq!((rig.count_of(7), rig.state("a").len()), (0, 1), "the answer is about to come");
+    assert_eq!(
+        (rig.count_of(7), rig.state("a").len()),
+        (0, 1),
+        "the answer is about to come"
+    );
     rig.server = Server::Up;
     rig.run_until(1065.0);
-    assert_eq!((rig.state("b"), rig.state("a").len(), rig.count_of(7)), (vec!["BOUND"], 0, 0));
+    assert_eq!(
+        (rig.state("b"), rig.state("a").len(), rig.count_of(7)),
+        (vec!["BOUND"], 0, 0)
+    );
 }
 
 #[test]
@@ -191,11 +261,17 @@ fn a_del_that_the_store_refuses_does_not_bring_a_lease_back_that_another_has_by_
     let add = rig.add("b", 2, "b");
     let (op, _) = rig.slow.pop_front().unwrap();
     rig.unwritten(op);
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Failed(Failure::Store(StoreCause::Full))
+    );
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1100.0);
-    assert_eq!((rig.address_of(add), rig.state("b"), rig.rows().len()), (FIRST, vec!["BOUND"], 1));
+    assert_eq!(
+        (rig.address_of(add), rig.state("b"), rig.rows().len()),
+        (FIRST, vec!["BOUND"], 1)
+    );
     assert_eq!(rig.count_of(7), 0);
 }
 
@@ -211,9 +287,21 @@ fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_a
     let add = rig.add("c", 3, "c");
     rig.run_until(1042.0);
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 52));
-    let renewed: Vec<_> = rig.sent.iter().filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified()).collect();
-    assert_eq!(renewed, [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))], "{:?}", rig.sent);
-    assert_eq!((rig.count_of(4), rig.count_of(7), rig.rows().len()), (0, 0, 3));
+    let renewed: Vec<_> = rig
+        .sent
+        .iter()
+        .filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified())
+        .collect();
+    assert_eq!(
+        renewed,
+        [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))],
+        "{:?}",
+        rig.sent
+    );
+    assert_eq!(
+        (rig.count_of(4), rig.count_of(7), rig.rows().len()),
+        (0, 0, 3)
+    );
     assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
@@ -238,7 +326,10 @@ fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too()
     rig.granted.clear();
     let add = rig.add("b", 2, "b");
     rig.run_until(1022.0);
-    assert_eq!((rig.address_of(add), rig.state("a")), (Ipv4Addr::new(192, 0, 2, 51), vec!["BOUND"]));
+    assert_eq!(
+        (rig.address_of(add), rig.state("a")),
+        (Ipv4Addr::new(192, 0, 2, 51), vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -253,7 +344,10 @@ fn a_server_that_has_forgotten_a_lease_and_is_silent_to_its_holder_is_told_by_a_
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
     assert_eq!((rig.count_of(4), rig.declined_to), (1, Some(SERVER)));
     rig.run_until(1100.0);
-    assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["BOUND"]));
+    assert_eq!(
+        (rig.state("a"), rig.state("b")),
+        (vec!["BOUND"], vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -277,11 +371,25 @@ fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holde
     let add = rig.add("b", 2, "b");
     rig.run_until(1100.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-    let requests = rig.sent.iter().filter(|(kind, ip)| *kind == 3 && ip.is_unspecified()).count();
-    assert_eq!((rig.count_of(1), requests), (10, 0), "ten offers, no REQUEST");
-    assert_eq!((rig.count_of(4), rig.count_of(7), rig.state("a")), (0, 0, vec!["BOUND"]));
+    let requests = rig
+        .sent
+        .iter()
+        .filter(|(kind, ip)| *kind == 3 && ip.is_unspecified())
+        .count();
+    assert_eq!(
+        (rig.count_of(1), requests),
+        (10, 0),
+        "ten offers, no REQUEST"
+    );
+    assert_eq!(
+        (rig.count_of(4), rig.count_of(7), rig.state("a")),
+        (0, 0, vec!["BOUND"])
+    );
     let renewals = rig.count_of(3);
-    assert!((1..=3).contains(&renewals), "renewed once in a while, not {renewals} times");
+    assert!(
+        (1..=3).contains(&renewals),
+        "renewed once in a while, not {renewals} times"
+    );
 }
 
 #[test]
@@ -312,8 +420,15 @@ fn an_address_of_a_holder_that_another_server_offers_is_declined_to_that_server_
     let add = rig.add("b", 2, "b");
     rig.run_until(1025.0);
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
-    assert_eq!(rig.codes(), [1, 3, 4, 1, 3], "the holder has nothing to say to it");
-    assert_eq!((rig.declined_to, rig.state("a")), (Some(OTHER_SERVER), vec!["BOUND"]));
+    assert_eq!(
+        rig.codes(),
+        [1, 3, 4, 1, 3],
+        "the holder has nothing to say to it"
+    );
+    assert_eq!(
+        (rig.declined_to, rig.state("a")),
+        (Some(OTHER_SERVER), vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -321,13 +436,18 @@ fn an_address_whose_holder_loses_it_while_it_is_asked_for_is_kept() {
     for detection in [Detection::Optimistic, Detection::Strict, Detection::Off] {
         let mut rig = one();
         rig.granted.clear();
-        (rig.server_id, rig.server, rig.profile.policy.detection) = (OTHER_SERVER, Server::OffersOnly, detection);
+        (rig.server_id, rig.server, rig.profile.policy.detection) =
+            (OTHER_SERVER, Server::OffersOnly, detection);
         let add = rig.add("b", 2, "b");
         assert_eq!(rig.codes(), [1, 3], "to be declined");
         rig.del("a");
         rig.server = Server::Up;
         rig.run_until(1035.0);
-        assert_eq!((rig.address_of(add), rig.count_of(4)), (FIRST, 0), "{detection:?}");
+        assert_eq!(
+            (rig.address_of(add), rig.count_of(4)),
+            (FIRST, 0),
+            "{detection:?}"
+        );
         assert_eq!(rig.state("b"), ["BOUND"]);
     }
 }
@@ -342,10 +462,18 @@ fn an_address_that_a_station_was_heard_to_use_is_declined_though_its_holder_here
     rig.del("a");
     rig.run_until(1021.5);
     let answer = Arp::request(other, FIRST, Ipv4Addr::UNSPECIFIED);
-    rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..answer });
+    rig.hear(&Arp {
+        op: ArpOp::Reply,
+        target_mac: own,
+        destination_mac: own,
+        ..answer
+    });
     rig.server = Server::Up;
     rig.run_until(1035.0);
-    assert_eq!((rig.address_of(add), rig.declined_to), (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER)));
+    assert_eq!(
+        (rig.address_of(add), rig.declined_to),
+        (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER))
+    );
 }
 
 #[test]
@@ -359,12 +487,20 @@ fn the_answers_of_a_holder_whose_address_another_server_offers_are_not_answered_
     let own = Mac([2, 0, 0, 0, 1, 2]);
     let answer = Arp::request(holder, FIRST, Ipv4Addr::UNSPECIFIED);
     for _ in 0..20 {
-        rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..answer });
+        rig.hear(&Arp {
+            op: ArpOp::Reply,
+            target_mac: own,
+            destination_mac: own,
+            ..answer
+        });
     }
     assert!(rig.asked.len() <= 1, "{:?}", rig.asked);
     rig.server = Server::Up;
     rig.run_until(1030.0);
-    assert_eq!((rig.address_of(add), rig.declined_to), (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER)));
+    assert_eq!(
+        (rig.address_of(add), rig.declined_to),
+        (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER))
+    );
 }
 
 #[test]
@@ -382,7 +518,11 @@ fn a_container_that_looks_for_a_lease_again_does_not_take_that_of_another() {
         rig.wake();
     }
     rig.run_until(6000.0);
-    let held: BTreeSet<_> = rig.rows().into_iter().filter_map(|row| Some(row.tenure?.ip())).collect();
+    let held: BTreeSet<_> = rig
+        .rows()
+        .into_iter()
+        .filter_map(|row| Some(row.tenure?.ip()))
+        .collect();
     assert_eq!(held.len(), 2, "{:?}", rig.rows());
 }
 
@@ -395,7 +535,10 @@ fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled
     rig.one_for_all = true;
     rig.run_until(3000.0);
     let rows = rig.rows();
-    let leases: Vec<_> = rows.iter().filter_map(|row| Some(row.tenure.as_ref()?.ip())).collect();
+    let leases: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some(row.tenure.as_ref()?.ip()))
+        .collect();
     assert_eq!(leases, [FIRST], "{rows:?}");
     assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
     let cause = "server 192.0.2.1 granted 192.0.2.50 instead, which another attachment has";
@@ -412,8 +555,16 @@ fn a_takeover_that_ends_with_another_address_gives_the_old_one_back() {
     rig.server = Server::Up;
     rig.run_until(1030.0);
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 77));
-    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect();
-    assert_eq!((released, rig.rows().len(), rig.store.records().len()), (vec![FIRST], 1, 1));
+    let released: Vec<_> = rig
+        .sent
+        .iter()
+        .filter(|(kind, _)| *kind == 7)
+        .map(|(_, ip)| *ip)
+        .collect();
+    assert_eq!(
+        (released, rig.rows().len(), rig.store.records().len()),
+        (vec![FIRST], 1, 1)
+    );
     assert_eq!(rig.only_record().state, RecordState::Bound);
 }
 
@@ -433,15 +584,26 @@ fn a_takeover_that_is_answered_and_crashes_gives_the_old_address_back_after_the_
     (rig.disk, rig.hold_sends) = (Disk::Good, false);
     rig.restart();
     rig.run_until(1030.0);
-    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect();
-    assert_eq!((released, rig.state("b"), rig.rows().len()), (vec![FIRST], vec!["BOUND"], 1));
+    let released: Vec<_> = rig
+        .sent
+        .iter()
+        .filter(|(kind, _)| *kind == 7)
+        .map(|(_, ip)| *ip)
+        .collect();
+    assert_eq!(
+        (released, rig.state("b"), rig.rows().len()),
+        (vec![FIRST], vec!["BOUND"], 1)
+    );
 }
 
 #[test]
 fn a_takeover_gives_nothing_back_that_another_has_by_then() {
     let mut rig = Rig::new(8);
     rig.lease = 3600;
-    rig.profile = Profile { grace: Some(600), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(600),
+        ..Profile::default()
+    };
     rig.add("a", 1, "a");
     rig.del("a");
     rig.granted.clear();
@@ -450,8 +612,14 @@ fn a_takeover_gives_nothing_back_that_another_has_by_then() {
     rig.server = Server::Up;
     let other = rig.add("c", 3, "c");
     rig.run_until(1100.0);
-    assert_eq!((rig.address_of(other), rig.address_of(returns)), (FIRST, Ipv4Addr::new(192, 0, 2, 51)));
-    assert_eq!((rig.count_of(7), rig.rows().len(), rig.store.records().len()), (0, 2, 2));
+    assert_eq!(
+        (rig.address_of(other), rig.address_of(returns)),
+        (FIRST, Ipv4Addr::new(192, 0, 2, 51))
+    );
+    assert_eq!(
+        (rig.count_of(7), rig.rows().len(), rig.store.records().len()),
+        (0, 2, 2)
+    );
 }
 
 #[test]
@@ -459,17 +627,32 @@ fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is
     let mut rig = Rig::new(8);
     let mut double = record("b", "b", 950.0);
     double.identity.client_id = ClientId::new(b"\0other".to_vec()).unwrap();
-    double.link = Link::InNetns { path: "/ns/2".into(), cookie: Cookie(2), ifindex: 2, mac: Mac([2, 0, 0, 0, 1, 2]) };
-    rig.store.durable = [(BindingId(1), double), (BindingId(2), record("a", "b", 900.0))].into();
+    double.link = Link::InNetns {
+        path: "/ns/2".into(),
+        cookie: Cookie(2),
+        ifindex: 2,
+        mac: Mac([2, 0, 0, 0, 1, 2]),
+    };
+    rig.store.durable = [
+        (BindingId(1), double),
+        (BindingId(2), record("a", "b", 900.0)),
+    ]
+    .into();
     rig.server = Server::Silent;
     rig.restart();
     assert!(rig.sent.is_empty(), "a restart sends nothing");
-    assert_eq!((rig.state("b"), rig.state("a")), (vec!["BOUND"], vec!["INIT"]));
+    assert_eq!(
+        (rig.state("b"), rig.state("a")),
+        (vec!["BOUND"], vec!["INIT"])
+    );
     assert_eq!(rig.why(EventKind::Lost), ["lan/b/eth0 has the address too"]);
     rig.del("a");
     rig.server = Server::Up;
     rig.run_until(2000.0);
-    assert_eq!((rig.count_of(7), rig.count_of(4), rig.state("b")), (0, 0, vec!["BOUND"]));
+    assert_eq!(
+        (rig.count_of(7), rig.count_of(4), rig.state("b")),
+        (0, 0, vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -478,11 +661,24 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.interface.put(address.into());
     let add = rig.call("b", 2, "b");
-    let adoptees = vec![Adoptee { add, address, mac: None }];
+    let adoptees = vec![Adoptee {
+        add,
+        address,
+        mac: None,
+    }];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1010.0);
-    assert_eq!(rig.not_adopted(), ["lan/b/eth0: lan/a/eth0 has 192.0.2.50: delete that attachment first"]);
+    assert_eq!(
+        rig.not_adopted(),
+        ["lan/b/eth0: lan/a/eth0 has 192.0.2.50: delete that attachment first"]
+    );
     assert_eq!((rig.sent.len(), rig.state("a")), (0, vec!["BOUND"]));
 }
 
@@ -493,15 +689,28 @@ fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted(
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.interface.put(address.into());
     rig.profile.policy.detection = Detection::Strict;
-    let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    let adoptees = vec![Adoptee {
+        add: rig.call("b", 2, "b"),
+        address,
+        mac: None,
+    }];
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     assert_eq!(rig.codes(), [3], "nobody confirms it yet");
     rig.server = Server::OffersOnly;
     let add = rig.add("c", 3, "c");
     assert_eq!(rig.codes(), [3, 1], "not asked for");
     rig.server = Server::Up;
     rig.run_until(1100.0);
-    assert_eq!((rig.state("b"), rig.held_by(add)), (vec!["BOUND"], (FIRST, "b".to_owned(), None)));
+    assert_eq!(
+        (rig.state("b"), rig.held_by(add)),
+        (vec!["BOUND"], (FIRST, "b".to_owned(), None))
+    );
     assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
 }
 
@@ -511,10 +720,25 @@ fn an_address_that_another_server_offers_is_not_declined_while_its_container_is_
     (rig.lease, rig.server, rig.server_id) = (3600, Server::Silent, OTHER_SERVER);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.interface.put(address.into());
-    let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    let adoptees = vec![Adoptee {
+        add: rig.call("b", 2, "b"),
+        address,
+        mac: None,
+    }];
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.server = Server::OffersOnly;
     rig.add("c", 3, "c");
     rig.run_until(1000.5);
-    assert_eq!((rig.count_of(4), rig.count_of(3)), (0, 1), "which server granted it is not known: {:?}", rig.codes());
+    assert_eq!(
+        (rig.count_of(4), rig.count_of(3)),
+        (0, 1),
+        "which server granted it is not known: {:?}",
+        rig.codes()
+    );
 }

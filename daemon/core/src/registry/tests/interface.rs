@@ -26,7 +26,11 @@ fn bound() -> Rig {
 
 impl Rig {
     fn removals(&self) -> usize {
-        self.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count()
+        self.store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressRemoved)
+            .count()
     }
 
     /// Ends the look that was asked for first.
@@ -49,11 +53,19 @@ fn a_look_from_before_the_address_came_is_no_sign_that_it_went() {
     rig.miss();
     rig.configure(A);
     rig.end_look();
-    assert_eq!((rig.removals(), rig.looks.len()), (0, 1), "it is looked at once more");
+    assert_eq!(
+        (rig.removals(), rig.looks.len()),
+        (0, 1),
+        "it is looked at once more"
+    );
     rig.end_look();
     rig.sent.clear();
     rig.run_until(1050.5);
-    assert_eq!((rig.removals(), rig.sent.clone()), (0, vec![(3, LEASED)]), "renewed from its address");
+    assert_eq!(
+        (rig.removals(), rig.sent.clone()),
+        (0, vec![(3, LEASED)]),
+        "renewed from its address"
+    );
 }
 
 #[test]
@@ -66,10 +78,16 @@ fn a_look_from_before_the_daemon_put_an_address_on_is_no_sign_that_it_went() {
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig.run_until(1050.5);
     assert_eq!(rig.on_link(), [B]);
-    rig.input(Input::Done { op: before.0, outcome: before.1 });
+    rig.input(Input::Done {
+        op: before.0,
+        outcome: before.1,
+    });
     rig.sent.clear();
     rig.run_until(1101.0);
-    assert_eq!((rig.removals(), rig.sent[0]), (0, (3, Ipv4Addr::new(192, 0, 2, 77))));
+    assert_eq!(
+        (rig.removals(), rig.sent[0]),
+        (0, (3, Ipv4Addr::new(192, 0, 2, 77)))
+    );
 }
 
 #[test]
@@ -78,7 +96,11 @@ fn of_two_reasons_to_look_the_later_one_is_looked_at_after_the_first() {
     rig.hold_looks = true;
     rig.miss();
     rig.take_off(A);
-    assert_eq!(rig.looks.len(), 1, "two at once could come back in any order");
+    assert_eq!(
+        rig.looks.len(),
+        1,
+        "two at once could come back in any order"
+    );
     rig.end_look();
     assert_eq!(rig.removals(), 0);
     rig.end_look();
@@ -116,7 +138,11 @@ fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed
         rig.wake();
     }
     assert!(rig.on_link().is_empty(), "it waits for its probes");
-    rig.input(Input::Kernel(KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
+    rig.input(Input::Kernel(KernelMessage::AddressGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+        address: LEASED.into(),
+    }));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
 }
@@ -128,7 +154,11 @@ fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.input(Input::Kernel(KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
+    rig.input(Input::Kernel(KernelMessage::AddressGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+        address: LEASED.into(),
+    }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.input(Input::Done { op, outcome });
@@ -155,20 +185,33 @@ fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     let add = rig.add("a", 1, "a");
-    assert!(!rig.answers.contains_key(&add), "its main plugin would see the address go again");
+    assert!(
+        !rig.answers.contains_key(&add),
+        "its main plugin would see the address go again"
+    );
     rig.change_late();
     assert!(rig.on_link().is_empty());
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.configure(A);
     rig.run_until(1065.0);
-    assert!(rig.changes.is_empty() && rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0));
+    assert!(
+        rig.changes.is_empty()
+            && rig
+                .reg
+                .kept()
+                .iter()
+                .all(|kept| kept.of_bindings || kept.count == 0)
+    );
 }
 
 #[test]
 fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_loss() {
     let mut rig = slowly_cleared();
     let add = rig.add("a", 1, "another");
-    assert_eq!((rig.answers.contains_key(&add), rig.changes.len()), (false, 1));
+    assert_eq!(
+        (rig.answers.contains_key(&add), rig.changes.len()),
+        (false, 1)
+    );
     rig.change_late();
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && rig.on_link().is_empty());
 }
@@ -179,10 +222,16 @@ fn an_add_that_waits_in_vain_for_a_change_to_end_says_so_and_leaves_nothing() {
     rig.del("a");
     let add = rig.add("a", 1, "a");
     rig.run_until(1081.0);
-    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else { panic!() };
+    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else {
+        panic!()
+    };
     assert_eq!(*waiting_for, "an earlier change of the interface to end");
     rig.change_late();
-    assert!(rig.rows().is_empty() && rig.reg.kept().iter().all(|kept| kept.count == 0), "{:?}", rig.reg.kept());
+    assert!(
+        rig.rows().is_empty() && rig.reg.kept().iter().all(|kept| kept.count == 0),
+        "{:?}",
+        rig.reg.kept()
+    );
 }
 
 #[test]
@@ -211,8 +260,15 @@ fn what_an_add_took_off_in_vain_is_put_on_again() {
         }
         rig.change_late();
         rig.run_until(1002.0);
-        assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]), "given up: {given_up}");
-        assert_eq!((rig.removals(), rig.only_record().former.clone()), (0, None));
+        assert_eq!(
+            (rig.on_link(), rig.state("a")),
+            (vec![A.to_owned()], vec!["BOUND"]),
+            "given up: {given_up}"
+        );
+        assert_eq!(
+            (rig.removals(), rig.only_record().former.clone()),
+            (0, None)
+        );
         rig.sent.clear();
         rig.run_until(1050.5);
         assert_eq!(rig.sent, [(3, LEASED)], "renewed from its address");
@@ -228,14 +284,25 @@ fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before
     let add = rig.add("a", 1, "another");
     rig.hold_changes = true;
     let (prepared, outcome) = rig.looks.pop_back().unwrap();
-    rig.input(Input::Done { op: prepared, outcome });
+    rig.input(Input::Done {
+        op: prepared,
+        outcome,
+    });
     rig.end_look();
-    assert_eq!(rig.changes.len(), 1, "the binding before has looked, and waits");
+    assert_eq!(
+        rig.changes.len(),
+        1,
+        "the binding before has looked, and waits"
+    );
     rig.input(Input::HungUp(RequestId(add)));
     rig.hold_looks = false;
     rig.change_late();
     rig.run_until(1050.02);
-    assert_eq!((rig.on_link().len(), rig.only_record().former.clone()), (0, None), "it went on");
+    assert_eq!(
+        (rig.on_link().len(), rig.only_record().former.clone()),
+        (0, None),
+        "it went on"
+    );
 }
 
 /// A daemon that looks at two interfaces at once, started on nine records like this.
@@ -245,7 +312,12 @@ fn restarted_on_nine(make: impl Fn(&mut Record)) -> Rig {
     for n in 1..=9 {
         let mut record = record(&format!("c{n}"), "b", 900.0);
         record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
-        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+        record.link = Link::InNetns {
+            path: "/ns".into(),
+            cookie: Cookie(n.into()),
+            ifindex: 2,
+            mac: Mac::default(),
+        };
         make(&mut record);
         rig.store.durable.insert(BindingId(n.into()), record);
     }
@@ -259,7 +331,10 @@ fn restarted_on_nine(make: impl Fn(&mut Record)) -> Rig {
 fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         record.state = RecordState::Seeking;
-        record.former = Some(Box::new(Former { leases: vec![record.lease.clone()], ..Former::default() }));
+        record.former = Some(Box::new(Former {
+            leases: vec![record.lease.clone()],
+            ..Former::default()
+        }));
     });
     // The first is deleted while it is being put right, the last before.
     rig.del("c9");
@@ -270,9 +345,17 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.store.all().all(|record| record.former.is_none()), "{:?}", rig.store.durable);
+    assert!(
+        rig.store.all().all(|record| record.former.is_none()),
+        "{:?}",
+        rig.store.durable
+    );
     assert_eq!(rig.store.records().len(), 7);
-    let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
+    let busy = rig
+        .reg
+        .kept()
+        .into_iter()
+        .filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
 }
 
@@ -280,7 +363,11 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
 fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         let seconds = Duration::from_secs;
-        record.lease.times = Some(Times { t1: seconds(10), t2: seconds(20), end: seconds(30) });
+        record.lease.times = Some(Times {
+            t1: seconds(10),
+            t2: seconds(20),
+            end: seconds(30),
+        });
     });
     let mut most = 0;
     while !rig.looks.is_empty() {
@@ -288,7 +375,11 @@ fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.store.all().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
+    assert!(
+        rig.store
+            .all()
+            .all(|record| record.state == RecordState::Seeking && record.former.is_none())
+    );
 }
 
 #[test]
@@ -310,7 +401,11 @@ fn what_the_kernel_takes_off_with_an_address_stays_as_its_stand_in_if_the_change
             rig.restart();
         }
         rig.run_until(1055.0);
-        assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![stand_in.to_owned()], None), "{crashes}");
+        assert_eq!(
+            (rig.on_link(), rig.only_record().former.clone()),
+            (vec![stand_in.to_owned()], None),
+            "{crashes}"
+        );
     }
 }
 
@@ -324,7 +419,11 @@ fn a_link_whose_add_was_under_way_when_messages_were_lost_is_looked_at_when_the_
     rig.server = Server::Up;
     rig.run_until(1005.0);
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.looks.len(), 1, "nothing is heard of its namespace before that");
+    assert_eq!(
+        rig.looks.len(),
+        1,
+        "nothing is heard of its namespace before that"
+    );
     rig.end_look();
     assert_eq!((rig.removals(), rig.looks.len()), (0, 0));
     rig.add("b", 2, "b");
@@ -346,5 +445,9 @@ fn an_address_that_is_taken_off_again_and_again_is_told_once_a_minute() {
     rig.take_off(A);
     rig.sent.clear();
     rig.run_until(1170.0);
-    assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED), "it is known all the same");
+    assert_eq!(
+        rig.sent[0],
+        (3, Ipv4Addr::UNSPECIFIED),
+        "it is known all the same"
+    );
 }

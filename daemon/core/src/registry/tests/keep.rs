@@ -16,7 +16,10 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 fn keeping() -> Policy {
-    Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }
+    Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }
 }
 
 fn bound(policy: Policy) -> Rig {
@@ -50,9 +53,15 @@ impl Rig {
 
     /// The interface has this address, and there is nothing left to be done.
     fn assert_settled(&mut self, address: &str) {
-        assert_eq!((self.on_link(), self.state("a")), (vec![address.to_owned()], vec!["BOUND"]));
+        assert_eq!(
+            (self.on_link(), self.state("a")),
+            (vec![address.to_owned()], vec!["BOUND"])
+        );
         let record = self.only_record();
-        assert_eq!((record.lease.address.to_string().as_str(), &record.former), (address, &None));
+        assert_eq!(
+            (record.lease.address.to_string().as_str(), &record.former),
+            (address, &None)
+        );
     }
 
     fn has_told(&self, kind: EventKind) -> bool {
@@ -61,7 +70,13 @@ impl Rig {
 
     /// Returns the requests of the next renewal.
     fn renewal(&mut self) -> Vec<(u8, Ipv4Addr)> {
-        let t1 = self.only_record().lease.t1().unwrap().since_boot().as_secs_f64();
+        let t1 = self
+            .only_record()
+            .lease
+            .t1()
+            .unwrap()
+            .since_boot()
+            .as_secs_f64();
         self.sent.clear();
         self.run_until(t1 + 0.5);
         self.sent.clone()
@@ -75,11 +90,20 @@ fn a_kept_address_goes_for_the_next_lease_after_it_is_on() {
     rig.is_given(OTHER, 70.0);
     rig.assert_settled(B);
     let shown: Vec<_> = rig.steps.iter().map(|step| format!("{step:?}")).collect();
-    let at = |what: Step| shown.iter().position(|step| *step == format!("{what:?}")).unwrap();
-    assert!(at(Step::AddAddress("192.0.2.77/32".parse().unwrap())) < at(Step::RemoveAddress(A.parse().unwrap())));
+    let at = |what: Step| {
+        shown
+            .iter()
+            .position(|step| *step == format!("{what:?}"))
+            .unwrap()
+    };
+    assert!(
+        at(Step::AddAddress("192.0.2.77/32".parse().unwrap()))
+            < at(Step::RemoveAddress(A.parse().unwrap()))
+    );
     let routes = |added| {
         let is = |step: &&Step| {
-            matches!(step, Step::AddRoute(_)) == added && matches!(step, Step::AddRoute(_) | Step::RemoveRoute(_))
+            matches!(step, Step::AddRoute(_)) == added
+                && matches!(step, Step::AddRoute(_) | Step::RemoveRoute(_))
         };
         rig.steps.iter().filter(is).count()
     };
@@ -124,7 +148,14 @@ fn a_lease_that_ended_while_no_daemon_ran_is_kept_too() {
     rig.assert_kept();
     rig.restart();
     rig.assert_kept();
-    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::Expired).count(), 1);
+    assert_eq!(
+        rig.store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Expired)
+            .count(),
+        1
+    );
     rig.is_given(OTHER, 70.0);
     rig.assert_settled(B);
 }
@@ -136,8 +167,16 @@ fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1400.0);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
-    assert_eq!((rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()), (1, 0, None), "the plugin's to delete");
+    assert!(
+        rig.store.records().is_empty()
+            && rig.rows().is_empty()
+            && rig.sent.iter().all(|(kind, _)| *kind != 7)
+    );
+    assert_eq!(
+        (rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()),
+        (1, 0, None),
+        "the plugin's to delete"
+    );
 }
 
 #[test]
@@ -157,7 +196,10 @@ fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
 #[test]
 fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_room() {
     for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = bound(Policy { detection, ..keeping() });
+        let mut rig = bound(Policy {
+            detection,
+            ..keeping()
+        });
         rig.server = Server::Silent;
         rig.run_until(1101.0);
         rig.stations.insert(FIRST, NEIGHBOUR);
@@ -169,19 +211,29 @@ fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_roo
         }
         // The next lease is there before the first look at the interface has ended.
         rig.run_until(rig.at.as_secs_f64() + 70.0);
-        assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+        assert_eq!(
+            (rig.on_link(), rig.state("a")),
+            (vec![A.to_owned()], vec!["BOUND"])
+        );
         rig.hold_looks = false;
         while let Some((op, outcome)) = rig.looks.pop_front() {
             rig.input(Input::Done { op, outcome });
         }
-        assert!(rig.on_link().is_empty(), "{detection:?}: {:?}", rig.on_link());
+        assert!(
+            rig.on_link().is_empty(),
+            "{detection:?}: {:?}",
+            rig.on_link()
+        );
         rig.disk = Disk::Good;
         rig.run_until(rig.at.as_secs_f64() + 70.0);
         rig.assert_settled("192.0.2.51/24");
         // Nothing of the conflict is left: the next end is kept like any other.
         rig.server = Server::Silent;
         rig.run_until(rig.at.as_secs_f64() + 120.0);
-        assert_eq!((rig.on_link(), rig.only_record().state), (vec!["192.0.2.51/24".to_owned()], RecordState::Seeking));
+        assert_eq!(
+            (rig.on_link(), rig.only_record().state),
+            (vec!["192.0.2.51/24".to_owned()], RecordState::Seeking)
+        );
     }
 }
 
@@ -195,33 +247,57 @@ fn where_a_kept_address_is_taken_off_by_hand_no_lease_puts_one_on() {
         }
         assert!(!rig.has_told(EventKind::AddressRemoved), "nobody lost it");
         rig.is_given(FIRST, 70.0);
-        assert_eq!((rig.on_link().len(), rig.state("a"), rig.steps.len()), (0, vec!["BOUND"], 0));
-        assert_eq!(rig.renewal(), [(3, Ipv4Addr::UNSPECIFIED)], "no server can answer to it");
+        assert_eq!(
+            (rig.on_link().len(), rig.state("a"), rig.steps.len()),
+            (0, vec!["BOUND"], 0)
+        );
+        assert_eq!(
+            rig.renewal(),
+            [(3, Ipv4Addr::UNSPECIFIED)],
+            "no server can answer to it"
+        );
         (rig.server, rig.give) = (Server::Naks, OTHER);
         rig.renewal();
         rig.is_given(OTHER, 70.0);
-        assert_eq!((rig.on_link().len(), rig.state("a"), rig.steps.len()), (0, vec!["BOUND"], 0));
+        assert_eq!(
+            (rig.on_link().len(), rig.state("a"), rig.steps.len()),
+            (0, vec!["BOUND"], 0)
+        );
     }
 }
 
 #[test]
 fn what_both_keys_keep_is_known_after_a_restart_without_a_lease() {
-    let mut rig = bound(Policy { on_change: OnChange::Keep, ..keeping() });
+    let mut rig = bound(Policy {
+        on_change: OnChange::Keep,
+        ..keeping()
+    });
     rig.is_given(OTHER, 42.0);
     rig.server = Server::Silent;
     rig.run_until(1200.0);
     rig.assert_kept();
     rig.restart();
     rig.is_given(OTHER, 70.0);
-    assert_eq!((rig.on_link(), rig.state("a"), rig.steps.len()), (vec![A.to_owned()], vec!["BOUND"], 0));
-    assert_eq!(rig.renewal(), [(3, Ipv4Addr::UNSPECIFIED)], "its address was never there");
+    assert_eq!(
+        (rig.on_link(), rig.state("a"), rig.steps.len()),
+        (vec![A.to_owned()], vec!["BOUND"], 0)
+    );
+    assert_eq!(
+        rig.renewal(),
+        [(3, Ipv4Addr::UNSPECIFIED)],
+        "its address was never there"
+    );
     assert!(!rig.has_told(EventKind::AddressRemoved));
 }
 
 #[test]
 fn what_both_keys_keep_goes_when_somebody_else_uses_it() {
     for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = bound(Policy { on_change: OnChange::Keep, detection, ..keeping() });
+        let mut rig = bound(Policy {
+            on_change: OnChange::Keep,
+            detection,
+            ..keeping()
+        });
         rig.is_given(OTHER, 42.0);
         rig.server = Server::Silent;
         rig.run_until(1200.0);
@@ -253,7 +329,10 @@ fn a_change_that_its_lease_did_not_live_to_see_is_made_when_the_lease_is_back() 
 
 #[test]
 fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
-    let mut rig = bound(Policy { on_change: OnChange::Keep, ..Policy::default() });
+    let mut rig = bound(Policy {
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    });
     rig.server = Server::Naks;
     rig.run_until(1050.1);
     assert!(rig.on_link().is_empty());
@@ -261,16 +340,28 @@ fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
     rig.assert_settled(B);
     rig.take_off(B);
     rig.restart();
-    assert!(rig.on_link().is_empty(), "taken off by hand, it is not put back");
+    assert!(
+        rig.on_link().is_empty(),
+        "taken off by hand, it is not put back"
+    );
 }
 
 #[test]
 fn an_address_that_is_kept_with_another_mask_is_there_to_renew_from() {
-    let mut rig = bound(Policy { on_change: OnChange::Keep, ..Policy::default() });
+    let mut rig = bound(Policy {
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    });
     rig.mask = [254, 0];
     assert_eq!(rig.renewal(), [(3, FIRST)]);
     assert_eq!(rig.only_record().lease.address.to_string(), "192.0.2.50/23");
-    assert_eq!((rig.on_link(), rig.renewal()), (vec![A.to_owned()], vec![(3, FIRST)]));
+    assert_eq!(
+        (rig.on_link(), rig.renewal()),
+        (vec![A.to_owned()], vec![(3, FIRST)])
+    );
     rig.restart();
-    assert_eq!((rig.on_link(), rig.renewal()), (vec![A.to_owned()], vec![(3, FIRST)]));
+    assert_eq!(
+        (rig.on_link(), rig.renewal()),
+        (vec![A.to_owned()], vec![(3, FIRST)])
+    );
 }

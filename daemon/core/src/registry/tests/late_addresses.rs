@@ -43,7 +43,10 @@ fn what_is_still_there_after_a_change_is_taken_off_by_the_next() {
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
     (rig.server, rig.give) = (Server::Up, "192.0.2.77".parse().unwrap());
     rig.run_until(1200.0);
-    assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![B.to_owned()], None));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().former.clone()),
+        (vec![B.to_owned()], None)
+    );
 }
 
 #[test]
@@ -61,5 +64,8 @@ fn what_somebody_puts_on_again_and_again_is_taken_off_with_growing_pauses() {
         }
         rig.run_until(rig.at.as_secs_f64() + 0.5);
     }
-    assert!((5..15).contains(&changes), "{changes} changes in five minutes");
+    assert!(
+        (5..15).contains(&changes),
+        "{changes} changes in five minutes"
+    );
 }

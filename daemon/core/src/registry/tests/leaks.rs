@@ -17,14 +17,20 @@ impl Rig {
     /// The sockets that are open fail.
     fn break_sockets(&mut self) {
         for exchange in self.open.keys().copied().collect::<Vec<_>>() {
-            self.input(Input::Broken { exchange, cause: LinkCause::refused("receive", "the network is down") });
+            self.input(Input::Broken {
+                exchange,
+                cause: LinkCause::refused("receive", "the network is down"),
+            });
         }
     }
 
     /// Ends the write under way badly.
     fn refuse_write(&mut self) {
         let (op, _) = self.slow.pop_front().unwrap();
-        self.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+        self.input(Input::Done {
+            op,
+            outcome: Outcome::Persisted(Err(StoreCause::Full)),
+        });
     }
 }
 
@@ -36,7 +42,10 @@ fn a_lease_that_the_store_refused_goes_back_though_its_sockets_broke() {
     rig.break_sockets();
     rig.disk = Disk::Full;
     rig.refuse_write();
-    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(
+        rig.answers[&add],
+        Answer::Failed(Failure::Store(StoreCause::Full))
+    );
     assert_eq!((rig.state("a"), rig.releases()), (vec!["RELEASING"], 0));
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
@@ -64,7 +73,9 @@ fn what_a_refused_add_owes_is_tried_until_the_lease_ends_and_over_a_restart() {
     rig.blind = None;
     rig.run_until(1900.0);
     assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
-    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.store.records().is_empty());
+    assert!(
+        matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.store.records().is_empty()
+    );
 }
 
 #[test]
@@ -79,7 +90,10 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
     let again = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     rig.run_until(1040.0);
-    assert_eq!((rig.releases(), rig.state("a"), rig.store.records().len()), (0, vec!["BOUND"], 1));
+    assert_eq!(
+        (rig.releases(), rig.state("a"), rig.store.records().len()),
+        (0, vec!["BOUND"], 1)
+    );
 }
 
 #[test]
@@ -97,7 +111,12 @@ fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
     rig.break_sockets();
     assert!(matches!(&rig.answers[&add], Answer::Failed(_)));
     rig.run_until(1050.0);
-    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| ip.to_string()).collect();
+    let released: Vec<_> = rig
+        .sent
+        .iter()
+        .filter(|(kind, _)| *kind == 7)
+        .map(|(_, ip)| ip.to_string())
+        .collect();
     assert!(released.contains(&"192.0.2.60".to_owned()), "{released:?}");
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
@@ -119,7 +138,10 @@ fn node(containers: u64) -> Rig {
 impl Rig {
     /// A link is deleted, and its namespace stays.
     fn link_goes(&mut self, netns: u64) {
-        self.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
+        self.input(Input::Kernel(KernelMessage::LinkGone {
+            cookie: Cookie(netns),
+            ifindex: 2,
+        }));
     }
 }
 
@@ -127,7 +149,9 @@ impl Rig {
 fn all_die(rig: &mut Rig, containers: u64) {
     for n in 1..=containers {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(n) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(n),
+        }));
     }
 }
 
@@ -138,9 +162,16 @@ fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
     assert_eq!(rig.releases(), 128, "some leave at once");
     rig.run_until(1001.0);
     assert_eq!(rig.releases(), 228);
-    assert!(rig.open.is_empty(), "what waits has no sockets: {:?}", rig.open);
+    assert!(
+        rig.open.is_empty(),
+        "what waits has no sockets: {:?}",
+        rig.open
+    );
     rig.run_until(1002.8);
-    assert_eq!((rig.releases(), rig.store.records().len(), rig.rows().len()), (300, 0, 0));
+    assert_eq!(
+        (rig.releases(), rig.store.records().len(), rig.rows().len()),
+        (300, 0, 0)
+    );
 }
 
 #[test]
@@ -148,9 +179,17 @@ fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
     let mut rig = node(201);
     all_die(&mut rig, 200);
     let del = rig.del("c201");
-    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 128), "the pace is one for all");
+    assert_eq!(
+        (rig.answers.get(&del), rig.releases()),
+        (Some(&Answer::Deleted), 128),
+        "the pace is one for all"
+    );
     let dead = rig.del("c200");
-    assert_eq!(rig.answers[&dead], Answer::Deleted, "its RELEASE is noted, and leaves from the host");
+    assert_eq!(
+        rig.answers[&dead],
+        Answer::Deleted,
+        "its RELEASE is noted, and leaves from the host"
+    );
 }
 
 #[test]
@@ -161,28 +200,50 @@ fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
     let add = rig.add("next", 201, "c200");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(1010.0);
-    assert_eq!((rig.releases(), rig.store.records().len()), (199, 1), "and that one is never sent");
+    assert_eq!(
+        (rig.releases(), rig.store.records().len()),
+        (199, 1),
+        "and that one is never sent"
+    );
 }
 
 #[test]
 fn dels_of_a_whole_node_do_not_wait_for_the_turns_of_their_releases() {
     let mut rig = node(1000);
     let dels: Vec<_> = (1..=1000).map(|n| rig.del(&format!("c{n}"))).collect();
-    let answered = |rig: &Rig| dels.iter().filter(|del| rig.answers.get(del) == Some(&Answer::Deleted)).count();
+    let answered = |rig: &Rig| {
+        dels.iter()
+            .filter(|del| rig.answers.get(del) == Some(&Answer::Deleted))
+            .count()
+    };
     assert_eq!((answered(&rig), rig.releases()), (1000, 128));
     // The main plugins delete the links of those that are answered.
     (501..=1000).for_each(|n| rig.link_goes(n));
     rig.run_until(1002.0);
     assert_eq!(rig.releases(), 328, "the pace on the wire stays");
     let is_inside = |link: &&Link| matches!(link, Link::InNetns { .. });
-    assert_eq!(rig.opened[1000..].iter().filter(is_inside).count(), 328, "from inside while that is there");
+    assert_eq!(
+        rig.opened[1000..].iter().filter(is_inside).count(),
+        328,
+        "from inside while that is there"
+    );
     rig.give = "192.0.4.37".parse().unwrap();
     let again = rig.add("c500", 500, "c500");
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }), "what comes behind a DEL does not wait for its turn");
+    assert!(
+        matches!(rig.answers[&again], Answer::Leased { .. }),
+        "what comes behind a DEL does not wait for its turn"
+    );
     rig.opened.clear();
     rig.run_until(1009.0);
     assert_eq!((rig.releases(), rig.store.records().len()), (999, 1));
-    assert_eq!((rig.opened.iter().filter(is_inside).count(), rig.opened.len()), (171, 671), "from the host afterwards");
+    assert_eq!(
+        (
+            rig.opened.iter().filter(is_inside).count(),
+            rig.opened.len()
+        ),
+        (171, 671),
+        "from the host afterwards"
+    );
 }
 
 #[test]
@@ -204,7 +265,11 @@ fn an_add_that_came_while_its_del_was_noted_does_not_wait_for_the_turn_of_that()
     let add = rig.add("c200", 200, "c200");
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers.get(&add));
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers.get(&add)
+    );
     assert_eq!(rig.answers[&dels[199]], Answer::Deleted);
     assert_eq!(rig.releases(), 128);
 }
@@ -229,7 +294,10 @@ fn a_del_of_what_waits_for_its_turn_is_answered_at_once() {
     assert!(rig.releases() < 296);
     rig.run_until(1002.8);
     assert_eq!((rig.releases(), rig.store.records().len()), (297, 0));
-    assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })), "from inside");
+    assert!(
+        matches!(rig.opened.last(), Some(Link::InNetns { .. })),
+        "from inside"
+    );
 }
 
 #[test]
@@ -259,7 +327,11 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
         assert_eq!(rig.releases(), usize::from(bridge), "bridge: {bridge}");
         rig.interface.carrier = true;
         rig.run_until(1300.0);
-        assert_eq!((rig.releases(), rig.store.records().len()), (1, 0), "bridge: {bridge}");
+        assert_eq!(
+            (rig.releases(), rig.store.records().len()),
+            (1, 0),
+            "bridge: {bridge}"
+        );
     }
 }
 
@@ -269,7 +341,10 @@ fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_so
     rig.tell_carrier(false);
     rig.interface.carrier = false;
     let del = rig.del("c1");
-    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 0));
+    assert_eq!(
+        (rig.answers.get(&del), rig.releases()),
+        (Some(&Answer::Deleted), 0)
+    );
     // The main plugin deletes the link.
     all_die(&mut rig, 1);
     rig.run_until(1100.0);
@@ -284,7 +359,10 @@ fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
     let mut rig = node(1);
     rig.tell_carrier(false);
     let del = rig.del("c1");
-    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
+    assert_eq!(
+        (rig.answers.get(&del), rig.releases()),
+        (Some(&Answer::Deleted), 1)
+    );
     assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
 }
 
@@ -296,8 +374,16 @@ fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
     rig.run_until(1000.0 + 10_000.0 + 60.0);
     rig.disk = Disk::Good;
     rig.run_until(1000.0 + 10_000.0 + 180.0);
-    assert_eq!((rig.releases(), rig.store.records().len()), (0, 0), "it may be another client's by now");
-    assert!(rig.asked.is_empty(), "nor is its address claimed: {:?}", rig.asked);
+    assert_eq!(
+        (rig.releases(), rig.store.records().len()),
+        (0, 0),
+        "it may be another client's by now"
+    );
+    assert!(
+        rig.asked.is_empty(),
+        "nor is its address claimed: {:?}",
+        rig.asked
+    );
 }
 
 #[test]
@@ -306,10 +392,17 @@ fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
     let mut older = record("a", "b", 900.0);
     older.lease.address = "192.0.2.40/24".parse().unwrap();
     older.identity.client_id = ClientId::new(b"\0older".to_vec()).unwrap();
-    rig.store.durable = [(BindingId(1), older), (BindingId(2), record("a", "b", 950.0))].into();
+    rig.store.durable = [
+        (BindingId(1), older),
+        (BindingId(2), record("a", "b", 950.0)),
+    ]
+    .into();
     rig.restart();
     rig.run_until(1002.0);
-    assert_eq!((rig.state("a"), rig.store.records().len()), (vec!["BOUND"], 1));
+    assert_eq!(
+        (rig.state("a"), rig.store.records().len()),
+        (vec!["BOUND"], 1)
+    );
     assert_eq!(rig.sent, [(7, "192.0.2.40".parse().unwrap())]);
     let del = rig.del("a");
     assert!(rig.answers[&del] == Answer::Deleted && rig.rows().is_empty());
@@ -318,8 +411,18 @@ fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
 #[test]
 fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
     let mut rig = Rig::new(8);
-    let profile = Profile { release: false, ..Profile::default() };
-    rig.store.durable = [(BindingId(1), Record { profile, ..record("a", "before", 900.0) })].into();
+    let profile = Profile {
+        release: false,
+        ..Profile::default()
+    };
+    rig.store.durable = [(
+        BindingId(1),
+        Record {
+            profile,
+            ..record("a", "before", 900.0)
+        },
+    )]
+    .into();
     rig.live.clear();
     rig.restart();
     rig.run_until(2000.0);

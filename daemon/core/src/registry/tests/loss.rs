@@ -25,17 +25,42 @@ fn at_expiry_address_and_routes_go_and_come_back_with_a_new_lease() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1099.9);
-    assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0), "used to its end");
+    assert_eq!(
+        (rig.on_link(), rig.steps.len()),
+        (vec![A.to_owned()], 0),
+        "used to its end"
+    );
     rig.run_until(1100.1);
-    assert!(rig.on_link().is_empty() && rig.steps.iter().any(|step| matches!(step, Step::RemoveRoute(_))));
+    assert!(
+        rig.on_link().is_empty()
+            && rig
+                .steps
+                .iter()
+                .any(|step| matches!(step, Step::RemoveRoute(_)))
+    );
     let record = rig.only_record();
-    assert_eq!((record.state, record.former.is_some()), (RecordState::Seeking, false));
+    assert_eq!(
+        (record.state, record.former.is_some()),
+        (RecordState::Seeking, false)
+    );
     rig.steps.clear();
     rig.server = Server::Up;
     rig.run_until(1200.0);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
-    assert!(rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
-    assert_eq!((rig.only_record().state, rig.only_record().former.is_some()), (RecordState::Bound, false));
+    assert_eq!(
+        (rig.on_link(), rig.state("a")),
+        (vec![A.to_owned()], vec!["BOUND"])
+    );
+    assert!(
+        rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(_))),
+        "{:?}",
+        rig.steps
+    );
+    assert_eq!(
+        (rig.only_record().state, rig.only_record().former.is_some()),
+        (RecordState::Bound, false)
+    );
 }
 
 #[test]
@@ -44,7 +69,11 @@ fn a_nak_takes_the_address_off_at_once_and_discovery_begins_at_once() {
     rig.server = Server::Naks;
     rig.run_until(1050.01);
     assert!(rig.on_link().is_empty());
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 1), "{:?}", rig.sent);
+    assert!(
+        rig.sent.iter().any(|(kind, _)| *kind == 1),
+        "{:?}",
+        rig.sent
+    );
 }
 
 #[test]
@@ -54,7 +83,11 @@ fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
         (rig.server, rig.disk) = (Server::Naks, Disk::Slow);
         let t1 = rig.t1();
         rig.run_until(t1 + 0.9);
-        assert_eq!(rig.on_link(), [A], "the next daemon would not know why it is off");
+        assert_eq!(
+            rig.on_link(),
+            [A],
+            "the next daemon would not know why it is off"
+        );
         if writes {
             rig.flush();
         } else {
@@ -71,12 +104,28 @@ fn a_confirmation_goes_on_after_its_holder_was_asked_to_renew_in_vain() {
     rig.server = Server::OffersOnly;
     let add = rig.add("b", 2, "b");
     rig.run_until(1100.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(_)), "it is offered what the first has");
-    assert!(rig.sent.iter().any(|(kind, ciaddr)| *kind == 3 && !ciaddr.is_unspecified()), "{:?}", rig.sent);
+    assert!(
+        matches!(rig.answers[&add], Answer::Failed(_)),
+        "it is offered what the first has"
+    );
+    assert!(
+        rig.sent
+            .iter()
+            .any(|(kind, ciaddr)| *kind == 3 && !ciaddr.is_unspecified()),
+        "{:?}",
+        rig.sent
+    );
     assert!(rig.only_record().unconfirmed);
     rig.server = Server::Up;
     rig.run_until(1400.0);
-    assert_eq!((rig.state("a"), rig.only_record().unconfirmed, rig.granted.len()), (vec!["BOUND"], false, 1));
+    assert_eq!(
+        (
+            rig.state("a"),
+            rig.only_record().unconfirmed,
+            rig.granted.len()
+        ),
+        (vec!["BOUND"], false, 1)
+    );
 }
 
 #[test]
@@ -97,7 +146,10 @@ fn an_address_goes_though_the_store_is_full() {
     rig.server = Server::Up;
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig.run_until(1150.0);
-    assert!(rig.on_link().is_empty(), "a new one waits until it is durable");
+    assert!(
+        rig.on_link().is_empty(),
+        "a new one waits until it is durable"
+    );
     rig.disk = Disk::Good;
     rig.run_until(1300.0);
     assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
@@ -105,7 +157,10 @@ fn an_address_goes_though_the_store_is_full() {
 
 #[test]
 fn on_expiry_keep_leaves_the_interface_until_another_lease_changes_it() {
-    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    let mut rig = bound(Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }));
     rig.server = Server::Silent;
     rig.run_until(1101.0);
     assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0));
@@ -123,7 +178,10 @@ fn a_lease_that_ended_while_no_daemon_ran_goes_at_the_next_start() {
     rig.at = std::time::Duration::from_secs(2000);
     rig.restart();
     assert!(rig.on_link().is_empty());
-    assert_eq!((rig.only_record().state, rig.only_record().former.is_some()), (RecordState::Seeking, false));
+    assert_eq!(
+        (rig.only_record().state, rig.only_record().former.is_some()),
+        (RecordState::Seeking, false)
+    );
 }
 
 #[test]
@@ -132,15 +190,24 @@ fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
     rig.server = Server::Silent;
     rig.hold_looks = true;
     rig.run_until(1100.1);
-    assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Seeking));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().state),
+        (vec![A.to_owned()], RecordState::Seeking)
+    );
     rig.hold_looks = false;
     rig.restart();
-    assert_eq!((rig.on_link().len(), rig.only_record().former.is_some()), (0, false));
+    assert_eq!(
+        (rig.on_link().len(), rig.only_record().former.is_some()),
+        (0, false)
+    );
 }
 
 #[test]
 fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_changes_do() {
-    let mut rig = bound(Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() }));
+    let mut rig = bound(Profile::from(Policy {
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    }));
     rig.server = Server::Silent;
     rig.run_until(1099.0);
     rig.hold_looks = true;
@@ -153,7 +220,11 @@ fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_c
     while let Some((op, outcome)) = rig.looks.pop_front() {
         rig.input(Input::Done { op, outcome });
     }
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.rows());
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.rows()
+    );
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
 }
 
@@ -172,7 +243,10 @@ fn discovery_goes_on_once_a_minute_with_sockets_open_only_to_receive() {
     assert_eq!(rig.state("a"), ["SELECTING"]);
     let discovers = rig.sent.iter().filter(|(kind, _)| *kind == 1).count();
     assert!((53..=69).contains(&discovers), "{discovers} in an hour");
-    assert!(open * 60 <= samples * 5, "open in {open} of {samples} seconds");
+    assert!(
+        open * 60 <= samples * 5,
+        "open in {open} of {samples} seconds"
+    );
 }
 
 #[test]
@@ -197,7 +271,9 @@ fn discovery_ends_with_its_container() {
     rig.server = Server::Silent;
     rig.run_until(1200.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.run_until(1300.0);
     assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.store.records().is_empty());
     assert_eq!(rig.reg.poll_timeout(), None);
@@ -206,7 +282,11 @@ fn discovery_ends_with_its_container() {
 /// Returns how many sockets are open at once at most, from now until then.
 fn most_open(rig: &mut Rig, until: f64) -> usize {
     let mut most = 0;
-    while let Some((at, _)) = rig.reg.poll_timeout().filter(|(at, _)| at.since_boot().as_secs_f64() < until) {
+    while let Some((at, _)) = rig
+        .reg
+        .poll_timeout()
+        .filter(|(at, _)| at.since_boot().as_secs_f64() < until)
+    {
         rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
         most = most.max(rig.open.len());
     }
@@ -227,9 +307,16 @@ fn those_who_look_for_a_lease_again_take_permits_after_callers() {
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1165.1);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "the next permit is a caller's");
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "the next permit is a caller's"
+    );
     rig.run_until(1300.0);
-    assert!(rig.rows().iter().all(|row| row.state == BOUND), "{:?}", rig.rows());
+    assert!(
+        rig.rows().iter().all(|row| row.state == BOUND),
+        "{:?}",
+        rig.rows()
+    );
     assert!(rig.open.is_empty());
 }
 
@@ -242,7 +329,11 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     }
     let carrier = |rig: &mut Rig, up| {
         for n in 1..8 {
-            rig.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(n), ifindex: 2, up }));
+            rig.input(Input::Kernel(KernelMessage::Carrier {
+                cookie: Cookie(n),
+                ifindex: 2,
+                up,
+            }));
         }
     };
     carrier(&mut rig, false);
@@ -253,14 +344,23 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     let most = most_open(&mut rig, 1060.0);
     assert!((1..=2).contains(&most), "{most} at once");
     rig.run_until(1100.0);
-    assert!(rig.rows().iter().all(|row| row.tenure.is_some()), "used on in silence");
+    assert!(
+        rig.rows().iter().all(|row| row.tenure.is_some()),
+        "used on in silence"
+    );
     assert!(rig.sent.len() >= 28, "each is tried again: {:?}", rig.sent);
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1110.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "the next permit is a caller's");
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "the next permit is a caller's"
+    );
     rig.run_until(1180.0);
-    assert!(rig.rows().iter().all(|row| row.state == BOUND) && rig.open.is_empty(), "all permits are back");
+    assert!(
+        rig.rows().iter().all(|row| row.state == BOUND) && rig.open.is_empty(),
+        "all permits are back"
+    );
 }
 
 #[test]
@@ -276,7 +376,11 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
     }
     rig.server = Server::Up;
     let add = rig.add("caller", 8, "caller");
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.rows());
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.rows()
+    );
 }
 
 #[test]
@@ -288,8 +392,16 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
     rig.server = Server::Silent;
     rig.tell_carrier(true);
     rig.run_until(1151.0);
-    assert_eq!((rig.on_link().len(), rig.only_record().state), (0, RecordState::Seeking));
-    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert_eq!(
+        (rig.on_link().len(), rig.only_record().state),
+        (0, RecordState::Seeking)
+    );
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::Expired)
+    );
 }
 
 #[test]
@@ -306,11 +418,15 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
     rig.server = Server::Up;
     rig.tell_carrier(true);
     rig.run_until(rig.at.as_secs_f64() + 10.1);
-    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+    assert_eq!(
+        (rig.state("a"), rig.on_link()),
+        (vec!["BOUND"], vec![A.to_owned()])
+    );
 }
 
 #[test]
-fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_soon_for_the_same_address() {
+fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_soon_for_the_same_address()
+ {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1400.0);
@@ -324,8 +440,15 @@ fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_so
     (rig.server, rig.wished) = (Server::Up, None);
     rig.tell_carrier(true);
     rig.run_until(rig.at.as_secs_f64() + 10.1);
-    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
-    assert_eq!(rig.wished, Some(Ipv4Addr::new(192, 0, 2, 50)), "a server that forgot all may give it again");
+    assert_eq!(
+        (rig.state("a"), rig.on_link()),
+        (vec!["BOUND"], vec![A.to_owned()])
+    );
+    assert_eq!(
+        rig.wished,
+        Some(Ipv4Addr::new(192, 0, 2, 50)),
+        "a server that forgot all may give it again"
+    );
 }
 
 #[test]
@@ -342,7 +465,10 @@ fn carrier_that_went_before_the_store_had_the_lease_confirms_it_when_it_is_back(
     rig.sent.clear();
     rig.tell_carrier(true);
     rig.run_until(1014.0);
-    assert_eq!((rig.sent.clone(), rig.state("a")), (vec![(3, Ipv4Addr::UNSPECIFIED)], vec!["BOUND"]));
+    assert_eq!(
+        (rig.sent.clone(), rig.state("a")),
+        (vec![(3, Ipv4Addr::UNSPECIFIED)], vec!["BOUND"])
+    );
 }
 
 /// A lease of a day, whose interface had no carrier for ten seconds; nothing is forwarded to or from its server.
@@ -369,7 +495,10 @@ fn a_lease_is_confirmed_behind_a_port_that_forwards_half_a_minute_after_carrier(
     rig.server = Server::Up;
     rig.run_until(1090.0);
     assert!(began(&rig) > 1040.0, "{}", began(&rig));
-    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+    assert_eq!(
+        (rig.state("a"), rig.on_link()),
+        (vec!["BOUND"], vec![A.to_owned()])
+    );
 }
 
 #[test]
@@ -377,8 +506,18 @@ fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_unt
     let mut rig = plugged_in_again(86_400);
     for (until, least, most) in [(1110.0, 6, 12), (1310.0, 4, 10), (2310.0, 20, 44)] {
         rig.run_until(until);
-        assert!((least..=most).contains(&rig.sent.len()), "until {until}: {}", rig.sent.len());
-        assert!(rig.sent.iter().all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED)), "{:?}", rig.sent);
+        assert!(
+            (least..=most).contains(&rig.sent.len()),
+            "until {until}: {}",
+            rig.sent.len()
+        );
+        assert!(
+            rig.sent
+                .iter()
+                .all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED)),
+            "{:?}",
+            rig.sent
+        );
         assert_eq!(rig.on_link(), [A]);
         rig.sent.clear();
     }
@@ -394,10 +533,20 @@ fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_unt
 fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is_heard() {
     let mut rig = plugged_in_again(86_400);
     rig.run_until(1040.0);
-    (rig.server_id, rig.server, rig.give) =
-        (Ipv4Addr::new(192, 0, 2, 9), Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 77));
+    (rig.server_id, rig.server, rig.give) = (
+        Ipv4Addr::new(192, 0, 2, 9),
+        Server::NaksOnly,
+        Ipv4Addr::new(192, 0, 2, 77),
+    );
     rig.run_until(1120.0);
-    assert!(rig.on_link().is_empty() && rig.store.events.iter().any(|event| event.kind == EventKind::Lost));
+    assert!(
+        rig.on_link().is_empty()
+            && rig
+                .store
+                .events
+                .iter()
+                .any(|event| event.kind == EventKind::Lost)
+    );
 }
 
 #[test]
@@ -408,7 +557,11 @@ fn a_lease_that_is_to_be_confirmed_is_confirmed_by_the_next_daemon() {
     rig.sent.clear();
     rig.server = Server::Up;
     rig.run_until(1031.0);
-    assert!(began(&rig) >= 1020.0 && !rig.sent.is_empty(), "{}", began(&rig));
+    assert!(
+        began(&rig) >= 1020.0 && !rig.sent.is_empty(),
+        "{}",
+        began(&rig)
+    );
     rig.restart();
     rig.sent.clear();
     rig.run_until(1200.0);

@@ -13,7 +13,11 @@ const LATER: &str = "192.0.2.50/25";
 /// container.
 fn masked_anew(on_change: OnChange) -> Rig {
     let mut rig = with_network();
-    rig.profile = Profile::from(Policy { on_change, suppress_default_route: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        on_change,
+        suppress_default_route: true,
+        ..Policy::default()
+    });
     rig.create_endpoint("e1", OWN);
     rig.mask = [255, 128];
     rig.run_until(rig.t1() + 1.0);
@@ -24,7 +28,10 @@ fn masked_anew(on_change: OnChange) -> Rig {
 
 fn comes_in(rig: &mut Rig) {
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
 }
 
 #[test]
@@ -39,7 +46,11 @@ fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
             comes_in(&mut rig);
         }
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None), "{comes_late}");
+        assert_eq!(
+            (rig.on_link(), rig.only_record().former.clone()),
+            (vec![LATER.to_owned()], None),
+            "{comes_late}"
+        );
         let steps = rig.steps.len();
         rig.input(Input::Kernel(KernelMessage::Missed));
         rig.run_until(rig.at.as_secs_f64() + 20.0);
@@ -56,7 +67,10 @@ fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
     rig.interface.put(LEASED.parse().unwrap());
     rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().former.clone()),
+        (vec![LATER.to_owned()], None)
+    );
 }
 
 #[test]

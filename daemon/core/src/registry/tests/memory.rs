@@ -12,7 +12,9 @@ use crate::dhcpv4::lease::Lease;
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {
     let binding = rig.reg.registry.bindings.iter().next().expect("a binding");
-    let Life::Held(hold) = &binding.life else { panic!("{:?}", binding.life) };
+    let Life::Held(hold) = &binding.life else {
+        panic!("{:?}", binding.life)
+    };
     Arc::strong_count(&hold.last)
 }
 
@@ -29,7 +31,12 @@ fn client_record_and_history_share_one_lease() {
 
 #[test]
 fn what_every_held_lease_has_stays_small() {
-    let parts = [size_of::<Binding>(), size_of::<Hold>(), size_of::<Lease>(), Interfaces::SIZE];
+    let parts = [
+        size_of::<Binding>(),
+        size_of::<Hold>(),
+        size_of::<Lease>(),
+        Interfaces::SIZE,
+    ];
     assert!(parts.iter().sum::<usize>() <= 800, "{parts:?}");
 }
 
@@ -48,9 +55,18 @@ fn bindings_share_what_is_the_same() {
     rig.add("b", 2, "b");
     for when in ["after the ADDs", "after a restart"] {
         let bindings: Vec<_> = rig.reg.registry.bindings.iter().collect();
-        let [a, b] = bindings[..] else { panic!("{bindings:?}") };
+        let [a, b] = bindings[..] else {
+            panic!("{bindings:?}")
+        };
         assert!(Arc::ptr_eq(&a.profile, &b.profile), "{when}");
-        assert!(rig.reg.registry.slots.attachments().any(|known| Arc::ptr_eq(known, &a.attachment)), "{when}");
+        assert!(
+            rig.reg
+                .registry
+                .slots
+                .attachments()
+                .any(|known| Arc::ptr_eq(known, &a.attachment)),
+            "{when}"
+        );
         rig.restart();
     }
 }

@@ -21,33 +21,48 @@ const OTHER: Mac = Mac([2, 0, 0, 0, 6, 6]);
 const LEASED: &str = "192.0.2.50/24";
 
 fn endpoint(mac: Mac) -> Attachment {
-    Attachment::Docker { pool: "lan".into(), endpoint: mac.to_string().into() }
+    Attachment::Docker {
+        pool: "lan".into(),
+        endpoint: mac.to_string().into(),
+    }
 }
 
 impl Rig {
     /// Asks for a lease for an endpoint with this Ethernet address.
     fn add_endpoint(&mut self, mac: Mac, id: &str) -> u64 {
         let mut add = self.docker_call(endpoint(mac), id);
-        add.place = Place::Parent { ifname: "br0".into(), mac };
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac,
+        };
         self.request(Call::Add(add))
     }
 
     fn release_endpoint(&mut self, mac: Mac) {
-        let del = self.request(Call::Del { attachment: endpoint(mac), grace: None });
+        let del = self.request(Call::Del {
+            attachment: endpoint(mac),
+            grace: None,
+        });
         assert_eq!(self.answers[&del], Answer::Deleted);
     }
 
     /// Puts an interface with that address into a namespace; the kernel reports an unknown namespace by a number.
     fn put_inside(&mut self, netns: u64, mac: Mac) {
         self.inside.insert(mac, netns);
-        self.input(Input::Kernel(KernelMessage::Appeared { number: netns as i32, mac }));
+        self.input(Input::Kernel(KernelMessage::Appeared {
+            number: netns as i32,
+            mac,
+        }));
     }
 
     /// It goes from there.
     fn take_out(&mut self, netns: u64, mac: Mac) {
         self.inside.remove(&mac);
         self.interface.carry([]);
-        self.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
+        self.input(Input::Kernel(KernelMessage::LinkGone {
+            cookie: Cookie(netns),
+            ifindex: 2,
+        }));
     }
 
     fn link(&mut self) -> Link {
@@ -57,20 +72,36 @@ impl Rig {
     }
 
     fn told(&self, kind: EventKind) -> usize {
-        self.store.events.iter().filter(|event| event.kind == kind).count()
+        self.store
+            .events
+            .iter()
+            .filter(|event| event.kind == kind)
+            .count()
     }
 }
 
 fn inside(netns: u64) -> Link {
-    Link::InNetns { path: format!("/ns/{netns}").into(), cookie: Cookie(netns), ifindex: 2, mac: OWN }
+    Link::InNetns {
+        path: format!("/ns/{netns}").into(),
+        cookie: Cookie(netns),
+        ifindex: 2,
+        mac: OWN,
+    }
 }
 
 /// A lease for an endpoint whose interface is not there.
 fn leased() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        ..Policy::default()
+    });
     let add = rig.add_endpoint(OWN, "a");
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
     rig
 }
 
@@ -85,12 +116,22 @@ fn moved_in() -> Rig {
 #[test]
 fn a_lease_moves_onto_its_interface_when_the_kernel_tells_of_it() {
     let mut rig = leased();
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 3, mac: OTHER }));
-    assert_eq!((rig.seeks.len(), rig.link().in_netns()), (0, None), "another's");
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 3,
+        mac: OTHER,
+    }));
+    assert_eq!(
+        (rig.seeks.len(), rig.link().in_netns()),
+        (0, None),
+        "another's"
+    );
     rig.sent.clear();
     rig.put_inside(1, OWN);
     assert_eq!((rig.seeks.clone(), rig.link()), (vec![Some(1)], inside(1)));
-    assert_eq!((rig.only_record().link.clone(), rig.sent.len()), (inside(1), 0));
+    assert_eq!(
+        (rig.only_record().link.clone(), rig.sent.len()),
+        (inside(1), 0)
+    );
     rig.put_inside(1, OWN);
     rig.run_until(1049.0);
     assert_eq!(rig.seeks.len(), 1, "it is found");
@@ -104,8 +145,14 @@ fn inside_a_lease_is_renewed_by_unicast_from_its_own_address() {
     (rig.opened, rig.sent) = Default::default();
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
-    assert_eq!((rig.sent[0], rig.opened[0].clone()), ((3, Ipv4Addr::new(192, 0, 2, 50)), inside(1)));
-    assert_eq!(rig.open.values().next().unwrap().hold_port, Some(Ipv4Addr::new(192, 0, 2, 50)));
+    assert_eq!(
+        (rig.sent[0], rig.opened[0].clone()),
+        ((3, Ipv4Addr::new(192, 0, 2, 50)), inside(1))
+    );
+    assert_eq!(
+        rig.open.values().next().unwrap().hold_port,
+        Some(Ipv4Addr::new(192, 0, 2, 50))
+    );
 }
 
 #[test]
@@ -115,7 +162,11 @@ fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() 
         rig.bridge = bridge;
         rig.add_endpoint(OWN, "a");
         rig.run_until(1000.1);
-        assert_eq!(rig.open.is_empty(), bridge, "others are listened for where that takes no port");
+        assert_eq!(
+            rig.open.is_empty(),
+            bridge,
+            "others are listened for where that takes no port"
+        );
         rig.opened.clear();
         rig.put_inside(1, OWN);
         rig.configure(LEASED);
@@ -127,10 +178,15 @@ fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() 
 }
 
 #[test]
-fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_nothing_else_moves_it() {
+fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_nothing_else_moves_it()
+{
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -142,14 +198,22 @@ fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_not
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
     assert_eq!(rig.steps, [Step::ReplaceDefault { from, to }]);
     rig.run_until(rig.t1() + 40.0);
-    assert_eq!((rig.steps.len(), rig.only_record().former.clone()), (1, None));
+    assert_eq!(
+        (rig.steps.len(), rig.only_record().former.clone()),
+        (1, None)
+    );
 }
 
 #[test]
-fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_before_its_interface_was_found() {
+fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_before_its_interface_was_found()
+ {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.options = router(9);
@@ -159,14 +223,22 @@ fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_befo
     rig.put_inside(1, OWN);
     rig.run_until(1100.0);
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
-    assert!(rig.steps.contains(&Step::ReplaceDefault { from, to }), "{:?}", rig.steps);
+    assert!(
+        rig.steps.contains(&Step::ReplaceDefault { from, to }),
+        "{:?}",
+        rig.steps
+    );
 }
 
 #[test]
 fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -178,24 +250,50 @@ fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
     rig.server = Server::Up;
     rig.run_until(1100.0);
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
-    assert_eq!(rig.steps.last(), Some(&Step::ReplaceDefault { from, to }), "{:?}", rig.steps);
+    assert_eq!(
+        rig.steps.last(),
+        Some(&Step::ReplaceDefault { from, to }),
+        "{:?}",
+        rig.steps
+    );
 }
 
 #[test]
 fn what_else_the_lease_gives_its_interface_is_put_on_there() {
     let mut rig = Rig::new(8);
-    rig.options = vec![26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1];
-    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
+    rig.options = vec![
+        26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1,
+    ];
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        ..Policy::default()
+    });
     rig.add_endpoint(OWN, "a");
     assert!(rig.steps.is_empty());
     rig.put_inside(1, OWN);
-    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_))), "{:?}", rig.steps);
+    assert!(
+        !rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddAddress(_))),
+        "{:?}",
+        rig.steps
+    );
     rig.configure(LEASED);
     rig.run_until(1040.0);
-    let routes: Vec<_> = rig.steps.iter().filter(|step| matches!(step, Step::AddRoute(_))).collect();
+    let routes: Vec<_> = rig
+        .steps
+        .iter()
+        .filter(|step| matches!(step, Step::AddRoute(_)))
+        .collect();
     assert!(rig.steps.contains(&Step::Mtu(1400)), "{:?}", rig.steps);
-    assert!(matches!(routes[..], [Step::AddRoute(route)] if route.destination.to_string() == "198.51.100.0/24"));
-    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::RemoveAddress(_))));
+    assert!(
+        matches!(routes[..], [Step::AddRoute(route)] if route.destination.to_string() == "198.51.100.0/24")
+    );
+    assert!(
+        !rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddAddress(_) | Step::RemoveAddress(_)))
+    );
     assert_eq!(rig.only_record().former, None);
 }
 
@@ -210,7 +308,10 @@ fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those
     rig.run_until(1040.0);
     // The namespace was out of sight, with everything in it.
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     rig.options = by(101);
     rig.run_until(rig.t1() + 1.0);
     rig.steps.clear();
@@ -222,7 +323,13 @@ fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those
         _ => None,
     };
     let routes: Vec<_> = rig.steps.iter().filter_map(destination).collect();
-    assert_eq!(routes, [(true, "198.51.101.0/24".to_owned()), (false, "198.51.100.0/24".to_owned())]);
+    assert_eq!(
+        routes,
+        [
+            (true, "198.51.101.0/24".to_owned()),
+            (false, "198.51.100.0/24".to_owned())
+        ]
+    );
     assert_eq!(rig.only_record().former, None);
 }
 
@@ -246,7 +353,14 @@ fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
     }
     rig.lease = 1000;
     rig.run_until(1200.0);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.rows().len(),
+            rig.sends(7),
+            rig.told(EventKind::OrphanFound)
+        ),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -264,7 +378,10 @@ fn a_lease_whose_interface_went_for_good_goes_back_after_a_while_or_at_its_relea
             assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         }
         rig.run_until(left + 62.0);
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.records().len()), (0, 1, 0));
+        assert_eq!(
+            (rig.rows().len(), rig.sends(7), rig.store.records().len()),
+            (0, 1, 0)
+        );
         assert_eq!(rig.told(EventKind::OrphanFound), usize::from(!released));
         assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
     }
@@ -303,7 +420,10 @@ fn a_change_or_look_of_the_previous_interface_says_nothing_of_the_next() {
     while let Some((op, outcome)) = rig.looks.pop_front() {
         let gone = LinkCause::NoLink("eth0".into());
         let outcome = match outcome {
-            Outcome::Applied { .. } => Outcome::Applied { taken: 0, result: Err(gone) },
+            Outcome::Applied { .. } => Outcome::Applied {
+                taken: 0,
+                result: Err(gone),
+            },
             _ => Outcome::Inspected(Err(gone)),
         };
         rig.input(Input::Done { op, outcome });
@@ -325,7 +445,11 @@ fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
             "a restart" => rig.restart(),
             _ => rig.input(Input::Kernel(KernelMessage::Missed)),
         }
-        assert_eq!((rig.link(), rig.seeks.clone()), (inside(1), vec![None]), "{how}");
+        assert_eq!(
+            (rig.link(), rig.seeks.clone()),
+            (inside(1), vec![None]),
+            "{how}"
+        );
     }
 }
 
@@ -338,7 +462,10 @@ fn an_interface_is_looked_for_again_before_long_where_nothing_could_be_seen() {
     rig.run_until(1010.1);
     let (op, _) = rig.held_seeks.pop_front().expect("the first look");
     let unseen = LinkCause::NoDirectory("/run/docker/netns".into());
-    rig.input(Input::Done { op, outcome: Outcome::Sought(Err(unseen)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Sought(Err(unseen)),
+    });
     rig.hold_seeks = false;
     rig.run_until(1310.2);
     assert_eq!((rig.link(), rig.seeks.len()), (inside(1), 2));
@@ -349,14 +476,29 @@ fn news_during_a_search_have_it_repeated() {
     let mut rig = leased();
     rig.hold_seeks = true;
     rig.put_inside(7, OTHER);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.inside.insert(OWN, 1);
     for (second, asks) in [(1, Some(1)), (2, None)] {
-        rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
-        rig.input(Input::Kernel(KernelMessage::Appeared { number: second, mac: OWN }));
+        rig.input(Input::Kernel(KernelMessage::Appeared {
+            number: 1,
+            mac: OWN,
+        }));
+        rig.input(Input::Kernel(KernelMessage::Appeared {
+            number: second,
+            mac: OWN,
+        }));
         let (op, _) = rig.held_seeks.pop_front().unwrap();
-        rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
-        assert_eq!((rig.held_seeks.len(), rig.seeks.last().copied().unwrap()), (1, asks));
+        rig.input(Input::Done {
+            op,
+            outcome: Outcome::Sought(Err(LinkCause::TimedOut)),
+        });
+        assert_eq!(
+            (rig.held_seeks.len(), rig.seeks.last().copied().unwrap()),
+            (1, asks)
+        );
     }
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
@@ -369,11 +511,22 @@ fn an_interface_that_never_came_is_given_up_only_where_everything_was_seen() {
     rig.lease = 10_000;
     rig.sees_part = true;
     rig.run_until(1999.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "it may be where nobody looks");
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "it may be where nobody looks"
+    );
     assert!(rig.seeks.len() < 8, "{:?}", rig.seeks);
     rig.sees_part = false;
     rig.run_until(2400.0);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (0, 1, 1));
+    assert_eq!(
+        (
+            rig.rows().len(),
+            rig.sends(7),
+            rig.told(EventKind::OrphanFound)
+        ),
+        (0, 1, 1)
+    );
     assert!(rig.reg.poll_timeout().is_none());
 }
 
@@ -387,7 +540,11 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
         rig.renumber(t1);
         rig.run_until(t1 + 20.0);
         assert_eq!(
-            rig.rows()[0].tenure.as_ref().map(|tenure| tenure.net().to_string()).as_deref(),
+            rig.rows()[0]
+                .tenure
+                .as_ref()
+                .map(|tenure| tenure.net().to_string())
+                .as_deref(),
             Some("192.0.2.77/24")
         );
         if comes_late {
@@ -400,7 +557,10 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
             rig.put_inside(1, OWN);
         }
         rig.run_until(t1 + 25.0);
-        assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec!["192.0.2.77/24".to_owned()], None));
+        assert_eq!(
+            (rig.on_link(), rig.only_record().former.clone()),
+            (vec!["192.0.2.77/24".to_owned()], None)
+        );
     }
 }
 
@@ -433,13 +593,19 @@ fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
     assert_eq!(rig.told(EventKind::AddressRemoved), 0);
     rig.configure(LEASED);
     rig.run_until(1150.0);
-    assert_eq!((rig.told(EventKind::AddressRemoved), rig.on_link().len()), (0, 1));
+    assert_eq!(
+        (rig.told(EventKind::AddressRemoved), rig.on_link().len()),
+        (0, 1)
+    );
 }
 
 #[test]
 fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
     let mut rig = Rig::new(1);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        ..Policy::default()
+    });
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
     rig.configure(LEASED);
@@ -449,13 +615,22 @@ fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
     // The holder of the only permit, which asks for it again and again.
     let other = rig.add("c", 3, "c");
     rig.run_until(1125.0);
-    assert_eq!(rig.rows().iter().filter(|row| row.tenure.is_none()).count(), 2);
+    assert_eq!(
+        rig.rows().iter().filter(|row| row.tenure.is_none()).count(),
+        2
+    );
     rig.take_out(1, OWN);
     rig.put_inside(2, OWN);
     rig.server = Server::Up;
     rig.run_until(1230.0);
     assert!(rig.answers.contains_key(&other));
-    assert!(rig.rows().iter().any(|row| row.attachment == endpoint(OWN) && row.state == BOUND), "{:?}", rig.rows());
+    assert!(
+        rig.rows()
+            .iter()
+            .any(|row| row.attachment == endpoint(OWN) && row.state == BOUND),
+        "{:?}",
+        rig.rows()
+    );
 }
 
 #[test]
@@ -468,7 +643,11 @@ fn an_interface_that_is_found_shows_that_the_namespaces_of_others_which_are_miss
     rig.inside.remove(&OWN);
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(left + 100.0);
-    assert_eq!((rig.link(), rig.sends(7)), (inside(1), 0), "it may be that nothing is seen");
+    assert_eq!(
+        (rig.link(), rig.sends(7)),
+        (inside(1), 0),
+        "it may be that nothing is seen"
+    );
     rig.add_endpoint(OTHER, "b");
     rig.put_inside(2, OTHER);
     rig.run_until(left + 170.0);
@@ -487,7 +666,14 @@ fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went
     let again = rig.add_endpoint(OWN, "a");
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     rig.run_until(left + 65.0);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.rows().len(),
+            rig.sends(7),
+            rig.told(EventKind::OrphanFound)
+        ),
+        (1, 0, 0)
+    );
     // It is not kept for ever either if none comes.
     rig.run_until(left + 700.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
@@ -511,7 +697,11 @@ fn an_interface_that_came_elsewhere_unheard_is_found_and_nothing_given_back() {
                 rig.inside.clear();
                 rig.input(Input::Kernel(KernelMessage::Missed));
                 rig.run_until(moved + 70.0);
-                assert_eq!((rig.rows().len(), rig.link().in_netns()), (1, None), "it may be where nobody looks");
+                assert_eq!(
+                    (rig.rows().len(), rig.link().in_netns()),
+                    (1, None),
+                    "it may be where nobody looks"
+                );
                 rig.inside.insert(OWN, 2);
                 rig.run_until(moved + 400.0);
             }
@@ -534,7 +724,10 @@ fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_leas
     rig.interface.carry([LEASED.parse().unwrap()]);
     rig.restart();
     rig.run_until(t1 + 110.0);
-    assert_eq!((rig.on_link(), rig.told(EventKind::AddressRemoved)), (vec!["192.0.2.77/24".to_owned()], 0));
+    assert_eq!(
+        (rig.on_link(), rig.told(EventKind::AddressRemoved)),
+        (vec!["192.0.2.77/24".to_owned()], 0)
+    );
 }
 
 #[test]
@@ -545,9 +738,17 @@ fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
     // Told before what was found there earlier.
     rig.configure(LEASED);
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
-    let Outcome::Sought(Ok(mut sightings)) = outcome else { panic!() };
-    sightings.found.iter_mut().for_each(|sighting| sighting.view.addresses.clear());
-    rig.input(Input::Done { op, outcome: Outcome::Sought(Ok(sightings)) });
+    let Outcome::Sought(Ok(mut sightings)) = outcome else {
+        panic!()
+    };
+    sightings
+        .found
+        .iter_mut()
+        .for_each(|sighting| sighting.view.addresses.clear());
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Sought(Ok(sightings)),
+    });
     rig.server = Server::Silent;
     rig.run_until(rig.t1() + 0.1);
     assert_eq!(rig.sent.last(), Some(&(3, Ipv4Addr::new(192, 0, 2, 50))));
@@ -558,25 +759,64 @@ fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
 #[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
-    let mut add = rig.docker_call(Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string().into() }, "b");
-    add.place = Place::Parent { ifname: "br1".into(), mac: OWN };
-    add.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    let mut add = rig.docker_call(
+        Attachment::Docker {
+            pool: "other".into(),
+            endpoint: OWN.to_string().into(),
+        },
+        "b",
+    );
+    add.place = Place::Parent {
+        ifname: "br1".into(),
+        mac: OWN,
+    };
+    add.lan = Lan::Link {
+        parent: "br1".into(),
+        vlan: 0,
+    };
     let add = rig.request(Call::Add(add));
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
     rig.hold_seeks = true;
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     let (op, _) = rig.held_seeks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
-    let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else { panic!() };
-    all.found.retain(|sighting| sighting.sought.lan.parent() == Some("br1"));
-    rig.input(Input::Done { op, outcome: Outcome::Sought(Ok(all)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Sought(Err(LinkCause::TimedOut)),
+    });
+    let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else {
+        panic!()
+    };
+    all.found
+        .retain(|sighting| sighting.sought.lan.parent() == Some("br1"));
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Sought(Ok(all)),
+    });
     let places: Vec<_> = rig
         .rows()
         .iter()
-        .map(|row| (row.identity.clone().unwrap().lan, row.link.as_ref().and_then(Link::in_netns).is_some()))
+        .map(|row| {
+            (
+                row.identity.clone().unwrap().lan,
+                row.link.as_ref().and_then(Link::in_netns).is_some(),
+            )
+        })
         .collect();
-    let br = |parent: &str| Lan::Link { parent: parent.into(), vlan: 0 };
+    let br = |parent: &str| Lan::Link {
+        parent: parent.into(),
+        vlan: 0,
+    };
     assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
 }

@@ -18,7 +18,10 @@ const LARGE: [u8; 4] = [26, 2, 0x23, 0x28]; // 9000
 /// An ADD that waits for the store; everything after that is still to come.
 fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { on_change, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        on_change,
+        ..Policy::default()
+    });
     rig.options = options.to_vec();
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
@@ -31,7 +34,11 @@ fn unsized_add(faults: usize) -> Rig {
     let mut rig = adding(SMALL, OnChange::Apply);
     rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), faults + 1).collect();
     rig.flush();
-    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased { .. })));
+    assert!(
+        rig.answers
+            .values()
+            .any(|answer| matches!(answer, Answer::Leased { .. }))
+    );
     assert!(rig.is_due() && rig.faults.len() == faults);
     rig
 }
@@ -39,7 +46,10 @@ fn unsized_add(faults: usize) -> Rig {
 impl Rig {
     /// The store knows that the MTU is still to be set.
     fn is_due(&self) -> bool {
-        self.only_record().former.as_ref().is_some_and(|former| former.mtu_due)
+        self.only_record()
+            .former
+            .as_ref()
+            .is_some_and(|former| former.mtu_due)
     }
 }
 
@@ -51,7 +61,10 @@ fn an_mtu_that_could_not_be_set_is_tried_again_with_a_pause_that_doubles() {
         assert_eq!((rig.faults.len(), rig.steps.len()), (left, 0), "at {at}");
     }
     rig.run_until(1008.5);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    assert_eq!(
+        (rig.steps.clone(), rig.only_record().former.clone()),
+        (vec![Step::Mtu(1400)], None)
+    );
     let wakes = rig.run_until(1040.0);
     assert_eq!((rig.steps.len(), wakes < 10), (1, true));
 }
@@ -63,7 +76,10 @@ fn an_mtu_that_the_kernel_refuses_keeps_nothing_else_from_being_done_and_is_trie
     rig.run_until(1001.3);
     assert!(rig.faults.is_empty() && rig.steps.is_empty() && rig.is_due());
     rig.run_until(1004.0);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    assert_eq!(
+        (rig.steps.clone(), rig.only_record().former.clone()),
+        (vec![Step::Mtu(1400)], None)
+    );
 }
 
 #[test]
@@ -71,7 +87,10 @@ fn servers_are_told_the_largest_message_that_the_interface_takes() {
     let mut rig = Rig::new(8);
     rig.options = SMALL.to_vec();
     rig.add("a", 1, "a");
-    assert_eq!((rig.max_size, rig.steps.clone()), (Some(1472), vec![Step::Mtu(1400)]));
+    assert_eq!(
+        (rig.max_size, rig.steps.clone()),
+        (Some(1472), vec![Step::Mtu(1400)])
+    );
     rig.configure(A);
     let t1 = rig.t1();
     rig.run_until(t1 + 1.0);
@@ -93,7 +112,11 @@ fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
     rig.run_until(10_000.0);
     let before = rig.faults.len();
     rig.run_until(10_000.0 + 86400.0);
-    assert!((21..=27).contains(&(before - rig.faults.len())), "{}", before - rig.faults.len());
+    assert!(
+        (21..=27).contains(&(before - rig.faults.len())),
+        "{}",
+        before - rig.faults.len()
+    );
 }
 
 #[test]
@@ -105,8 +128,14 @@ fn an_mtu_that_a_daemon_died_before_setting_is_set_by_the_next_one_whatever_chan
         assert!(rig.is_due() && rig.steps.is_empty());
         rig.hold_looks = false;
         rig.restart();
-        assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
-        assert!(rig.on_link().is_empty(), "its main plugin puts the address on");
+        assert_eq!(
+            (rig.steps.clone(), rig.only_record().former.clone()),
+            (vec![Step::Mtu(1400)], None)
+        );
+        assert!(
+            rig.on_link().is_empty(),
+            "its main plugin puts the address on"
+        );
     }
 }
 
@@ -123,7 +152,11 @@ fn an_mtu_that_is_kept_from_changing_is_still_the_one_that_came_with_the_add() {
     rig.faults.clear();
     rig.restart();
     assert_eq!(rig.steps, [Step::Mtu(1400)]);
-    let former = rig.only_record().former.clone().expect("what is kept there");
+    let former = rig
+        .only_record()
+        .former
+        .clone()
+        .expect("what is kept there");
     assert_eq!((former.mtu_due, former.grants[0].mtu), (false, Some(1400)));
 }
 
@@ -149,7 +182,12 @@ fn an_mtu_that_the_link_has_already_costs_no_further_write() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0xdc]; // 1500
     rig.add("a", 1, "a");
-    let puts = rig.persists.iter().flatten().filter(|change| matches!(change, Change::Put(..))).count();
+    let puts = rig
+        .persists
+        .iter()
+        .flatten()
+        .filter(|change| matches!(change, Change::Put(..)))
+        .count();
     assert_eq!((puts, rig.only_record().former.clone()), (1, None));
 }
 
@@ -158,7 +196,14 @@ fn an_address_that_is_taken_off_while_the_mtu_waits_is_noticed() {
     let mut rig = unsized_add(9);
     rig.configure(A);
     rig.take_off(A);
-    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    assert_eq!(
+        rig.store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::AddressRemoved)
+            .count(),
+        1
+    );
     rig.run_until(1040.0);
     assert!(rig.on_link().is_empty());
 }
@@ -171,7 +216,10 @@ fn an_mtu_that_waits_is_set_though_the_store_is_full() {
     rig.options = [SMALL.as_slice(), &[6, 4, 192, 0, 2, 53]].concat();
     rig.run_until(1051.0);
     rig.run_until(1070.0);
-    assert_eq!((rig.steps.clone(), rig.faults.len()), (vec![Step::Mtu(1400)], 0));
+    assert_eq!(
+        (rig.steps.clone(), rig.faults.len()),
+        (vec![Step::Mtu(1400)], 0)
+    );
     rig.disk = Disk::Good;
     rig.run_until(1140.0);
     assert_eq!(rig.only_record().former, None);
@@ -183,14 +231,27 @@ fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_reco
     rig.options = SMALL.to_vec();
     rig.interface.put(A.parse().unwrap());
     rig.disk = Disk::Full;
-    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap(), mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    let adoptees = vec![Adoptee {
+        add: rig.call("a", 1, "a"),
+        address: A.parse().unwrap(),
+        mac: None,
+    }];
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1030.0);
     assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));
     rig.disk = Disk::Good;
     rig.run_until(1049.0);
     rig.run_until(1070.0);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    assert_eq!(
+        (rig.steps.clone(), rig.only_record().former.clone()),
+        (vec![Step::Mtu(1400)], None)
+    );
     assert_eq!(rig.on_link(), [A]);
 }
 
@@ -204,8 +265,16 @@ fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_t
     rig.server = Server::Silent;
     rig.change_late();
     rig.run_until(1035.0);
-    assert!(matches!(rig.answers.values().next(), Some(Answer::Failed(_))), "{:?}", rig.answers);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
+    assert!(
+        matches!(rig.answers.values().next(), Some(Answer::Failed(_))),
+        "{:?}",
+        rig.answers
+    );
+    assert!(
+        rig.store.records().is_empty() && rig.rows().is_empty(),
+        "{:?}",
+        rig.store.durable
+    );
 }
 
 #[test]
@@ -219,9 +288,16 @@ fn an_mtu_is_set_when_the_change_is_over_that_another_attachment_has_under_way_t
     rig.run_until(1052.0);
     rig.disk = Disk::Good;
     rig.flush();
-    assert_eq!((rig.changes.len(), rig.answers.get(&id)), (1, None), "what the first one lost is being taken off");
+    assert_eq!(
+        (rig.changes.len(), rig.answers.get(&id)),
+        (1, None),
+        "what the first one lost is being taken off"
+    );
     rig.change_late();
-    assert_eq!(rig.steps, [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]);
+    assert_eq!(
+        rig.steps,
+        [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]
+    );
     assert!(matches!(rig.answers[&id], Answer::Leased { .. }));
 }
 
@@ -231,22 +307,45 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
         let mut rig = Rig::new(8);
         rig.bridge = false;
         rig.options = vec![26, 2, 0x05, 0x14]; // 1300
-        let wiring = Wiring { mtu: Some(1400), ..network("n1").wiring };
-        rig.network_call(NetworkCall::Create(Box::new(NetworkRecord { wiring, ..network("n1") })));
+        let wiring = Wiring {
+            mtu: Some(1400),
+            ..network("n1").wiring
+        };
+        rig.network_call(NetworkCall::Create(Box::new(NetworkRecord {
+            wiring,
+            ..network("n1")
+        })));
         if leased {
             rig.create_endpoint("e1", OWN);
         } else {
             rig.endpoint(OWN.0[5]);
             let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
-            let request = EndpointRequest { id: id("e1"), network: id("n1"), mac: OWN, address };
+            let request = EndpointRequest {
+                id: id("e1"),
+                network: id("n1"),
+                mac: OWN,
+                address,
+            };
             rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
         }
-        assert_eq!(rig.wired.links[&endpoint()].mtu, Some(1400), "{:?}", rig.answers);
+        assert_eq!(
+            rig.wired.links[&endpoint()].mtu,
+            Some(1400),
+            "{:?}",
+            rig.answers
+        );
         rig.inside.insert(OWN, 1);
         rig.link_leaves(&endpoint());
-        rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+        rig.input(Input::Kernel(KernelMessage::Appeared {
+            number: 1,
+            mac: OWN,
+        }));
         rig.run_until(rig.at.as_secs_f64() + 5.0);
         assert_eq!(rig.interface.mtu, 1400, "{leased}: {:?}", rig.steps);
-        assert_eq!(rig.only_record().profile.policy.mtu, Some(1400), "{leased}: the next daemon knows");
+        assert_eq!(
+            rig.only_record().profile.policy.mtu,
+            Some(1400),
+            "{leased}: the next daemon knows"
+        );
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::effect::{
-    Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId, StoreCause,
+    Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
+    RequestId, StoreCause,
 };
 use crate::grant::policy::Policy;
 use crate::identity::{ClientId, DoorId};
@@ -31,7 +32,12 @@ pub(super) fn network(name: &str) -> NetworkRecord {
     NetworkRecord {
         id: id(name),
         definition: "parent=br0".into(),
-        wiring: Wiring { mode: Mode::Macvlan(MacvlanMode::Bridge), on: "br0".into(), vlan: 0, mtu: None },
+        wiring: Wiring {
+            mode: Mode::Macvlan(MacvlanMode::Bridge),
+            on: "br0".into(),
+            vlan: 0,
+            mtu: None,
+        },
         gateway: None,
         pool: "0.0.0.0/0".parse().unwrap(),
         leases: false,
@@ -41,11 +47,20 @@ pub(super) fn network(name: &str) -> NetworkRecord {
 
 pub(super) fn in_vlan(name: &str) -> NetworkRecord {
     let network = network(name);
-    NetworkRecord { wiring: Wiring { vlan: 10, ..network.wiring }, ..network }
+    NetworkRecord {
+        wiring: Wiring {
+            vlan: 10,
+            ..network.wiring
+        },
+        ..network
+    }
 }
 
 fn vlan() -> LinkOwner {
-    LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
+    LinkOwner::Vlan {
+        on: "br0".into(),
+        vlan: 10,
+    }
 }
 
 pub(super) fn endpoint() -> LinkOwner {
@@ -69,17 +84,33 @@ impl Rig {
 
     /// Returns the ADD of an endpoint.
     pub(super) fn endpoint_add(&self, mac: Mac) -> Box<crate::effect::Add> {
-        let attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string().into() };
+        let attachment = Attachment::Docker {
+            pool: "network n1".into(),
+            endpoint: mac.to_string().into(),
+        };
         let mut add = self.docker_call(attachment, "docker");
-        add.place = Place::Parent { ifname: "br0".into(), mac };
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac,
+        };
         add.client_id = ClientIdRule::Bytes(ClientId::ethernet(mac));
         add
     }
 
     /// Asks for an endpoint with a lease that this ADD gets.
-    pub(super) fn endpoint_with(&mut self, name: &str, mac: Mac, add: Box<crate::effect::Add>) -> u64 {
+    pub(super) fn endpoint_with(
+        &mut self,
+        name: &str,
+        mac: Mac,
+        add: Box<crate::effect::Add>,
+    ) -> u64 {
         let address = EndpointAddress::Leased(add);
-        let request = EndpointRequest { id: id(name), network: id("n1"), mac, address };
+        let request = EndpointRequest {
+            id: id(name),
+            network: id("n1"),
+            mac,
+            address,
+        };
         self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
     }
 
@@ -88,7 +119,11 @@ impl Rig {
     }
 
     pub(super) fn join(&mut self, name: &str) -> Answer {
-        let call = NetworkCall::Join { network: id("n1"), endpoint: id(name), sandbox: String::new() };
+        let call = NetworkCall::Join {
+            network: id("n1"),
+            endpoint: id(name),
+            sandbox: String::new(),
+        };
         let join = self.network_call(call);
         self.answers[&join].clone()
     }
@@ -122,15 +157,23 @@ pub(super) fn with_network() -> Rig {
 pub(super) fn with_endpoint() -> Rig {
     let mut rig = with_network();
     let create = rig.create_endpoint("e1", OWN);
-    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
-    assert_eq!((record.mac, record.address.to_string()), (OWN, LEASED.to_owned()));
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
+        panic!("{:?}", rig.answers)
+    };
+    assert_eq!(
+        (record.mac, record.address.to_string()),
+        (OWN, LEASED.to_owned())
+    );
     rig
 }
 
 #[test]
 fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     let mut rig = with_network();
-    let kept = NetworkRecord { since: rig.now().wall, ..network("n1") };
+    let kept = NetworkRecord {
+        since: rig.now().wall,
+        ..network("n1")
+    };
     assert_eq!(rig.store.docker.networks[&id("n1")], kept);
     for restarts in [false, true] {
         if restarts {
@@ -141,7 +184,10 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
         assert_eq!(rig.answers[&find], found);
         let again = rig.create(network("n1"));
         assert!(rig.is_done(again), "the same again");
-        let other = rig.create(NetworkRecord { definition: "parent=br0,mtu=1400".into(), ..network("n1") });
+        let other = rig.create(NetworkRecord {
+            definition: "parent=br0,mtu=1400".into(),
+            ..network("n1")
+        });
         assert_eq!(*rig.fault(other), NetworkFault::Differs(id("n1")));
     }
     for _ in 0..2 {
@@ -156,18 +202,50 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
 fn a_network_whose_host_link_will_not_do_is_not_made_and_the_option_is_named() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
-    let wanting = |mode| NetworkRecord { wiring: Wiring { mode, ..network("n1").wiring }, ..network("n1") };
+    let wanting = |mode| NetworkRecord {
+        wiring: Wiring {
+            mode,
+            ..network("n1").wiring
+        },
+        ..network("n1")
+    };
     let bridge = rig.create(wanting(Mode::Bridge));
-    assert!(matches!(rig.fault(bridge), NetworkFault::BadLink { option: "bridge", .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.fault(bridge),
+            NetworkFault::BadLink {
+                option: "bridge",
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     rig.wired.wireless = true;
     let macvlan = rig.create(wanting(Mode::Macvlan(MacvlanMode::Bridge)));
-    assert!(matches!(rig.fault(macvlan), NetworkFault::BadLink { option: "parent", .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.fault(macvlan),
+            NetworkFault::BadLink {
+                option: "parent",
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     let ipvlan = rig.create(wanting(Mode::Ipvlan));
     assert!(rig.is_done(ipvlan), "all have its Ethernet address");
     rig.network_call(NetworkCall::Delete(id("n1")));
     rig.blind = Some(LinkCause::NoLink("br0".into()));
     let missing = rig.create(wanting(Mode::Ipvlan));
-    assert!(rig.failure(missing).to_string().starts_with("-o parent=br0: "), "{:?}", rig.answers);
+    assert!(
+        rig.failure(missing)
+            .to_string()
+            .starts_with("-o parent=br0: "),
+        "{:?}",
+        rig.answers
+    );
     assert!(rig.store.docker.networks.is_empty());
 }
 
@@ -178,7 +256,11 @@ fn the_link_of_a_vlan_comes_with_its_first_network_and_goes_with_its_last() {
     for name in ["n1", "n2"] {
         let create = rig.create(in_vlan(name));
         assert!(rig.is_done(create));
-        assert_eq!(rig.link_of(&vlan()).map(|link| (link.kind, link.on.as_str())), Some((LinkKind::Vlan(10), "br0")));
+        assert_eq!(
+            rig.link_of(&vlan())
+                .map(|link| (link.kind, link.on.as_str())),
+            Some((LinkKind::Vlan(10), "br0"))
+        );
     }
     rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.link_of(&vlan()).is_some());
@@ -202,7 +284,10 @@ fn what_a_network_that_is_not_kept_has_made_goes_again() {
         }
         rig.disk = Disk::Good;
         rig.flush();
-        assert!(rig.link_of(&vlan()).is_none() && rig.store.docker.networks.is_empty(), "{hangs_up}");
+        assert!(
+            rig.link_of(&vlan()).is_none() && rig.store.docker.networks.is_empty(),
+            "{hangs_up}"
+        );
         let find = rig.network_call(NetworkCall::Find(id("n1")));
         assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
     }
@@ -213,15 +298,30 @@ fn an_endpoint_has_its_lease_before_its_link_and_both_are_durable() {
     let mut rig = with_network();
     rig.disk = Disk::Slow;
     let create = rig.create_endpoint("e1", OWN);
-    assert!(rig.link_of(&endpoint()).is_none(), "the lease is not written");
+    assert!(
+        rig.link_of(&endpoint()).is_none(),
+        "the lease is not written"
+    );
     rig.flush();
     let link = rig.link_of(&endpoint()).cloned().expect("its link");
-    assert!(!rig.answers.contains_key(&create), "the endpoint is not written");
+    assert!(
+        !rig.answers.contains_key(&create),
+        "the endpoint is not written"
+    );
     rig.flush();
-    assert_eq!((link.kind, link.on.as_str(), link.mac), (LinkKind::Macvlan(MacvlanMode::Bridge), "br0", Some(OWN)));
-    assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))));
+    assert_eq!(
+        (link.kind, link.on.as_str(), link.mac),
+        (LinkKind::Macvlan(MacvlanMode::Bridge), "br0", Some(OWN))
+    );
+    assert!(matches!(
+        rig.answers[&create],
+        Answer::Network(NetworkAnswer::Endpoint(_))
+    ));
     let again = rig.create_endpoint("e1", OWN);
-    assert_eq!(rig.answers[&again], rig.answers[&create], "dockerd asks again");
+    assert_eq!(
+        rig.answers[&again], rig.answers[&create],
+        "dockerd asks again"
+    );
     assert_eq!((rig.sends(1), rig.wired.links.len()), (1, 1));
 }
 
@@ -241,8 +341,16 @@ fn an_endpoint_without_an_offer_leaves_nothing_behind() {
     rig.server = Server::Silent;
     let create = rig.create_endpoint("e1", OWN);
     rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert!(matches!(rig.failure(create), Failure::NoOffer { .. }), "{:?}", rig.answers);
-    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty() && rig.rows().is_empty());
+    assert!(
+        matches!(rig.failure(create), Failure::NoOffer { .. }),
+        "{:?}",
+        rig.answers
+    );
+    assert!(
+        rig.wired.links.is_empty()
+            && rig.store.docker.endpoints.is_empty()
+            && rig.rows().is_empty()
+    );
 }
 
 #[test]
@@ -250,9 +358,26 @@ fn an_endpoint_whose_link_cannot_be_made_gives_its_lease_back() {
     let mut rig = with_network();
     rig.wired.refuses = Some(LinkCause::MacTaken(OWN));
     let create = rig.create_endpoint("e1", OWN);
-    assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::MacTaken(_), .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.failure(create),
+            Failure::Link {
+                cause: LinkCause::MacTaken(_),
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     rig.run_until(10.0);
-    assert_eq!((rig.sends(7), rig.store.docker.endpoints.len(), rig.store.records().len()), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.sends(7),
+            rig.store.docker.endpoints.len(),
+            rig.store.records().len()
+        ),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -278,7 +403,10 @@ fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
             "{step}: {:?}",
             rig.store.docker.endpoints
         );
-        assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{step}");
+        assert!(
+            rig.store.records().is_empty() && rig.rows().is_empty(),
+            "{step}"
+        );
         assert_eq!(rig.sends(7), usize::from(step != "lease"), "{step}");
         assert!(!rig.answers.contains_key(&create), "{step}");
     }
@@ -287,14 +415,28 @@ fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
 #[test]
 fn join_says_what_the_lease_gives_with_its_default_router() {
     let mut rig = with_network();
-    rig.profile = Policy { suppress_default_route: true, ..Policy::default() }.into();
+    rig.profile = Policy {
+        suppress_default_route: true,
+        ..Policy::default()
+    }
+    .into();
     rig.options = vec![3, 4, 192, 0, 2, 254];
     rig.create_endpoint("e1", OWN);
-    let Answer::Network(NetworkAnswer::Joined { ifname, grant: Some(grant), gateway: None }) = rig.join("e1") else {
+    let Answer::Network(NetworkAnswer::Joined {
+        ifname,
+        grant: Some(grant),
+        gateway: None,
+    }) = rig.join("e1")
+    else {
         panic!("{:?}", rig.join("e1"))
     };
-    assert_eq!((ifname.as_str(), grant.gateway), ("lhe1", Some(Ipv4Addr::new(192, 0, 2, 254).into())));
-    let Answer::Failed(Failure::Network(fault)) = rig.join("e2") else { panic!() };
+    assert_eq!(
+        (ifname.as_str(), grant.gateway),
+        ("lhe1", Some(Ipv4Addr::new(192, 0, 2, 254).into()))
+    );
+    let Answer::Failed(Failure::Network(fault)) = rig.join("e2") else {
+        panic!()
+    };
     assert_eq!(fault, NetworkFault::UnknownEndpoint(id("e2")));
 }
 
@@ -307,17 +449,34 @@ fn an_endpoint_that_docker_has_an_address_for_gets_a_link_and_the_lease_with_tha
             rig.endpoint(last);
         }
         let address = EndpointAddress::Ipam(address.parse().unwrap());
-        let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
+        let request = EndpointRequest {
+            id: id(name),
+            network: id("n1"),
+            mac: OWN,
+            address,
+        };
         let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
-        let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!() };
+        let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
+            panic!()
+        };
         assert_eq!(record.source, Source::Ipam);
-        let Answer::Network(NetworkAnswer::Joined { grant, .. }) = rig.join(name) else { panic!() };
+        let Answer::Network(NetworkAnswer::Joined { grant, .. }) = rig.join(name) else {
+            panic!()
+        };
         assert_eq!(grant.is_some(), leased, "{name}");
     }
-    assert_eq!(rig.sends(1), 1, "an address of another IPAM driver needs no DHCP");
+    assert_eq!(
+        rig.sends(1),
+        1,
+        "an address of another IPAM driver needs no DHCP"
+    );
     rig.delete_endpoint("e1");
     rig.run_until(10.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "Docker gives that back itself");
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "Docker gives that back itself"
+    );
 }
 
 #[test]
@@ -329,7 +488,9 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
     let create = rig.create_endpoint("e1", OWN);
     assert_eq!(*rig.fault(create), NetworkFault::Ends(id("e1")));
     rig.end_link_ops();
-    assert!(rig.is_done(delete) && rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
+    assert!(
+        rig.is_done(delete) && rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty()
+    );
     let again = rig.delete_endpoint("e1");
     rig.run_until(10.0);
     assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.records().is_empty());
@@ -337,21 +498,31 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
 
 /// As after live-restore, if the lease has changed since.
 #[test]
-fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back() {
+fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back()
+ {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.configure(LEASED);
     rig.change_lease();
     assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
     rig.hold_changes = true;
     let delete = rig.delete_endpoint("e1");
     rig.run_until(rig.at.as_secs_f64() + 1.0);
-    assert_eq!((rig.is_done(delete), rig.sends(7), rig.rows().len()), (true, 0, 1));
+    assert_eq!(
+        (rig.is_done(delete), rig.sends(7), rig.rows().len()),
+        (true, 0, 1)
+    );
     rig.change_late();
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.on_link(), rig.sends(7), rig.store.records().len()), (Vec::new(), 1, 0));
+    assert_eq!(
+        (rig.on_link(), rig.sends(7), rig.store.records().len()),
+        (Vec::new(), 1, 0)
+    );
 }
 
 #[test]
@@ -367,9 +538,16 @@ fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_
         rig.run_until(from + STRAY - 0.1);
         assert!(rig.link_of(&endpoint()).is_some(), "{restarts}");
         rig.run_until(from + STRAY + 0.1);
-        assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "{restarts}");
+        assert!(
+            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
+            "{restarts}"
+        );
         rig.run_until(from + STRAY + 10.0);
-        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "{restarts}");
+        assert_eq!(
+            (rig.sends(7), rig.store.records().len()),
+            (1, 0),
+            "{restarts}"
+        );
     }
 }
 
@@ -379,11 +557,17 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
     rig.inside.insert(OWN, 1);
     let link = rig.link_of(&endpoint()).cloned().unwrap();
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.run_until(200.0);
     assert_eq!(rig.store.docker.endpoints.len(), 1);
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     let back = rig.at.as_secs_f64();
     rig.link_returns(link);
     rig.run_until(back + BACK - 0.1);
@@ -395,12 +579,20 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
 #[test]
 fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() {
     let mut rig = with_endpoint();
-    let stranger = OwnLink { owner: LinkOwner::Endpoint(id("e9")), ..rig.link_of(&endpoint()).cloned().unwrap() };
+    let stranger = OwnLink {
+        owner: LinkOwner::Endpoint(id("e9")),
+        ..rig.link_of(&endpoint()).cloned().unwrap()
+    };
     rig.link_returns(stranger.clone());
     assert!(rig.link_of(&stranger.owner).is_none(), "as it is heard of");
-    rig.wired.links.insert(stranger.owner.clone(), stranger.clone());
+    rig.wired
+        .links
+        .insert(stranger.owner.clone(), stranger.clone());
     rig.restart();
-    assert!(rig.link_of(&stranger.owner).is_none() && rig.link_of(&endpoint()).is_some(), "at the start");
+    assert!(
+        rig.link_of(&stranger.owner).is_none() && rig.link_of(&endpoint()).is_some(),
+        "at the start"
+    );
     rig.wired.refuses = Some(LinkCause::TimedOut);
     let delete = rig.delete_endpoint("e1");
     assert!(matches!(rig.failure(delete), Failure::Link { .. }) && rig.wired.links.len() == 1);
@@ -415,7 +607,9 @@ fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
     let left = |rig: &mut Rig| {
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         let list = rig.request(Call::List);
-        let Some(Answer::Bindings { strangers, .. }) = rig.answers.remove(&list) else { panic!() };
+        let Some(Answer::Bindings { strangers, .. }) = rig.answers.remove(&list) else {
+            panic!()
+        };
         strangers
     };
     assert!(left(&mut rig).is_empty());
@@ -426,11 +620,18 @@ fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
     assert_eq!(left(&mut rig), ["lh0123"], "as it was known");
     assert!(left(&mut rig).is_empty(), "it was looked at since");
     rig.wired.strangers.push("lh4567".into());
-    assert!(left(&mut rig).is_empty(), "it has come since, and none was there");
+    assert!(
+        left(&mut rig).is_empty(),
+        "it has come since, and none was there"
+    );
     assert_eq!(left(&mut rig), ["lh4567"]);
     rig.wired.strangers.push("lh89ab".into());
     rig.delete_endpoint("e7");
-    assert_eq!(left(&mut rig), ["lh4567", "lh89ab"], "Docker has ended an endpoint that the lost store had");
+    assert_eq!(
+        left(&mut rig),
+        ["lh4567", "lh89ab"],
+        "Docker has ended an endpoint that the lost store had"
+    );
 }
 
 #[test]
@@ -438,12 +639,24 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.inside.remove(&OWN);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!(
+        (
+            rig.store.docker.endpoints.len(),
+            rig.store.records().len(),
+            rig.sends(7)
+        ),
+        (0, 0, 1)
+    );
 }
 
 /// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
@@ -474,7 +687,14 @@ fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minut
     rig.run_until(rig.at.as_secs_f64() + 59.0);
     assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
     rig.run_until(rig.at.as_secs_f64() + 3.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!(
+        (
+            rig.store.docker.endpoints.len(),
+            rig.store.records().len(),
+            rig.sends(7)
+        ),
+        (0, 0, 1)
+    );
 }
 
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
@@ -493,11 +713,18 @@ fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
         rig.run_until(rig.at.as_secs_f64() + 3.0);
         let left = usize::from(is_inside);
         assert_eq!(
-            (rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)),
+            (
+                rig.store.docker.endpoints.len(),
+                rig.store.records().len(),
+                rig.sends(7)
+            ),
             (left, left, 1 - left),
             "{is_inside}"
         );
-        assert!(rig.wired.unnamed.is_empty(), "one that was half made is gone too");
+        assert!(
+            rig.wired.unnamed.is_empty(),
+            "one that was half made is gone too"
+        );
     }
 }
 
@@ -511,7 +738,9 @@ fn a_lease_whose_endpoint_is_not_known_waits_for_its_identity_to_return() {
     rig.run_until(rig.at.as_secs_f64() + 30.0);
     assert_eq!(rig.sends(7), 0);
     let create = rig.create_endpoint("e2", OWN);
-    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
+        panic!("{:?}", rig.answers)
+    };
     assert_eq!(record.address.to_string(), LEASED);
     rig.delete_endpoint("e2");
     rig.run_until(rig.at.as_secs_f64() + 59.0);
@@ -531,8 +760,14 @@ fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
     assert_eq!(rig.sends(7), 0);
     rig.create(network("n1"));
     let create = rig.create_endpoint("e2", OWN);
-    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
-    assert_eq!((record.address.to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "by INIT-REBOOT");
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
+        panic!("{:?}", rig.answers)
+    };
+    assert_eq!(
+        (record.address.to_string(), rig.sends(1)),
+        (LEASED.to_owned(), 1),
+        "by INIT-REBOOT"
+    );
 }
 
 #[test]
@@ -544,9 +779,15 @@ fn a_network_is_kept_with_the_time_at_which_it_was_created() {
     rig.network_call(NetworkCall::Create(Box::new(network("n1"))));
     rig.run_until(200.0);
     let found = rig.network_call(NetworkCall::Find(id("n1")));
-    let Answer::Network(NetworkAnswer::Found(record)) = &rig.answers[&found] else { panic!("{:?}", rig.answers) };
+    let Answer::Network(NetworkAnswer::Found(record)) = &rig.answers[&found] else {
+        panic!("{:?}", rig.answers)
+    };
     assert_eq!(record.since, created);
-    assert_eq!(rig.store.docker.networks[&id("n1")].since, created, "in the store too");
+    assert_eq!(
+        rig.store.docker.networks[&id("n1")].since,
+        created,
+        "in the store too"
+    );
 }
 
 #[test]
@@ -558,6 +799,13 @@ fn what_was_leased_for_a_network_that_went_meanwhile_goes_back() {
     assert!(rig.is_done(delete), "{:?}", rig.answers);
     rig.server = Server::Up;
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert!(matches!(rig.fault(create), NetworkFault::Unknown(_)), "{:?}", rig.answers);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.store.records().len()), (0, 1, 0));
+    assert!(
+        matches!(rig.fault(create), NetworkFault::Unknown(_)),
+        "{:?}",
+        rig.answers
+    );
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7), rig.store.records().len()),
+        (0, 1, 0)
+    );
 }

@@ -11,9 +11,19 @@ use crate::wire::Mac;
 fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_with_the_way_out() {
     // What the IPAM driver was told, on which wiring, and what is said.
     let flat = network("n1").wiring;
-    let vlan = |on: &str, vlan| Wiring { on: on.into(), vlan, ..flat.clone() };
-    let ipvlan = Wiring { mode: Mode::Ipvlan, ..vlan("br1", 0) };
-    let of = |parent: &str, vlan| Lan::Link { parent: parent.into(), vlan };
+    let vlan = |on: &str, vlan| Wiring {
+        on: on.into(),
+        vlan,
+        ..flat.clone()
+    };
+    let ipvlan = Wiring {
+        mode: Mode::Ipvlan,
+        ..vlan("br1", 0)
+    };
+    let of = |parent: &str, vlan| Lan::Link {
+        parent: parent.into(),
+        vlan,
+    };
     let table = [
         (of("br0", 0), false, flat.clone(), None),
         (
@@ -22,26 +32,61 @@ fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_wit
             vlan("br1", 0),
             Some("leased on br0, but the network is on br1: create it with --ipam-opt parent=br1"),
         ),
-        (of("br0", 0), false, vlan("br0", 10), Some("--ipam-opt parent=br0.10")),
+        (
+            of("br0", 0),
+            false,
+            vlan("br0", 10),
+            Some("--ipam-opt parent=br0.10"),
+        ),
         (of("br0.10", 0), false, vlan("br0", 10), None),
         (of("br0", 10), false, vlan("br0", 10), None),
-        (of("br0", 0), true, flat.clone(), Some("create the network with --ipam-driver leasehold")),
-        (of("br0", 0), true, Wiring { mode: Mode::Ipvlan, ..flat.clone() }, None),
+        (
+            of("br0", 0),
+            true,
+            flat.clone(),
+            Some("create the network with --ipam-driver leasehold"),
+        ),
+        (
+            of("br0", 0),
+            true,
+            Wiring {
+                mode: Mode::Ipvlan,
+                ..flat.clone()
+            },
+            None,
+        ),
         (of("br0", 0), true, ipvlan, Some("--ipam-opt parent=br1")),
     ];
     for (lan, on_parent, wiring, said) in table {
         let mut rig = Rig::new(8);
         rig.bridge = false;
-        rig.create(NetworkRecord { wiring: wiring.clone(), leases: true, ..network("n1") });
+        rig.create(NetworkRecord {
+            wiring: wiring.clone(),
+            leases: true,
+            ..network("n1")
+        });
         let mut add = rig.endpoint_call(OWN.0[5]);
         (add.lan, add.profile.on_parent) = (lan.clone(), on_parent);
         rig.request(Call::Add(add));
         let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
-        let mac = if on_parent && wiring.on != "br0" { Mac([2, 0, 0, 0, 0, 9]) } else { OWN };
-        let request = EndpointRequest { id: id("e1"), network: id("n1"), mac, address };
+        let mac = if on_parent && wiring.on != "br0" {
+            Mac([2, 0, 0, 0, 0, 9])
+        } else {
+            OWN
+        };
+        let request = EndpointRequest {
+            id: id("e1"),
+            network: id("n1"),
+            mac,
+            address,
+        };
         let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
         let what = format!("{lan} {on_parent} {wiring:?}: {:?}", rig.answers[&create]);
-        assert_eq!(matches!(rig.answers[&create], Answer::Failed(_)), said.is_some(), "{what}");
+        assert_eq!(
+            matches!(rig.answers[&create], Answer::Failed(_)),
+            said.is_some(),
+            "{what}"
+        );
         assert_eq!(rig.link_of(&endpoint()).is_some(), said.is_none(), "{what}");
         if let Some(said) = said {
             assert!(rig.failure(create).to_string().contains(said), "{what}");
@@ -55,22 +100,41 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
     rig.bridge = false;
     rig.pool(Some("192.0.2.0/24"), None);
     let on = |link: &str, pool: &str| NetworkRecord {
-        wiring: Wiring { on: link.into(), ..network("n1").wiring },
+        wiring: Wiring {
+            on: link.into(),
+            ..network("n1").wiring
+        },
         leases: true,
         pool: pool.parse().unwrap(),
         ..network("n1")
     };
     let other = rig.create(on("br1", "192.0.2.0/24"));
-    assert!(rig.failure(other).to_string().contains("--ipam-opt parent=br1"), "{:?}", rig.answers[&other]);
-    let numbered = rig.create(NetworkRecord { leases: false, ..on("br1", "192.0.2.0/24") });
+    assert!(
+        rig.failure(other)
+            .to_string()
+            .contains("--ipam-opt parent=br1"),
+        "{:?}",
+        rig.answers[&other]
+    );
+    let numbered = rig.create(NetworkRecord {
+        leases: false,
+        ..on("br1", "192.0.2.0/24")
+    });
     assert!(rig.is_done(numbered), "Docker's own pool is on no LAN");
     rig.network_call(NetworkCall::Delete(id("n1")));
     for (link, pool) in [("br0", "192.0.2.0/24"), ("br1", "198.51.100.0/24")] {
         let create = rig.create(on(link, pool));
-        assert!(rig.is_done(create), "{link} {pool}: {:?}", rig.answers[&create]);
+        assert!(
+            rig.is_done(create),
+            "{link} {pool}: {:?}",
+            rig.answers[&create]
+        );
         rig.network_call(NetworkCall::Delete(id("n1")));
     }
-    let lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    let lan = Lan::Link {
+        parent: "br1".into(),
+        vlan: 0,
+    };
     let beside = crate::effect::PoolRequest {
         lan,
         definition: "parent=br1".into(),
@@ -78,7 +142,11 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
     };
     rig.request(Call::Pool(PoolCall::Request(Box::new(beside))));
     let create = rig.create(on("br1", "192.0.2.0/24"));
-    assert!(rig.is_done(create), "it is one of the two: {:?}", rig.answers[&create]);
+    assert!(
+        rig.is_done(create),
+        "it is one of the two: {:?}",
+        rig.answers[&create]
+    );
 }
 
 #[test]
@@ -93,26 +161,56 @@ fn a_second_network_of_one_subnet_is_refused_to_a_container_with_the_name_of_the
         let mut rig = Rig::new(8);
         rig.bridge = false;
         let mut join = |network: &str, endpoint: &str, address: &str, mac, sandbox: &str| {
-            rig.create(NetworkRecord { id: id(network), ..super::networks::network(network) });
+            rig.create(NetworkRecord {
+                id: id(network),
+                ..super::networks::network(network)
+            });
             let (endpoint, network) = (id(endpoint), id(network));
             let address = EndpointAddress::Ipam(address.parse().unwrap());
-            let request = EndpointRequest { id: endpoint.clone(), network: network.clone(), mac, address };
+            let request = EndpointRequest {
+                id: endpoint.clone(),
+                network: network.clone(),
+                mac,
+                address,
+            };
             rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
-            let call = NetworkCall::Join { network, endpoint, sandbox: sandbox.to_owned() };
+            let call = NetworkCall::Join {
+                network,
+                endpoint,
+                sandbox: sandbox.to_owned(),
+            };
             let join = rig.network_call(call);
             rig.answers[&join].clone()
         };
         let first = if sandbox.is_empty() { "" } else { "netns/1" };
         for _ in 0..2 {
-            assert!(matches!(join("n1", "e1", LEASED, OWN, first), Answer::Network(_)), "it is asked again");
+            assert!(
+                matches!(join("n1", "e1", LEASED, OWN, first), Answer::Network(_)),
+                "it is asked again"
+            );
         }
         let answer = join("n2", "e2", second, Mac([2, 0, 0, 0, 0, 9]), sandbox);
-        let said = if let Answer::Failed(failure) = answer { failure.to_string() } else { String::new() };
-        assert_eq!(said.contains("network n1"), refused, "{sandbox} {second}: {said}");
+        let said = if let Answer::Failed(failure) = answer {
+            failure.to_string()
+        } else {
+            String::new()
+        };
+        assert_eq!(
+            said.contains("network n1"),
+            refused,
+            "{sandbox} {second}: {said}"
+        );
         let delete = rig.delete_endpoint("e1");
         assert!(rig.is_done(delete));
-        let call = NetworkCall::Join { network: id("n2"), endpoint: id("e2"), sandbox: sandbox.to_owned() };
+        let call = NetworkCall::Join {
+            network: id("n2"),
+            endpoint: id("e2"),
+            sandbox: sandbox.to_owned(),
+        };
         let again = rig.network_call(call);
-        assert!(matches!(rig.answers[&again], Answer::Network(_)), "the first has gone");
+        assert!(
+            matches!(rig.answers[&again], Answer::Network(_)),
+            "the first has gone"
+        );
     }
 }

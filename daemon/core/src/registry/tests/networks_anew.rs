@@ -10,14 +10,21 @@ fn in_a_container() -> Rig {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig
 }
 
 #[test]
 fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
     // Nothing is mounted on the namespace's file any more, or another is.
-    for unseen in [LinkCause::NotMounted, LinkCause::NetnsChanged, LinkCause::NoNetns] {
+    for unseen in [
+        LinkCause::NotMounted,
+        LinkCause::NetnsChanged,
+        LinkCause::NoNetns,
+    ] {
         let mut rig = in_a_container();
         rig.inside.remove(&OWN);
         rig.unseen = Some(unseen);
@@ -26,16 +33,33 @@ fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
             panic!("{:?}", rig.answers)
         };
         assert_eq!(record.address.to_string(), LEASED);
-        assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
+        assert_eq!(
+            rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
+            [&id("e2")]
+        );
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         // Calls about the first one come late, and do not concern the lease.
         let delete = rig.delete_endpoint("e1");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert!(rig.is_done(delete));
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.docker.endpoints.len()), (1, 0, 1));
+        assert_eq!(
+            (
+                rig.rows().len(),
+                rig.sends(7),
+                rig.store.docker.endpoints.len()
+            ),
+            (1, 0, 1)
+        );
         rig.delete_endpoint("e2");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.docker.endpoints.len()), (0, 1, 0));
+        assert_eq!(
+            (
+                rig.rows().len(),
+                rig.sends(7),
+                rig.store.docker.endpoints.len()
+            ),
+            (0, 1, 0)
+        );
         assert!(rig.wired.links.is_empty());
     }
 }
@@ -44,20 +68,38 @@ fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
 fn an_endpoint_whose_interface_is_there_keeps_its_lease_from_another_with_its_ethernet_address() {
     let mut rig = in_a_container();
     let create = rig.create_endpoint("e2", OWN);
-    assert!(matches!(rig.failure(create), Failure::Attached { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.failure(create), Failure::Attached { .. }),
+        "{:?}",
+        rig.answers
+    );
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
-    assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e1")]);
+    assert_eq!(
+        rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
+        [&id("e1")]
+    );
 }
 
 #[test]
 fn of_two_endpoints_that_are_started_with_one_ethernet_address_the_last_has_it() {
     let mut rig = with_endpoint();
     let create = rig.create_endpoint("e2", OWN);
-    assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.answers[&create],
+            Answer::Network(NetworkAnswer::Endpoint(_))
+        ),
+        "{:?}",
+        rig.answers
+    );
     let links: Vec<_> = rig.wired.links.keys().cloned().collect();
     assert_eq!(links, [crate::link::own::LinkOwner::Endpoint(id("e2"))]);
     rig.delete_endpoint("e1");
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "it is not the first one's to give back");
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "it is not the first one's to give back"
+    );
 }

@@ -13,7 +13,11 @@ fn knows(rig: &mut Rig, name: &str) -> bool {
     let find = rig.network_call(NetworkCall::Find(id(name)));
     let knows = matches!(rig.answers[&find], Answer::Network(_));
     assert!(knows || *rig.fault(find) == NetworkFault::Unknown(id(name)));
-    assert_eq!(knows, rig.store.docker.networks.contains_key(&id(name)), "in the store");
+    assert_eq!(
+        knows,
+        rig.store.docker.networks.contains_key(&id(name)),
+        "in the store"
+    );
     knows
 }
 
@@ -55,7 +59,10 @@ fn a_network_that_the_store_kept_against_our_will_goes_when_it_is_deleted() {
             rig.restart();
         }
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-        assert!(rig.is_done(delete) && rig.store.docker.networks.is_empty(), "{restarts}");
+        assert!(
+            rig.is_done(delete) && rig.store.docker.networks.is_empty(),
+            "{restarts}"
+        );
     }
 }
 
@@ -82,7 +89,9 @@ fn the_error_that_there_are_too_many_networks_names_one_that_has_no_container() 
     let create = rig.create(network("n256"));
     let said = rig.fault(create).to_string();
     assert!(
-        said.starts_with("leasehold keeps 256 networks at most: remove one. 255 of them have no container"),
+        said.starts_with(
+            "leasehold keeps 256 networks at most: remove one. 255 of them have no container"
+        ),
         "{said}"
     );
     assert!(said.contains("such as n0:"), "{said}");
@@ -99,9 +108,20 @@ fn no_network_is_forgotten_for_another_and_the_oldest_is_named_first() {
     let again = rig.create(network("n3"));
     assert!(rig.is_done(again), "it was there");
     let create = rig.create(network("n256"));
-    let NetworkFault::Full { most: 256, idle } = rig.fault(create) else { panic!("{:?}", rig.fault(create)) };
-    let used = rig.store.docker.endpoints.values().map(|endpoint| endpoint.network.clone()).collect::<Vec<_>>();
-    let others = (0..256).rev().map(|n| id(&format!("n{n}"))).filter(|network| !used.contains(network));
+    let NetworkFault::Full { most: 256, idle } = rig.fault(create) else {
+        panic!("{:?}", rig.fault(create))
+    };
+    let used = rig
+        .store
+        .docker
+        .endpoints
+        .values()
+        .map(|endpoint| endpoint.network.clone())
+        .collect::<Vec<_>>();
+    let others = (0..256)
+        .rev()
+        .map(|n| id(&format!("n{n}")))
+        .filter(|network| !used.contains(network));
     assert_eq!(*idle, others.collect::<Vec<_>>());
     assert!(knows(&mut rig, "n0") && !knows(&mut rig, "n256"));
 }

@@ -15,7 +15,10 @@ use crate::time::WallTime;
 use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
-    LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
+    LinkOwner::Vlan {
+        on: "br0".into(),
+        vlan: 10,
+    }
 }
 
 /// The kernel has made a link and reported it, and whoever asked for it has waited for too long.
@@ -23,7 +26,10 @@ fn made_late(rig: &mut Rig, owner: LinkOwner) {
     let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
     rig.wired.hold = false;
     rig.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
-    rig.input(Input::Done { op, outcome: Outcome::Made(Err(LinkCause::TimedOut)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Made(Err(LinkCause::TimedOut)),
+    });
 }
 
 #[test]
@@ -32,7 +38,17 @@ fn a_link_that_is_there_although_making_it_failed_goes_again() {
     rig.wired.hold = true;
     let create = rig.create_endpoint("e1", OWN);
     made_late(&mut rig, endpoint());
-    assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.failure(create),
+            Failure::Link {
+                cause: LinkCause::TimedOut,
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
 }
 
@@ -43,7 +59,17 @@ fn so_does_that_of_a_vlan_whose_network_does_not_come() {
     rig.wired.hold = true;
     let create = rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
     made_late(&mut rig, vlan());
-    assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(
+            rig.failure(create),
+            Failure::Link {
+                cause: LinkCause::TimedOut,
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
 }
 
@@ -55,9 +81,16 @@ fn the_links_are_listed_again_when_that_failed() {
     rig.wired.links.insert(endpoint(), left);
     rig.wired.hold = true;
     rig.restart();
-    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    let (op, _) = rig
+        .wired
+        .held
+        .pop_front()
+        .expect("the links are being listed");
     rig.wired.hold = false;
-    rig.input(Input::Done { op, outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)),
+    });
     assert!(!rig.wired.links.is_empty(), "nothing is known about it");
     rig.run_until(rig.at.as_secs_f64() + 2.0);
     assert!(rig.wired.links.is_empty());
@@ -68,15 +101,36 @@ fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
-    let listed = Outcome::OwnLinks(Ok(OwnLinks { owners: vec![endpoint()], strangers: Vec::new() }));
-    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    let listed = Outcome::OwnLinks(Ok(OwnLinks {
+        owners: vec![endpoint()],
+        strangers: Vec::new(),
+    }));
+    let (op, _) = rig
+        .wired
+        .held
+        .pop_front()
+        .expect("the links are being listed");
     rig.wired.hold = false;
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
-    rig.input(Input::Done { op, outcome: listed });
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
+    rig.input(Input::Done {
+        op,
+        outcome: listed,
+    });
     rig.run_until(rig.at.as_secs_f64() + 100.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
+    assert_eq!(
+        (
+            rig.store.docker.endpoints.len(),
+            rig.rows().len(),
+            rig.sends(7)
+        ),
+        (1, 1, 0),
+        "it is in its container"
+    );
 }
 
 #[test]
@@ -84,13 +138,23 @@ fn nor_of_links_that_were_made_meanwhile() {
     let mut rig = with_network();
     rig.wired.hold = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
-    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    let (op, _) = rig
+        .wired
+        .held
+        .pop_front()
+        .expect("the links are being listed");
     rig.wired.hold = false;
     rig.create_endpoint("e1", OWN);
-    rig.input(Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::OwnLinks(Ok(OwnLinks::default())),
+    });
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(rig.at.as_secs_f64() + 599.0);
-    assert!(rig.wired.links.contains_key(&endpoint()), "its container may be slow to start");
+    assert!(
+        rig.wired.links.contains_key(&endpoint()),
+        "its container may be slow to start"
+    );
 }
 
 #[test]
@@ -102,7 +166,10 @@ fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
     rig.wired.links.clear();
     rig.restart();
     rig.create_endpoint("e1", OWN);
-    assert_eq!(rig.wired.links.keys().collect::<Vec<_>>(), [&endpoint(), &vlan()]);
+    assert_eq!(
+        rig.wired.links.keys().collect::<Vec<_>>(),
+        [&endpoint(), &vlan()]
+    );
     rig.delete_endpoint("e1");
     rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.wired.links.is_empty());
@@ -115,15 +182,42 @@ fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
     rig.create_endpoint("e1", OWN);
     rig.wired.hold = true;
     let delete = rig.delete_endpoint("e1");
-    let (op, _) = rig.wired.held.pop_front().expect("the link is being deleted");
+    let (op, _) = rig
+        .wired
+        .held
+        .pop_front()
+        .expect("the link is being deleted");
     rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelMessage::OwnLink { owner: endpoint(), there: false }));
-    rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
-    assert!(matches!(rig.failure(delete), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
+    rig.input(Input::Kernel(KernelMessage::OwnLink {
+        owner: endpoint(),
+        there: false,
+    }));
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Unmade(Err(LinkCause::TimedOut)),
+    });
+    assert!(
+        matches!(
+            rig.failure(delete),
+            Failure::Link {
+                cause: LinkCause::TimedOut,
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
     rig.run_until(rig.at.as_secs_f64() + 59.9);
     assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.sends(7), rig.store.records().len(), rig.store.docker.endpoints.len()), (1, 0, 0));
+    assert_eq!(
+        (
+            rig.sends(7),
+            rig.store.records().len(),
+            rig.store.docker.endpoints.len()
+        ),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -131,12 +225,21 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
     let mut rig = with_endpoint();
     rig.disk = Disk::Full;
     let delete = rig.delete_endpoint("e1");
-    assert!(matches!(rig.failure(delete), Failure::Store(_)), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.failure(delete), Failure::Store(_)),
+        "{:?}",
+        rig.answers
+    );
     assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0));
     rig.disk = Disk::Good;
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!(
-        (rig.wired.links.len(), rig.sends(7), rig.store.records().len(), rig.store.docker.endpoints.len()),
+        (
+            rig.wired.links.len(),
+            rig.sends(7),
+            rig.store.records().len(),
+            rig.store.docker.endpoints.len()
+        ),
         (0, 1, 0, 0)
     );
 }
@@ -145,7 +248,10 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
 fn a_link_of_nobody_that_cannot_be_deleted_is_tried_again_with_growing_pauses() {
     for owner in [endpoint(), vlan()] {
         let mut rig = with_endpoint();
-        let left = OwnLink { owner: owner.clone(), ..rig.wired.links[&endpoint()].clone() };
+        let left = OwnLink {
+            owner: owner.clone(),
+            ..rig.wired.links[&endpoint()].clone()
+        };
         rig.delete_endpoint("e1");
         rig.run_until(rig.at.as_secs_f64() + 20.0);
         rig.wired.refuses = Some(LinkCause::TimedOut);
@@ -154,7 +260,10 @@ fn a_link_of_nobody_that_cannot_be_deleted_is_tried_again_with_growing_pauses() 
             let before = rig.at.as_secs_f64();
             rig.wake();
             let waited = rig.at.as_secs_f64() - before;
-            assert!((pause * 0.87..pause * 1.13).contains(&waited), "{owner}: {waited} s, not {pause}");
+            assert!(
+                (pause * 0.87..pause * 1.13).contains(&waited),
+                "{owner}: {waited} s, not {pause}"
+            );
         }
         assert!(rig.wired.links.contains_key(&owner));
         rig.wired.refuses = None;
@@ -192,22 +301,34 @@ fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
     assert!(rig.wired.links.contains_key(&owner), "{:?}", rig.answers);
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&owner);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.hold_sends = false;
     rig.run_until(rig.at.as_secs_f64() + 1000.0);
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
-    assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
+    assert_eq!(
+        rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
+        [&id("e2")]
+    );
 }
 
 #[test]
 fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
-    let left = OwnLink { owner: LinkOwner::Endpoint(id("e9")), ..rig.wired.links[&endpoint()].clone() };
+    let left = OwnLink {
+        owner: LinkOwner::Endpoint(id("e9")),
+        ..rig.wired.links[&endpoint()].clone()
+    };
     rig.link_returns(left);
     let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
     rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Unmade(Err(LinkCause::TimedOut)),
+    });
     rig.run_until(rig.at.as_secs_f64() + 5.0);
     assert_eq!(rig.wired.held.len(), 1, "one list is under way");
     let (op, outcome) = rig.wired.held.pop_front().expect("it is");
@@ -231,7 +352,10 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.run_until(rig.at.as_secs_f64() + 5.0);
     let known = rig.store.docker.endpoints[&id("e1")].clone();
     for n in 2..=MOST_ENDPOINTS {
@@ -251,7 +375,11 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
     rig.create_endpoint("e2", Mac([2, 0, 0, 0, 0, 0x77]));
     rig.run_until(rig.at.as_secs_f64() + 5.0);
     let there = |name: &str| rig.store.docker.endpoints.contains_key(&id(name));
-    assert!(there("e1") && !there("f2") && there("e2"), "{:?}", rig.answers);
+    assert!(
+        there("e1") && !there("f2") && there("e2"),
+        "{:?}",
+        rig.answers
+    );
     assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
 
@@ -261,7 +389,8 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
         let mut rig = Rig::new(8);
         rig.bridge = false;
         rig.disk = Disk::Slow;
-        let creates = [(); 2].map(|()| rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1")))));
+        let creates =
+            [(); 2].map(|()| rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1")))));
         assert!(rig.answers.is_empty(), "it is not durable");
         for is_first in [true, false] {
             let (op, changes) = rig.slow.pop_front().expect("both are being written");
@@ -274,8 +403,16 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
         rig.flush();
         assert_eq!(creates.map(|create| rig.is_done(create)), [first, !first]);
         let find = rig.network_call(NetworkCall::Find(id("n1")));
-        assert!(matches!(rig.answers[&find], Answer::Network(_)), "{first}: {:?}", rig.answers[&find]);
-        assert_eq!((rig.store.docker.networks.len(), rig.wired.links.len()), (1, 1), "{first}");
+        assert!(
+            matches!(rig.answers[&find], Answer::Network(_)),
+            "{first}: {:?}",
+            rig.answers[&find]
+        );
+        assert_eq!(
+            (rig.store.docker.networks.len(), rig.wired.links.len()),
+            (1, 1),
+            "{first}"
+        );
     }
 }
 
@@ -291,7 +428,10 @@ fn nothing_is_deleted_or_given_back_for_want_of_a_record_that_cannot_be_read() {
     rig.store.docker.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
     rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 1000.0);
-    assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (2, 1, 0));
+    assert_eq!(
+        (rig.wired.links.len(), rig.rows().len(), rig.sends(7)),
+        (2, 1, 0)
+    );
     // Docker ends the container, and then removes the network.
     rig.delete_endpoint("e1");
     rig.run_until(rig.at.as_secs_f64() + 100.0);

@@ -40,7 +40,13 @@ impl Life {
         rig.bridge = false;
         // Nobody knows which ipvlan is whose.
         rig.profile.on_parent = shared;
-        Self { rig, fault: Some(fault), left, request: 0, links: BTreeMap::new() }
+        Self {
+            rig,
+            fault: Some(fault),
+            left,
+            request: 0,
+            links: BTreeMap::new(),
+        }
     }
 
     fn call(&mut self, call: NetworkCall) -> Option<Answer> {
@@ -109,20 +115,32 @@ impl Life {
         let cause = || LinkCause::refused("change a link", "no");
         let refused = match outcome {
             Outcome::Made(_) => {
-                let last = if self.rig.wired.links.contains_key(&endpoint()) { endpoint() } else { vlan() };
+                let last = if self.rig.wired.links.contains_key(&endpoint()) {
+                    endpoint()
+                } else {
+                    vlan()
+                };
                 self.rig.wired.links.remove(&last);
                 Outcome::Made(Err(cause()))
             }
             Outcome::Unmade(_) => {
-                let gone: Vec<_> =
-                    self.links.iter().filter(|(owner, _)| !self.rig.wired.links.contains_key(owner)).collect();
-                let back = gone.last().map(|(owner, link)| ((*owner).clone(), (*link).clone()));
+                let gone: Vec<_> = self
+                    .links
+                    .iter()
+                    .filter(|(owner, _)| !self.rig.wired.links.contains_key(owner))
+                    .collect();
+                let back = gone
+                    .last()
+                    .map(|(owner, link)| ((*owner).clone(), (*link).clone()));
                 self.rig.wired.links.extend(back);
                 Outcome::Unmade(Err(cause()))
             }
             _ => Outcome::OwnLinks(Err(cause())),
         };
-        self.rig.input(Input::Done { op, outcome: refused });
+        self.rig.input(Input::Done {
+            op,
+            outcome: refused,
+        });
     }
 
     fn run(&mut self, seconds: f64) {
@@ -136,7 +154,11 @@ impl Life {
         self.hold(true);
         self.request = self.rig.create_endpoint("e1", OWN);
         self.pump();
-        let joined = self.call(NetworkCall::Join { network: id("n1"), endpoint: id("e1"), sandbox: String::new() });
+        let joined = self.call(NetworkCall::Join {
+            network: id("n1"),
+            endpoint: id("e1"),
+            sandbox: String::new(),
+        });
         if matches!(joined, Some(Answer::Network(NetworkAnswer::Joined { .. }))) {
             self.move_there_and_back();
         }
@@ -155,25 +177,41 @@ impl Life {
     }
 
     fn move_there_and_back(&mut self) {
-        let Some(link) = self.rig.wired.links.get(&endpoint()).cloned() else { return };
+        let Some(link) = self.rig.wired.links.get(&endpoint()).cloned() else {
+            return;
+        };
         self.rig.inside.insert(OWN, 1);
         self.rig.link_leaves(&endpoint());
-        self.rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+        self.rig.input(Input::Kernel(KernelMessage::Appeared {
+            number: 1,
+            mac: OWN,
+        }));
         self.run(30.0);
         self.rig.inside.remove(&OWN);
-        self.rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        self.rig.input(Input::Kernel(KernelMessage::LinkGone {
+            cookie: Cookie(1),
+            ifindex: 2,
+        }));
         self.rig.link_returns(link);
         self.pump();
     }
 }
 
 fn vlan() -> LinkOwner {
-    LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
+    LinkOwner::Vlan {
+        on: "br0".into(),
+        vlan: 10,
+    }
 }
 
 #[test]
 fn nothing_is_left_whatever_fails_at_whichever_step() {
-    for fault in [Fault::Crash, Fault::LateCrash, Fault::HangUp, Fault::Refusal] {
+    for fault in [
+        Fault::Crash,
+        Fault::LateCrash,
+        Fault::HangUp,
+        Fault::Refusal,
+    ] {
         // dockerd does not report the endpoint's end, or an ipvlan is in its container, whose end nothing else reports.
         for (forgets, shared) in [(false, false), (true, false), (false, true)] {
             let mut struck = 0;
@@ -187,9 +225,17 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
                 let at = format!("{fault:?} at {step}, forgotten: {forgets}, shared: {shared}");
                 // A VLAN's link that the kernel did not delete is told to the operator, and goes at the next start.
                 life.rig.restart();
-                assert!(life.rig.wired.links.is_empty(), "{at}: {:?}", life.rig.wired.links);
+                assert!(
+                    life.rig.wired.links.is_empty(),
+                    "{at}: {:?}",
+                    life.rig.wired.links
+                );
                 let docker = &life.rig.store.docker;
-                assert!(docker.endpoints.is_empty() && docker.networks.is_empty(), "{at}: {:?}", docker.endpoints);
+                assert!(
+                    docker.endpoints.is_empty() && docker.networks.is_empty(),
+                    "{at}: {:?}",
+                    docker.endpoints
+                );
                 assert!(
                     life.rig.store.records().is_empty() && life.rig.rows().is_empty(),
                     "{at}: {:?}",
@@ -202,19 +248,34 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
 }
 
 #[test]
-fn an_address_for_our_own_network_driver_without_an_endpoint_is_given_up_after_a_minute_and_any_other_after_ten() {
+fn an_address_for_our_own_network_driver_without_an_endpoint_is_given_up_after_a_minute_and_any_other_after_ten()
+ {
     // Docker's own drivers refuse a pool of all addresses, and ours is asked for an endpoint at once.
-    for (pool, until) in [("0.0.0.0/0;;grace=0", 1070.0), ("192.0.2.0/24;;parent=br0", 1600.0)] {
+    for (pool, until) in [
+        ("0.0.0.0/0;;grace=0", 1070.0),
+        ("192.0.2.0/24;;parent=br0", 1600.0),
+    ] {
         let mut rig = Rig::new(8);
         rig.lease = 10_000;
-        let attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string().into() };
+        let attachment = Attachment::Docker {
+            pool: pool.into(),
+            endpoint: OWN.to_string().into(),
+        };
         let mut add = rig.docker_call(attachment, "a");
-        add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac: OWN,
+        };
         rig.request(Call::Add(add));
         rig.run_until(until - 0.1);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "{pool}");
         rig.run_until(until + 0.1);
-        let orphans = rig.store.events.iter().filter(|event| event.kind == EventKind::OrphanFound).count();
+        let orphans = rig
+            .store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::OrphanFound)
+            .count();
         assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
     }
 }

@@ -16,12 +16,24 @@ impl Rig {
     /// Asks for an endpoint whose address Docker has from a pool of ours.
     fn told_endpoint(&mut self, name: &str, pool: &str) -> u64 {
         let mut add = self.endpoint_add(OWN);
-        add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string().into() };
+        add.attachment = Attachment::Docker {
+            pool: pool.into(),
+            endpoint: OWN.to_string().into(),
+        };
         add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
-        assert!(matches!(self.answers[&add], Answer::Leased { .. }), "{:?}", self.answers);
+        assert!(
+            matches!(self.answers[&add], Answer::Leased { .. }),
+            "{:?}",
+            self.answers
+        );
         let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
-        let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
+        let request = EndpointRequest {
+            id: id(name),
+            network: id("n1"),
+            mac: OWN,
+            address,
+        };
         self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
     }
 }
@@ -29,9 +41,11 @@ impl Rig {
 /// Up to Docker 27 the link is made before volumes are relabelled and the runtime is started.
 #[test]
 fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
-    for (pool, restarts) in
-        [("192.0.2.0/24;;parent=br0", false), ("0.0.0.0/0;;grace=0", false), ("0.0.0.0/0;;grace=0", true)]
-    {
+    for (pool, restarts) in [
+        ("192.0.2.0/24;;parent=br0", false),
+        ("0.0.0.0/0;;grace=0", false),
+        ("0.0.0.0/0;;grace=0", true),
+    ] {
         for told in [false, true] {
             let mut rig = with_network();
             let began = rig.at.as_secs_f64();
@@ -46,12 +60,30 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
             rig.run_until(began + STRAY - 1.0);
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+            rig.input(Input::Kernel(KernelMessage::Appeared {
+                number: 1,
+                mac: OWN,
+            }));
             rig.configure(LEASED);
             rig.run_until(began + 2.0 * STRAY);
             let at = format!("{pool}, told: {told}, restarts: {restarts}");
-            assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "{at}");
-            assert!(rig.rows()[0].link.as_ref().and_then(Link::in_netns).is_some(), "{at}");
+            assert_eq!(
+                (
+                    rig.store.docker.endpoints.len(),
+                    rig.rows().len(),
+                    rig.sends(7)
+                ),
+                (1, 1, 0),
+                "{at}"
+            );
+            assert!(
+                rig.rows()[0]
+                    .link
+                    .as_ref()
+                    .and_then(Link::in_netns)
+                    .is_some(),
+                "{at}"
+            );
         }
     }
 }
@@ -65,15 +97,26 @@ fn a_host_that_sleeps_while_docker_starts_a_container_keeps_its_link_and_its_lea
         rig.create_endpoint("e1", OWN);
         rig.run_until(rig.at.as_secs_f64() + STRAY - 100.0);
         if joins {
-            assert!(matches!(rig.join("e1"), Answer::Network(NetworkAnswer::Joined { .. })));
+            assert!(matches!(
+                rig.join("e1"),
+                Answer::Network(NetworkAnswer::Joined { .. })
+            ));
         }
         rig.at += Duration::from_secs(3600);
         let woke = rig.at.as_secs_f64();
         rig.run_until(woke + 99.0);
-        assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "joins: {joins}");
+        assert_eq!(
+            (rig.wired.links.len(), rig.rows().len(), rig.sends(7)),
+            (1, 1, 0),
+            "joins: {joins}"
+        );
         rig.run_until(woke + STRAY + 100.0);
         assert_eq!(
-            (rig.wired.links.len(), rig.store.docker.endpoints.len(), rig.sends(7)),
+            (
+                rig.wired.links.len(),
+                rig.store.docker.endpoints.len(),
+                rig.sends(7)
+            ),
             (0, 0, 1),
             "joins: {joins}"
         );
@@ -108,10 +151,21 @@ fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
         assert!(rig.is_done(started));
         let began = rig.at.as_secs_f64();
         rig.run_until(began + 59.9);
-        assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0), "told: {told}");
+        assert_eq!(
+            (rig.wired.links.len(), rig.sends(7)),
+            (1, 0),
+            "told: {told}"
+        );
         rig.run_until(began + 70.0);
-        assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "told: {told}");
-        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "told: {told}");
+        assert!(
+            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
+            "told: {told}"
+        );
+        assert_eq!(
+            (rig.sends(7), rig.store.records().len()),
+            (1, 0),
+            "told: {told}"
+        );
     }
 }
 
@@ -124,11 +178,26 @@ fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
                 true => rig.told_endpoint(name, "192.0.2.0/24;;parent=br0"),
                 false => rig.create_endpoint(name, OWN),
             };
-            assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))), "{:?}", rig.answers);
+            assert!(
+                matches!(
+                    rig.answers[&create],
+                    Answer::Network(NetworkAnswer::Endpoint(_))
+                ),
+                "{:?}",
+                rig.answers
+            );
         }
         let links: Vec<_> = rig.wired.links.keys().cloned().collect();
         assert_eq!(links, [LinkOwner::Endpoint(id("e2"))], "told: {told}");
-        assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "told: {told}");
+        assert_eq!(
+            (
+                rig.store.docker.endpoints.len(),
+                rig.rows().len(),
+                rig.sends(7)
+            ),
+            (1, 1, 0),
+            "told: {told}"
+        );
     }
 }
 

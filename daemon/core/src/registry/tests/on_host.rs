@@ -23,8 +23,14 @@ impl Rig {
     /// Asks for a lease on the host's link.
     pub(super) fn add_on_host(&mut self, who: &str, id: &str, vlan: u16) -> u64 {
         let mut add = self.call(who, 1, id);
-        add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
-        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac: OWN,
+        };
+        add.lan = Lan::Link {
+            parent: "br0".into(),
+            vlan,
+        };
         self.request(Call::Add(add))
     }
 }
@@ -33,7 +39,10 @@ impl Rig {
 fn untouchable() -> Rig {
     let mut rig = Rig::new(8);
     rig.options = OPTIONS.to_vec();
-    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        ..Policy::default()
+    });
     rig.faults.push_back((0, LinkCause::TimedOut));
     rig
 }
@@ -47,7 +56,11 @@ fn is_untouched(rig: &Rig) -> bool {
 fn held() -> Rig {
     let mut rig = untouchable();
     let add = rig.add_on_host("a", "a", 0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
     rig
 }
 
@@ -57,11 +70,23 @@ fn an_add_on_the_hosts_link_has_its_lease_for_its_ethernet_address_and_changes_n
         let mut rig = untouchable();
         rig.bridge = bridge;
         let add = rig.add_on_host("a", "a", vlan);
-        assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
-        let link = Link::Parent { ifindex: 2, mac: OWN, vlan, port: bridge };
+        assert!(
+            matches!(rig.answers[&add], Answer::Leased { .. }),
+            "{:?}",
+            rig.answers
+        );
+        let link = Link::Parent {
+            ifindex: 2,
+            mac: OWN,
+            vlan,
+            port: bridge,
+        };
         assert_eq!(rig.rows()[0].link.as_ref(), Some(&link));
         assert_eq!(rig.opened[0], link);
-        assert_eq!((rig.chaddrs.iter().collect::<Vec<_>>(), rig.asked_from[0]), (vec![&OWN], OWN));
+        assert_eq!(
+            (rig.chaddrs.iter().collect::<Vec<_>>(), rig.asked_from[0]),
+            (vec![&OWN], OWN)
+        );
         assert_eq!(rig.only_record().former, None);
         rig.run_until(1049.0);
         assert!(is_untouched(&rig) && rig.open.is_empty(), "{:?}", rig.steps);
@@ -96,7 +121,12 @@ fn a_lease_on_the_hosts_link_is_extended_without_its_address() {
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
-    assert!(rig.open.values().all(|want| want.hold_port.is_none() && want.chaddr == OWN) && !rig.open.is_empty());
+    assert!(
+        rig.open
+            .values()
+            .all(|want| want.hold_port.is_none() && want.chaddr == OWN)
+            && !rig.open.is_empty()
+    );
     rig.server = Server::Up;
     rig.run_until(t1 + 100.0);
     assert_eq!((rig.state("a"), is_untouched(&rig)), (vec!["BOUND"], true));
@@ -110,7 +140,13 @@ fn another_lease_changes_nothing_on_the_hosts_link() {
     rig.renumber(t1);
     rig.run_until(t1 + 40.0);
     let row = &rig.rows()[0];
-    assert_eq!(row.tenure.as_ref().map(|tenure| tenure.net().to_string()).as_deref(), Some("192.0.2.77/24"));
+    assert_eq!(
+        row.tenure
+            .as_ref()
+            .map(|tenure| tenure.net().to_string())
+            .as_deref(),
+        Some("192.0.2.77/24")
+    );
     assert!(is_untouched(&rig) && rig.only_record().former.is_none());
 }
 
@@ -118,19 +154,37 @@ fn another_lease_changes_nothing_on_the_hosts_link() {
 fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
     let mut rig = held();
     let t1 = rig.t1();
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: HOST, ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: HOST,
+        ifindex: 2,
+    }));
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
     let exchange = *rig.open.keys().next().expect("it asks");
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
-    rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("with index 2".to_owned()) });
+    rig.input(Input::Broken {
+        exchange,
+        cause: LinkCause::NoLink("with index 2".to_owned()),
+    });
     rig.run_until(t1 + 5.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "that is nobody's end");
+    assert_eq!(
+        (rig.rows().len(), rig.sends(7)),
+        (1, 0),
+        "that is nobody's end"
+    );
     (rig.blind, rig.server, rig.bridge) = (None, Server::Up, true);
     rig.run_until(t1 + 60.0);
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
-    assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac: OWN, vlan: 0, port: true }));
+    assert_eq!(
+        rig.opened.last(),
+        Some(&Link::Parent {
+            ifindex: 2,
+            mac: OWN,
+            vlan: 0,
+            port: true
+        })
+    );
     assert_eq!(rig.rows()[0].link.as_ref(), rig.opened.last());
 }
 
@@ -141,9 +195,14 @@ fn that_the_hosts_link_went_while_others_were_listened_for_is_nobodys_end() {
     rig.add_on_host("a", "a", 0);
     rig.server = Server::Silent;
     rig.run_until(rig.t1() + 0.1);
-    let [guard, renewal] = rig.open.keys().copied().collect::<Vec<_>>()[..] else { panic!("{:?}", rig.open) };
+    let [guard, renewal] = rig.open.keys().copied().collect::<Vec<_>>()[..] else {
+        panic!("{:?}", rig.open)
+    };
     for exchange in [renewal, guard] {
-        rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("with index 2".to_owned()) });
+        rig.input(Input::Broken {
+            exchange,
+            cause: LinkCause::NoLink("with index 2".to_owned()),
+        });
     }
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["RENEWING"], 0));
 }
@@ -161,7 +220,10 @@ fn a_restart_goes_on_with_a_lease_on_the_hosts_link() {
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
-    assert_eq!(rig.open.values().next().and_then(|want| want.hold_port), None);
+    assert_eq!(
+        rig.open.values().next().and_then(|want| want.hold_port),
+        None
+    );
     assert!(is_untouched(&rig));
 }
 
@@ -192,11 +254,22 @@ fn the_attachments_own_binding_on_the_hosts_link_gives_way_to_its_interface() {
     let mut rig = held();
     rig.faults.clear();
     let inside = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&inside], Answer::Leased { .. }), "{:?}", rig.answers[&inside]);
+    assert!(
+        matches!(rig.answers[&inside], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&inside]
+    );
     rig.run_until(1049.0);
     let rows = rig.rows();
-    assert_eq!((rows.len(), rows[0].link.as_ref().and_then(Link::in_netns)), (1, Some((Cookie(1), 2))));
-    assert_eq!((rig.sends(1), rig.sends(7)), (1, 0), "its lease is taken over");
+    assert_eq!(
+        (rows.len(), rows[0].link.as_ref().and_then(Link::in_netns)),
+        (1, Some((Cookie(1), 2)))
+    );
+    assert_eq!(
+        (rig.sends(1), rig.sends(7)),
+        (1, 0),
+        "its lease is taken over"
+    );
 }
 
 #[test]
@@ -206,19 +279,38 @@ fn another_identity_in_its_place_takes_nothing_off_the_hosts_link() {
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     rig.run_until(1020.0);
     let other = rig.add_on_host("a", "b", 0);
-    assert!(matches!(rig.answers[&other], Answer::Leased { .. }), "{:?}", rig.answers[&other]);
-    assert!(is_untouched(&rig) && !rig.steps.iter().any(|step| matches!(step, Step::RemoveAddress(_))));
+    assert!(
+        matches!(rig.answers[&other], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&other]
+    );
+    assert!(
+        is_untouched(&rig)
+            && !rig
+                .steps
+                .iter()
+                .any(|step| matches!(step, Step::RemoveAddress(_)))
+    );
 }
 
 #[test]
 fn a_check_of_a_lease_on_the_hosts_link_looks_at_nothing() {
     let mut rig = held();
     rig.blind = Some(LinkCause::TimedOut);
-    let check = rig.request(Call::Check { attachment: attachment("a"), expected: Vec::new() });
+    let check = rig.request(Call::Check {
+        attachment: attachment("a"),
+        expected: Vec::new(),
+    });
     assert_eq!(rig.answers[&check], Answer::Checked);
     let expected = vec!["192.0.2.9/24".parse().unwrap()];
-    let differs = rig.request(Call::Check { attachment: attachment("a"), expected });
-    assert!(matches!(rig.answers[&differs], Answer::Failed(Failure::Differs { .. })));
+    let differs = rig.request(Call::Check {
+        attachment: attachment("a"),
+        expected,
+    });
+    assert!(matches!(
+        rig.answers[&differs],
+        Answer::Failed(Failure::Differs { .. })
+    ));
 }
 
 #[test]
@@ -229,8 +321,19 @@ fn a_lease_on_the_hosts_link_goes_back_by_a_port_and_by_a_macvlan_that_is_in_nob
         let del = rig.del("a");
         assert_eq!(rig.answers[&del], Answer::Deleted);
         rig.run_until(1010.0);
-        assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac, vlan: 0, port: true }));
-        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
+        assert_eq!(
+            rig.opened.last(),
+            Some(&Link::Parent {
+                ifindex: 2,
+                mac,
+                vlan: 0,
+                port: true
+            })
+        );
+        assert_eq!(
+            (rig.sends(7), rig.rows().len(), rig.store.records().len()),
+            (1, 0, 0)
+        );
         assert!(is_untouched(&rig));
     }
 }

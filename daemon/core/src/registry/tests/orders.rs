@@ -3,14 +3,19 @@
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::StateName;
-use crate::effect::{Answer, Call, Failure, Obeyed, Order, RequestId, Shown, StoreCause, Upshot, Verb, Which};
+use crate::effect::{
+    Answer, Call, Failure, Obeyed, Order, RequestId, Shown, StoreCause, Upshot, Verb, Which,
+};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::profile::Profile;
 use crate::wire::message::Message;
 
 fn named(name: &str) -> Which {
-    Which { name: Some(name.to_owned()), ..Which::default() }
+    Which {
+        name: Some(name.to_owned()),
+        ..Which::default()
+    }
 }
 
 impl Rig {
@@ -28,13 +33,19 @@ impl Rig {
 
     /// Returns the outcome of an order, with the containers.
     fn upshots(&self, order: u64) -> Vec<(String, Upshot)> {
-        let Some(Answer::Obeyed(obeyed)) = self.answers.get(&order) else { panic!("{:?}", self.answers.get(&order)) };
-        let of = |Obeyed { attachment, upshot, .. }: &Obeyed| (container(attachment), upshot.clone());
+        let Some(Answer::Obeyed(obeyed)) = self.answers.get(&order) else {
+            panic!("{:?}", self.answers.get(&order))
+        };
+        let of = |Obeyed {
+                      attachment, upshot, ..
+                  }: &Obeyed| (container(attachment), upshot.clone());
         obeyed.iter().map(of).collect()
     }
 
     fn upshot(&self, order: u64) -> Upshot {
-        let [(_, upshot)] = &self.upshots(order)[..] else { panic!("{:?}", self.upshots(order)) };
+        let [(_, upshot)] = &self.upshots(order)[..] else {
+            panic!("{:?}", self.upshots(order))
+        };
         upshot.clone()
     }
 
@@ -51,12 +62,22 @@ fn a_lease_is_extended_before_its_time_and_its_end_is_told() {
     let order = rig.renew(Which::default());
     assert_eq!(
         rig.upshot(order),
-        Upshot::Extended { server: SERVER.into(), ends: Some(Duration::from_secs(100)) },
+        Upshot::Extended {
+            server: SERVER.into(),
+            ends: Some(Duration::from_secs(100))
+        },
         "by RENEW, at once"
     );
-    assert!(matches!(rig.only_record().lease.start.since_boot().as_secs(), 1020..));
+    assert!(matches!(
+        rig.only_record().lease.start.since_boot().as_secs(),
+        1020..
+    ));
     let again = rig.renew(Which::default());
-    assert_eq!(rig.upshot(again), Upshot::Fresh(Duration::ZERO), "nobody is asked twice in a moment");
+    assert_eq!(
+        rig.upshot(again),
+        Upshot::Fresh(Duration::ZERO),
+        "nobody is asked twice in a moment"
+    );
 }
 
 #[test]
@@ -78,7 +99,10 @@ fn a_renewal_that_no_server_answers_leaves_the_lease_as_it_was() {
     rig.later(27.0);
     assert!(!rig.answers.contains_key(&order), "it tries three times");
     rig.later(2.0);
-    assert_eq!((rig.upshot(order), rig.state("a")), (Upshot::Unanswered(None), vec!["BOUND"]));
+    assert_eq!(
+        (rig.upshot(order), rig.state("a")),
+        (Upshot::Unanswered(None), vec!["BOUND"])
+    );
 }
 
 #[test]
@@ -88,7 +112,9 @@ fn a_renewal_tells_why_a_lease_was_lost() {
     rig.later(20.0);
     rig.server = Server::Naks;
     let order = rig.renew(Which::default());
-    let Upshot::Lost(why) = rig.upshot(order) else { panic!("{:?}", rig.upshot(order)) };
+    let Upshot::Lost(why) = rig.upshot(order) else {
+        panic!("{:?}", rig.upshot(order))
+    };
     assert!(why.starts_with("server 192.0.2.1 sent NAK"), "{why}");
 }
 
@@ -100,7 +126,10 @@ fn an_extension_is_told_when_the_store_knows_what_is_new_in_it() {
     (rig.disk, rig.mask) = (Disk::Slow, [255, 128]);
     let order = rig.renew(Which::default());
     rig.later(5.0);
-    assert!(!rig.answers.contains_key(&order), "another mask that no restart would know of");
+    assert!(
+        !rig.answers.contains_key(&order),
+        "another mask that no restart would know of"
+    );
     rig.disk = Disk::Good;
     rig.flush();
     assert!(matches!(rig.upshot(order), Upshot::Extended { .. }));
@@ -124,7 +153,12 @@ fn a_crowd_is_extended_in_turns_and_each_hears_its_own_upshot() {
     rig.later(2.0);
     let upshots = rig.upshots(order);
     assert_eq!(upshots.len(), CROWD as usize);
-    assert!(upshots.iter().all(|(_, upshot)| matches!(upshot, Upshot::Extended { .. })), "{upshots:?}");
+    assert!(
+        upshots
+            .iter()
+            .all(|(_, upshot)| matches!(upshot, Upshot::Extended { .. })),
+        "{upshots:?}"
+    );
 }
 
 #[test]
@@ -140,7 +174,11 @@ fn leases_that_never_end_take_turns_too() {
     let order = rig.renew(Which::default());
     assert_eq!(rig.sends(3) - before, 32);
     rig.later(0.3);
-    assert!(rig.upshots(order).iter().all(|(_, upshot)| matches!(upshot, Upshot::Extended { ends: None, .. })));
+    assert!(
+        rig.upshots(order)
+            .iter()
+            .all(|(_, upshot)| matches!(upshot, Upshot::Extended { ends: None, .. }))
+    );
 }
 
 #[test]
@@ -150,7 +188,11 @@ fn what_has_no_lease_has_nothing_to_extend() {
     rig.server = Server::Silent;
     rig.later(120.0);
     let order = rig.renew(named("a"));
-    assert!(matches!(rig.upshot(order), Upshot::Nothing(_)), "{:?}", rig.upshot(order));
+    assert!(
+        matches!(rig.upshot(order), Upshot::Nothing(_)),
+        "{:?}",
+        rig.upshot(order)
+    );
     let nobody = rig.renew(named("nobody"));
     assert_eq!(rig.upshots(nobody), []);
 }
@@ -164,7 +206,10 @@ fn a_name_that_fits_several_leases_means_none() {
     rig.later(20.0);
     let sent = rig.sends(3);
     for order in [rig.renew(named("a")), rig.give_up(named("a"), true)] {
-        assert_eq!(rig.upshots(order), ["a1", "a2"].map(|who| (who.to_owned(), Upshot::Ambiguous)));
+        assert_eq!(
+            rig.upshots(order),
+            ["a1", "a2"].map(|who| (who.to_owned(), Upshot::Ambiguous))
+        );
     }
     assert_eq!((rig.sends(3), rig.rows().len()), (sent, 3));
     let order = rig.renew(named("a1"));
@@ -183,41 +228,73 @@ fn who_hangs_up_hears_nothing_and_the_renewal_goes_on() {
     rig.later(10.0);
     assert!(!rig.answers.contains_key(&order));
     assert!(rig.only_record().lease.start.since_boot().as_secs() >= 1020);
-    assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
+    assert!(
+        rig.reg
+            .kept()
+            .iter()
+            .all(|kept| kept.of_bindings || kept.count == 0),
+        "{:?}",
+        rig.reg.kept()
+    );
 }
 
 #[test]
 fn a_lease_whose_container_lives_is_given_back_only_by_force() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.interface.carry([rig.only_record().lease.address.into()]);
+    rig.interface
+        .carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     let order = rig.give_up(Which::default(), false);
-    assert_eq!((rig.upshot(order), rig.state("a")), (Upshot::Lives { interface: true }, vec!["BOUND"]));
+    assert_eq!(
+        (rig.upshot(order), rig.state("a")),
+        (Upshot::Lives { interface: true }, vec!["BOUND"])
+    );
     let order = rig.give_up(Which::default(), true);
     assert_eq!(rig.upshot(order), Upshot::Leaves);
-    assert_eq!(rig.on_link(), Vec::<String>::new(), "its runtime does not take the address off");
+    assert_eq!(
+        rig.on_link(),
+        Vec::<String>::new(),
+        "its runtime does not take the address off"
+    );
     rig.later(5.0);
-    assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
+    assert_eq!(
+        (rig.sends(7), rig.rows().len(), rig.store.records().len()),
+        (1, 0, 0)
+    );
     let event = rig.store.events.last().expect("an event");
-    assert_eq!((event.kind, event.cause.as_str()), (EventKind::Released, "an operator gave it back"));
+    assert_eq!(
+        (event.kind, event.cause.as_str()),
+        (EventKind::Released, "an operator gave it back")
+    );
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted, "the runtime's own DEL comes later");
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Deleted,
+        "the runtime's own DEL comes later"
+    );
 }
 
 #[test]
 fn the_address_is_off_before_the_lease_goes_back() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.interface.carry([rig.only_record().lease.address.into()]);
+    rig.interface
+        .carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     rig.hold_changes = true;
     let order = rig.give_up(Which::default(), true);
-    assert!((rig.sends(7), rig.answers.contains_key(&order)) == (0, false) && rig.changes.len() == 1);
+    assert!(
+        (rig.sends(7), rig.answers.contains_key(&order)) == (0, false) && rig.changes.len() == 1
+    );
     let add = rig.add("a", 1, "a");
     assert!(!rig.answers.contains_key(&add), "an ADD waits");
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not: its interface goes");
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Deleted,
+        "a DEL does not: its interface goes"
+    );
     assert_eq!((rig.upshot(order), rig.sends(7)), (Upshot::Leaves, 1));
 }
 
@@ -225,22 +302,36 @@ fn the_address_is_off_before_the_lease_goes_back() {
 fn an_interface_that_is_never_cleared_does_not_keep_an_operator_waiting() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.interface.carry([rig.only_record().lease.address.into()]);
+    rig.interface
+        .carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     rig.hold_changes = true;
     let order = rig.give_up(Which::default(), true);
     rig.later(21.0);
-    assert!(matches!(rig.upshot(order), Upshot::Failed(Failure::TimedOut { .. })), "{:?}", rig.upshot(order));
+    assert!(
+        matches!(rig.upshot(order), Upshot::Failed(Failure::TimedOut { .. })),
+        "{:?}",
+        rig.upshot(order)
+    );
 }
 
 #[test]
 fn a_lease_that_is_kept_for_its_container_is_given_back_at_once() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.bind();
     rig.del("a");
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
-    let order = rig.give_up(Which { state: Some("kept".to_owned()), ..Which::default() }, false);
+    let order = rig.give_up(
+        Which {
+            state: Some("kept".to_owned()),
+            ..Which::default()
+        },
+        false,
+    );
     rig.later(1.0);
     assert_eq!((rig.upshot(order), rig.sends(7)), (Upshot::Leaves, 1));
 }
@@ -248,7 +339,10 @@ fn a_lease_that_is_kept_for_its_container_is_given_back_at_once() {
 #[test]
 fn one_that_is_released_by_force_is_not_kept_for_its_identity() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.bind();
     rig.later(70.0);
     rig.give_up(Which::default(), true);
@@ -263,12 +357,17 @@ fn a_release_that_the_store_refuses_says_so() {
     rig.disk = Disk::Full;
     let order = rig.give_up(Which::default(), true);
     rig.later(1.0);
-    assert_eq!(rig.upshot(order), Upshot::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(
+        rig.upshot(order),
+        Upshot::Failed(Failure::Store(StoreCause::Full))
+    );
 }
 
 fn shown(rig: &mut Rig, name: &str) -> Vec<Shown> {
     let id = rig.request(Call::Show(Box::new(named(name))));
-    let Some(Answer::Shown(shown)) = rig.answers.remove(&id) else { panic!("no story") };
+    let Some(Answer::Shown(shown)) = rig.answers.remove(&id) else {
+        panic!("no story")
+    };
     shown
 }
 
@@ -276,25 +375,42 @@ fn shown(rig: &mut Rig, name: &str) -> Vec<Shown> {
 fn the_story_of_a_lease_has_what_its_server_said_and_what_is_on_its_interface() {
     let mut rig = Rig::new(8);
     rig.bind();
-    let [story] = &shown(&mut rig, "a")[..] else { panic!("one lease") };
+    let [story] = &shown(&mut rig, "a")[..] else {
+        panic!("one lease")
+    };
     let exchanged = story.exchanged.as_ref().expect("it was got just now");
     assert!(matches!(exchanged.offer, Some((_, 1))), "{exchanged:?}");
     let ack = exchanged.ack.as_ref().expect("an ACK");
     assert_eq!((ack.state, ack.requests), (StateName::Requesting, 1));
-    assert_eq!(Message::options_as_sent(&ack.message)[&51], [0, 0, 0, 100], "the lease's time, as it was sent");
+    assert_eq!(
+        Message::options_as_sent(&ack.message)[&51],
+        [0, 0, 0, 100],
+        "the lease's time, as it was sent"
+    );
     assert_eq!(story.lease.as_ref().map(|lease| lease.server), Some(SERVER));
-    assert!(matches!(&story.interface, Some(Ok(view)) if view.ifname == "eth0"), "{:?}", story.interface);
+    assert!(
+        matches!(&story.interface, Some(Ok(view)) if view.ifname == "eth0"),
+        "{:?}",
+        story.interface
+    );
 
     rig.run_until(rig.t1() + 1.0);
-    let [story] = &shown(&mut rig, "a")[..] else { panic!("one lease") };
+    let [story] = &shown(&mut rig, "a")[..] else {
+        panic!("one lease")
+    };
     let exchanged = story.exchanged.as_ref().expect("it was extended just now");
-    assert_eq!((exchanged.offer, exchanged.ack.as_ref().map(|ack| ack.state)), (None, Some(StateName::Renewing)));
+    assert_eq!(
+        (exchanged.offer, exchanged.ack.as_ref().map(|ack| ack.state)),
+        (None, Some(StateName::Renewing))
+    );
     assert!(story.row.answered_in.is_some());
 
     rig.hold_looks = true;
     let id = rig.request(Call::Show(Box::new(named("a"))));
     rig.later(5.0);
-    let Some(Answer::Shown(held)) = rig.answers.remove(&id) else { panic!("an interface that takes too long") };
+    let Some(Answer::Shown(held)) = rig.answers.remove(&id) else {
+        panic!("an interface that takes too long")
+    };
     assert_eq!(held[0].interface, Some(Err(LinkCause::TimedOut)));
 }
 
@@ -304,7 +420,13 @@ fn a_name_that_fits_several_leases_shows_which() {
     rig.add("a1", 1, "a1");
     rig.add("a2", 2, "a2");
     let stories = shown(&mut rig, "a");
-    assert_eq!(stories.iter().map(|story| container(&story.row.attachment)).collect::<Vec<_>>(), ["a1", "a2"]);
+    assert_eq!(
+        stories
+            .iter()
+            .map(|story| container(&story.row.attachment))
+            .collect::<Vec<_>>(),
+        ["a1", "a2"]
+    );
     assert!(stories.iter().all(|story| story.interface.is_none()));
     assert_eq!(shown(&mut rig, "b"), []);
 }

@@ -9,7 +9,10 @@ use crate::grant::policy::OnChange;
 use crate::link::{KernelMessage, Link};
 
 fn refused() -> LinkCause {
-    LinkCause::Refused { doing: "try", reason: "a test".to_owned() }
+    LinkCause::Refused {
+        doing: "try",
+        reason: "a test".to_owned(),
+    }
 }
 
 #[test]
@@ -22,7 +25,12 @@ fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.blind = None;
     rig.run_until(1300.0);
-    let left: Vec<_> = rig.reg.kept().into_iter().filter(|kept| kept.count > 0).collect();
+    let left: Vec<_> = rig
+        .reg
+        .kept()
+        .into_iter()
+        .filter(|kept| kept.count > 0)
+        .collect();
     assert_eq!(left, []);
 }
 
@@ -30,7 +38,8 @@ fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
 fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_lost() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::Naks;
     rig.disk = Disk::Slow;
     rig.run_until(1050.2);
@@ -40,7 +49,11 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
     let (op, changes) = rig.slow.pop_front().expect("the loss is being written");
     let again = rig.add("a", 1, "a");
     rig.written(op, changes);
-    let bound = |rig: &Rig| rig.store.all().any(|record| record.state == crate::record::RecordState::Bound);
+    let bound = |rig: &Rig| {
+        rig.store
+            .all()
+            .any(|record| record.state == crate::record::RecordState::Bound)
+    };
     assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased { .. })));
     rig.disk = Disk::Good;
     rig.flush();
@@ -56,14 +69,22 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
 fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_next_one() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     (rig.server, rig.disk) = (Server::Naks, Disk::Full);
     rig.run_until(1050.2);
     (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
     rig.run_until(1053.0);
     assert_eq!(rig.state("a"), ["BOUND"], "another lease");
     let again = rig.add("a", 1, "a");
-    assert!(matches!(&rig.answers[&again], Answer::Failed(Failure::TimedOut { .. })), "{:?}", rig.answers[&again]);
+    assert!(
+        matches!(
+            &rig.answers[&again],
+            Answer::Failed(Failure::TimedOut { .. })
+        ),
+        "{:?}",
+        rig.answers[&again]
+    );
     assert_eq!(rig.state("a"), ["BOUND"], "and it is kept");
 }
 
@@ -73,14 +94,21 @@ fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface(
         let mut rig = Rig::new(8);
         rig.profile.policy.on_change = on_change;
         rig.add("a", 1, "a");
-        rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+        rig.interface
+            .carry(["192.0.2.50/24".parse().expect("an address")]);
         rig.server = Server::Naks;
         rig.faults.push_back((0, refused()));
         rig.run_until(1050.2);
-        assert_eq!(rig.interface.addresses().len(), 1, "it could not be taken off");
+        assert_eq!(
+            rig.interface.addresses().len(),
+            1,
+            "it could not be taken off"
+        );
         (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
         let again = rig.add("a", 1, "a");
-        assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == rig.give));
+        assert!(
+            matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == rig.give)
+        );
         assert_eq!(rig.interface.addresses(), [], "{on_change:?}");
     }
 }
@@ -91,10 +119,20 @@ fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
-    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
+    assert!(matches!(
+        &rig.answers[&add],
+        Answer::Failed(Failure::Link { .. })
+    ));
     rig.run_until(1005.0);
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+    assert!(
+        rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "no RELEASE: {:?}",
+        rig.sent
+    );
     assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
@@ -110,7 +148,9 @@ fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_aga
     for _ in 0..6 {
         rig.input(Input::Kernel(KernelMessage::Missed));
         let (op, outcome) = rig.looks.pop_front().unwrap();
-        let Outcome::Inspected(Ok(view)) = &outcome else { panic!("{outcome:?}") };
+        let Outcome::Inspected(Ok(view)) = &outcome else {
+            panic!("{outcome:?}")
+        };
         looked_at.push(view.cookie.0);
         rig.input(Input::Done { op, outcome });
     }
@@ -128,13 +168,20 @@ fn a_record_that_came_back_after_its_taker_gave_up_is_gone_in_whatever_order_the
     rig.input(Input::HungUp(RequestId(taker)));
     let writes: Vec<_> = rig.slow.drain(..).collect();
     rig.stations.clear();
-    assert_eq!(writes.len(), 2, "one takes the record over, the next brings it back: {writes:?}");
+    assert_eq!(
+        writes.len(),
+        2,
+        "one takes the record over, the next brings it back: {writes:?}"
+    );
     rig.disk = Disk::Good;
     for (op, changes) in &writes {
         rig.store.commit(*op, changes.clone());
     }
     for (op, _) in writes.into_iter().rev() {
-        rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+        rig.input(Input::Done {
+            op,
+            outcome: Outcome::Persisted(Ok(())),
+        });
     }
     rig.run_until(1060.0);
     assert_eq!((rig.rows().len(), rig.store.records()), (0, vec![]));

@@ -17,11 +17,26 @@ fn what_a_server_offers_that_a_range_gave_is_declined_and_the_server_gives_anoth
     // The server gives .50 first.
     let add = rig.add("a", 1, "a");
     rig.run_until(1029.0);
-    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else {
+        panic!("{:?}", rig.answers)
+    };
     assert_ne!(tenures[0].net().to_string(), "192.0.2.50/24");
-    assert_eq!(rig.sends(DECLINE), 1, "the server cannot know of it in another way");
-    let held: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressHeld).collect();
-    assert!(held.iter().any(|event| event.cause.contains("pods/pod/eth0")), "{held:?}");
+    assert_eq!(
+        rig.sends(DECLINE),
+        1,
+        "the server cannot know of it in another way"
+    );
+    let held: Vec<_> = rig
+        .store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::AddressHeld)
+        .collect();
+    assert!(
+        held.iter()
+            .any(|event| event.cause.contains("pods/pod/eth0")),
+        "{held:?}"
+    );
 }
 
 #[test]
@@ -29,10 +44,18 @@ fn an_address_of_a_range_is_free_for_a_server_again_once_it_is_given_back() {
     let mut rig = Rig::new(8);
     let add = rig.range_call("pod", 2, 50, 60);
     rig.ask_range(add);
-    rig.request(Call::Del { attachment: Attachment::cni("pods", "pod", "eth0"), grace: None });
+    rig.request(Call::Del {
+        attachment: Attachment::cni("pods", "pod", "eth0"),
+        grace: None,
+    });
     let add = rig.add("a", 1, "a");
-    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
-    assert_eq!((tenures[0].net().to_string().as_str(), rig.sends(DECLINE)), ("192.0.2.50/24", 0));
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else {
+        panic!("{:?}", rig.answers)
+    };
+    assert_eq!(
+        (tenures[0].net().to_string().as_str(), rig.sends(DECLINE)),
+        ("192.0.2.50/24", 0)
+    );
 }
 
 #[test]
@@ -46,10 +69,17 @@ fn a_range_passes_over_what_a_server_leased_or_the_host_has() {
     let mut wants = rig.range_call("other", 3, 50, 51);
     wants.asked = vec!["192.0.2.50".parse().unwrap()];
     let add = rig.ask_range(wants);
-    let Answer::Failed(Failure::NoAddress { none: NoAddress::Taken { by, .. }, .. }) = &rig.answers[&add] else {
+    let Answer::Failed(Failure::NoAddress {
+        none: NoAddress::Taken { by, .. },
+        ..
+    }) = &rig.answers[&add]
+    else {
         panic!("{:?}", rig.answers)
     };
-    assert!(matches!(by, AddressHolder::Attachment(by) if *by.to_string() == *attachment("a").to_string()), "{by}");
+    assert!(
+        matches!(by, AddressHolder::Attachment(by) if *by.to_string() == *attachment("a").to_string()),
+        "{by}"
+    );
     // It is free once the lease has gone back.
     rig.del("a");
     rig.run_until(1010.0);
@@ -66,6 +96,8 @@ fn a_daemon_that_starts_knows_what_ranges_gave() {
     rig.restart();
     let add = rig.add("a", 1, "a");
     rig.run_until(1029.0);
-    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else {
+        panic!("{:?}", rig.answers)
+    };
     assert_ne!(tenures[0].net().to_string(), "192.0.2.50/24");
 }

@@ -13,11 +13,16 @@ use crate::wire::Mac;
 /// A container on a LAN whose namespace has died.
 fn dead(mut rig: Rig, vlan: u16) -> Rig {
     let mut add = rig.call("a", 1, "a");
-    add.lan = Lan::Link { parent: "br0".into(), vlan };
+    add.lan = Lan::Link {
+        parent: "br0".into(),
+        vlan,
+    };
     rig.request(Call::Add(add));
     rig.opened.clear();
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig
 }
 
@@ -51,9 +56,19 @@ fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
         (0, false, true, false),
     ] {
         let mut rig = Rig::new(8);
-        (rig.bridge, rig.profile) = (bridge, Profile { on_parent, ..Profile::default() });
+        (rig.bridge, rig.profile) = (
+            bridge,
+            Profile {
+                on_parent,
+                ..Profile::default()
+            },
+        );
         let mut rig = dead(rig, vlan);
-        assert_eq!(ports(&rig), [(vlan, port)], "bridge: {bridge}, on the parent: {on_parent}");
+        assert_eq!(
+            ports(&rig),
+            [(vlan, port)],
+            "bridge: {bridge}, on the parent: {on_parent}"
+        );
         assert!(rig.sent.iter().any(|(kind, _)| *kind == 7) && rig.rows().is_empty());
         assert_eq!(released(&rig), ["its link is gone"]);
     }
@@ -65,7 +80,11 @@ fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself(
     for (grace, by_port) in [(None, false), (Some(0), true)] {
         let mut rig = Rig::new(8);
         (rig.bridge, rig.mac) = (true, Some(Mac([2, 0, 0, 0, 0, 99])));
-        rig.profile = Profile { on_parent: true, grace, ..Profile::default() };
+        rig.profile = Profile {
+            on_parent: true,
+            grace,
+            ..Profile::default()
+        };
         rig.lease = 4000;
         let mut rig = dead(rig, 7);
         rig.run_until(1010.0);
@@ -81,7 +100,10 @@ fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself(
 fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
     for answered in [true, false] {
         let mut rig = Rig::new(8);
-        rig.no_port = Some(LinkCause::refused("make a macvlan", "Device or resource busy"));
+        rig.no_port = Some(LinkCause::refused(
+            "make a macvlan",
+            "Device or resource busy",
+        ));
         if !answered {
             rig.stations.clear();
         }
@@ -89,9 +111,15 @@ fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
         rig.run_until(1001.0);
         assert_eq!(ports(&rig), [(0, true), (0, false)]);
         assert_eq!(rig.releases(), 1);
-        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.store.events) };
+        let [cause] = released(&rig)[..] else {
+            panic!("{:?}", rig.store.events)
+        };
         assert_eq!(cause == "its link is gone", answered, "{cause}");
-        assert_eq!(cause.contains("make a macvlan: Device or resource busy"), !answered, "{cause}");
+        assert_eq!(
+            cause.contains("make a macvlan: Device or resource busy"),
+            !answered,
+            "{cause}"
+        );
     }
 }
 
@@ -104,15 +132,27 @@ fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
         let mut rig = dead(rig, 0);
         rig.run_until(1001.0);
         assert_eq!(rig.releases(), 1);
-        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.store.events) };
-        assert!(cause.starts_with("its link is gone; ") && cause.ends_with("may not have arrived"), "{cause}");
+        let [cause] = released(&rig)[..] else {
+            panic!("{:?}", rig.store.events)
+        };
+        assert!(
+            cause.starts_with("its link is gone; ") && cause.ends_with("may not have arrived"),
+            "{cause}"
+        );
     }
 }
 
 #[test]
 fn a_release_leaves_its_clients_ethernet_address_to_a_successor() {
     let rig = dead(Rig::new(8), 0);
-    let [Link::Parent { mac, port: true, .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
+    let [
+        Link::Parent {
+            mac, port: true, ..
+        },
+    ] = rig.opened[..]
+    else {
+        panic!("{:?}", rig.opened)
+    };
     assert!(
         mac != Mac([2, 0, 0, 0, 1, 1]) && rig.releases() == 1,
         "a macvlan of that address would keep its interface from coming up"
@@ -126,10 +166,21 @@ fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
     let mut rig = dead(rig, 0);
     assert_eq!((ports(&rig), rig.releases()), (vec![(0, true)], 0));
     rig.run_until(1000.3);
-    assert!(rig.opened.len() > 2 && rig.releases() == 0, "{:?}", rig.opened);
+    assert!(
+        rig.opened.len() > 2 && rig.releases() == 0,
+        "{:?}",
+        rig.opened
+    );
     rig.no_port = None;
     rig.run_until(1001.0);
-    assert_eq!((ports(&rig).last(), rig.releases(), rig.store.records().len()), (Some(&(0, true)), 1, 0));
+    assert_eq!(
+        (
+            ports(&rig).last(),
+            rig.releases(),
+            rig.store.records().len()
+        ),
+        (Some(&(0, true)), 1, 0)
+    );
 }
 
 #[test]
@@ -150,9 +201,13 @@ fn the_ethernet_address_of_a_link_that_lives_is_not_waited_for() {
     rig.add("a", 1, "a");
     rig.opened.clear();
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
-    rig.unsent.push_back(LinkCause::refused("send", "No buffer space available"));
+    rig.unsent
+        .push_back(LinkCause::refused("send", "No buffer space available"));
     let del = rig.del("a");
-    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
+    assert_eq!(
+        (rig.answers.get(&del), rig.releases()),
+        (Some(&Answer::Deleted), 1)
+    );
     assert_eq!(ports(&rig), [(0, true), (0, false)]);
 }
 
@@ -160,22 +215,31 @@ fn the_ethernet_address_of_a_link_that_lives_is_not_waited_for() {
 fn a_successor_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
     for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
         let mut rig = Rig::new(8);
-        rig.profile = Profile { release: false, ..Profile::default() };
+        rig.profile = Profile {
+            release: false,
+            ..Profile::default()
+        };
         rig.add("a", 1, "same");
         let del = rig.del("a");
         assert_eq!(rig.answers[&del], Answer::Deleted);
         rig.run_until(later);
         // The kernel takes its time.
-        rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+        rig.stations
+            .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
         rig.add("b", 2, "same");
         rig.run_until(later + 1.1);
-        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 4).count(), declines, "at {later}");
+        assert_eq!(
+            rig.sent.iter().filter(|(kind, _)| *kind == 4).count(),
+            declines,
+            "at {later}"
+        );
         assert_eq!(rig.state("b"), ["BOUND"]);
     }
 }
 
 #[test]
-fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
+fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way_out_for_somebody_else()
+ {
     for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "one");
@@ -183,7 +247,8 @@ fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way
         assert_eq!((&rig.answers[&del], rig.releases()), (&Answer::Deleted, 1));
         rig.run_until(later);
         // The main plugin deletes the link after the DEL of its address.
-        rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+        rig.stations
+            .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
         rig.add("b", 2, "other");
         rig.run_until(later + 1.1);
         assert_eq!(rig.sends(4), declines, "at {later}");
@@ -195,12 +260,20 @@ fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way
 fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "one");
-    rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+    rig.stations
+        .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
     rig.disk = Disk::Slow;
     let del = rig.del("a");
     let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
     rig.written(op, changes);
-    assert_eq!((&rig.answers[&del], rig.releases(), rig.store.records().len()), (&Answer::Deleted, 1, 1));
+    assert_eq!(
+        (
+            &rig.answers[&del],
+            rig.releases(),
+            rig.store.records().len()
+        ),
+        (&Answer::Deleted, 1, 1)
+    );
     rig.disk = Disk::Good;
     rig.add("b", 2, "other");
     rig.run_until(1002.0);
@@ -211,7 +284,8 @@ fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow()
 fn what_is_released_from_the_host_has_an_interface_on_its_way_out_too() {
     let mut rig = dead(Rig::new(8), 0);
     assert_eq!(rig.releases(), 1);
-    rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+    rig.stations
+        .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
     rig.add("b", 2, "other");
     rig.run_until(1002.0);
     assert_eq!((rig.sends(4), rig.state("b")), (0, vec!["BOUND"]));
@@ -221,9 +295,21 @@ fn what_is_released_from_the_host_has_an_interface_on_its_way_out_too() {
 fn what_a_release_waits_for_is_shown_until_it_leaves() {
     let no_link = LinkCause::NoLink("br0".to_owned());
     for (lan, blind, what) in [
-        ("br0", Some(no_link), "host link br0 is missing: make it, or give it that name again"),
-        ("br0", None, "host link br0 has no carrier: plug it in, or set it up"),
-        ("", None, "its network names no host link that could be its LAN"),
+        (
+            "br0",
+            Some(no_link),
+            "host link br0 is missing: make it, or give it that name again",
+        ),
+        (
+            "br0",
+            None,
+            "host link br0 has no carrier: plug it in, or set it up",
+        ),
+        (
+            "",
+            None,
+            "its network names no host link that could be its LAN",
+        ),
     ] {
         let mut rig = Rig::new(8);
         rig.lease = 4000;
@@ -235,12 +321,20 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         assert_eq!(rig.rows()[0].held_up, None);
         (rig.interface.carrier, rig.blind) = (blind.is_some(), blind);
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(1),
+        }));
         rig.run_until(1050.0);
-        assert_eq!(rig.rows()[0].held_up, Some((Duration::from_secs(50), what.to_owned())));
+        assert_eq!(
+            rig.rows()[0].held_up,
+            Some((Duration::from_secs(50), what.to_owned()))
+        );
         (rig.interface.carrier, rig.blind) = (true, None);
         rig.run_until(1200.0);
-        assert_eq!((rig.releases(), rig.rows().len()), if lan.is_empty() { (0, 1) } else { (1, 0) });
+        assert_eq!(
+            (rig.releases(), rig.rows().len()),
+            if lan.is_empty() { (0, 1) } else { (1, 0) }
+        );
     }
 }
 
@@ -249,12 +343,17 @@ fn the_containers_own_link_on_its_way_out_is_no_other_station() {
     for goes in [true, false] {
         let mut rig = Rig::new(8);
         rig.lease = 4000;
-        rig.profile = Profile { grace: Some(0), ..Profile::default() };
+        rig.profile = Profile {
+            grace: Some(0),
+            ..Profile::default()
+        };
         rig.add("a", 1, "a");
         let address = "192.0.2.50".parse().unwrap();
         rig.stations.insert(address, Mac([2, 0, 0, 0, 1, 1]));
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied {
+            cookie: Cookie(1),
+        }));
         rig.run_until(1002.0);
         assert_eq!((rig.releases(), rig.rows().len()), (0, 1), "goes: {goes}");
         if goes {
@@ -262,6 +361,10 @@ fn the_containers_own_link_on_its_way_out_is_no_other_station() {
         }
         rig.run_until(1020.0);
         // The remaining link is another host's, which has the same Ethernet address.
-        assert_eq!((rig.releases(), rig.rows().len()), (usize::from(goes), 0), "goes: {goes}");
+        assert_eq!(
+            (rig.releases(), rig.rows().len()),
+            (usize::from(goes), 0),
+            "goes: {goes}"
+        );
     }
 }

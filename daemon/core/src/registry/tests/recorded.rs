@@ -18,7 +18,12 @@ const RECORDS: &str = include_str!("recorded.jsonl");
 
 fn recorded() -> BTreeMap<BindingId, Record> {
     let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    RECORDS.lines().map(read).collect::<Vec<(BindingId, Record)>>().into_iter().collect()
+    RECORDS
+        .lines()
+        .map(read)
+        .collect::<Vec<(BindingId, Record)>>()
+        .into_iter()
+        .collect()
 }
 
 #[test]
@@ -29,7 +34,11 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
     let mut rig = Rig::new(8);
     (rig.live, rig.store.durable) = ((1..=200).collect(), records.clone());
     rig.restart();
-    let rows: BTreeMap<_, _> = rig.rows().into_iter().map(|row| (row.attachment.clone(), row)).collect();
+    let rows: BTreeMap<_, _> = rig
+        .rows()
+        .into_iter()
+        .map(|row| (row.attachment.clone(), row))
+        .collect();
     let mut live = 0;
     for record in records.values() {
         let row = rows.get(&record.attachment);
@@ -39,7 +48,12 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
                 live += 1;
                 let row = row.unwrap_or_else(|| panic!("{} is gone", record.attachment));
                 assert_eq!(row.state, BOUND, "{}", record.attachment);
-                assert_eq!(row.tenure, Some(record.lease.tenure(&record.profile.policy)), "{}", record.attachment);
+                assert_eq!(
+                    row.tenure,
+                    Some(record.lease.tenure(&record.profile.policy)),
+                    "{}",
+                    record.attachment
+                );
                 assert_eq!(
                     (&row.identity, &row.link),
                     (&Some(record.identity.clone()), &Some(record.link.clone())),
@@ -48,13 +62,21 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
                 );
             }
             RecordState::Seeking => {
-                assert_eq!(state, Some(BindingState::Client(StateName::Init)), "{}", record.attachment)
+                assert_eq!(
+                    state,
+                    Some(BindingState::Client(StateName::Init)),
+                    "{}",
+                    record.attachment
+                )
             }
             RecordState::Releasing if record.kept.is_some() => {
                 assert_eq!(state, Some(BindingState::Kept), "{}", record.attachment);
             }
             // It may have been given back already.
-            RecordState::Releasing => assert!(matches!(state, None | Some(BindingState::Releasing)), "{state:?}"),
+            RecordState::Releasing => assert!(
+                matches!(state, None | Some(BindingState::Releasing)),
+                "{state:?}"
+            ),
             RecordState::Past => assert_eq!(state, None, "{}", record.attachment),
         }
     }
@@ -76,7 +98,10 @@ fn nothing_of_what_an_earlier_daemon_wrote_is_lost_when_it_is_written_again() {
         let (id, record): (BindingId, Record) = serde_json::from_str(line).unwrap();
         let mut before: Value = serde_json::from_str(line).unwrap();
         // No daemon puts them back any more.
-        if let Some(former) = before.pointer_mut("/1/former").and_then(Value::as_object_mut) {
+        if let Some(former) = before
+            .pointer_mut("/1/former")
+            .and_then(Value::as_object_mut)
+        {
             former.remove("displaced");
         }
         assert_eq!(serde_json::to_value((id, record)).unwrap(), before);

@@ -14,7 +14,10 @@ fn refused() -> Rig {
     rig.bind_slowly();
     rig.disk = Disk::Full;
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Failed(Failure::Store(StoreCause::Full))
+    );
     rig
 }
 
@@ -51,7 +54,10 @@ fn the_next_del_waits_for_the_store() {
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1002.0);
-    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 1));
+    assert_eq!(
+        (&rig.answers[&del], rig.sends(RELEASE)),
+        (&Answer::Deleted, 1)
+    );
     assert!(is_over(&mut rig));
 }
 
@@ -59,7 +65,10 @@ fn the_next_del_waits_for_the_store() {
 fn the_next_del_fails_too_while_the_store_refuses_it() {
     let mut rig = refused();
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Failed(Failure::Store(StoreCause::Full))
+    );
 }
 
 #[test]
@@ -68,7 +77,11 @@ fn the_next_add_gets_the_address() {
     rig.disk = Disk::Good;
     let add = rig.add("a", 1, "a");
     rig.run_until(1010.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&add]
+    );
     assert_eq!((rig.state("a"), rig.sends(RELEASE)), (vec!["BOUND"], 0));
     assert_eq!(rig.only_record().lease.address.to_string(), A);
 }
@@ -81,7 +94,10 @@ fn the_next_daemon_holds_it_until_the_next_del() {
     assert_eq!(rig.state("a"), ["BOUND"]);
     let del = rig.del("a");
     rig.run_until(1010.0);
-    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 1));
+    assert_eq!(
+        (&rig.answers[&del], rig.sends(RELEASE)),
+        (&Answer::Deleted, 1)
+    );
 }
 
 #[test]
@@ -98,7 +114,9 @@ fn a_lease_that_ends_before_the_store_takes_it_is_given_up() {
 fn a_namespace_that_dies_meanwhile_changes_nothing() {
     let mut rig = refused();
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     rig.disk = Disk::Good;
     rig.run_until(1030.0);
     assert_eq!(rig.sends(RELEASE), 1);
@@ -113,10 +131,16 @@ fn a_lease_that_is_left_to_end_goes_with_the_next_del() {
     rig.disk = Disk::Full;
     let dels = [rig.del("a"), rig.del("a")];
     for del in dels {
-        assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+        assert_eq!(
+            rig.answers[&del],
+            Answer::Failed(Failure::Store(StoreCause::Full))
+        );
     }
     rig.disk = Disk::Good;
     let del = rig.del("a");
-    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 0));
+    assert_eq!(
+        (&rig.answers[&del], rig.sends(RELEASE)),
+        (&Answer::Deleted, 0)
+    );
     assert!(is_over(&mut rig));
 }

@@ -26,7 +26,12 @@ impl Rig {
     fn neighbour_answers(&mut self, address: Ipv4Addr) {
         let own = Mac([2, 0, 0, 0, 1, 1]);
         let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
-        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+        self.hear(&Arp {
+            op: ArpOp::Reply,
+            target_mac: own,
+            destination_mac: own,
+            ..reply
+        });
         self.run_until((self.at + Duration::from_secs(1)).as_secs_f64());
     }
 
@@ -49,24 +54,37 @@ impl Rig {
 
 #[test]
 fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_expires() {
-    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.run_until(1000.5);
     rig.neighbour_answers(FIRST);
-    assert!(rig.has_event(EventKind::Declined) && rig.on_link().is_empty(), "{:?}", rig.on_link());
+    assert!(
+        rig.has_event(EventKind::Declined) && rig.on_link().is_empty(),
+        "{:?}",
+        rig.on_link()
+    );
     // The server gives the same one again, and nobody else uses it any more.
     rig.give = FIRST;
     rig.restart();
     rig.run_until(1030.0);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+    assert_eq!(
+        (rig.on_link(), rig.state("a")),
+        (vec![A.to_owned()], vec!["BOUND"])
+    );
     assert_eq!(rig.only_record().former, None);
 }
 
 #[test]
 fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
-    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -81,7 +99,10 @@ fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
 
 #[test]
 fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
-    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.server = Server::Silent;
@@ -111,7 +132,10 @@ fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_i
 
 #[test]
 fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Strict,
+        ..Policy::default()
+    }));
     rig.options = vec![26, 2, 0x05, 0x78]; // 1400
     let add = rig.add("a", 1, "a");
     rig.hold_looks = true;
@@ -126,24 +150,47 @@ fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
 
 #[test]
 fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Strict,
+        ..Policy::default()
+    }));
     rig.interface.put(A.parse().unwrap());
     let mut add = rig.call("a", 1, "a");
     add.timeout = Duration::from_secs(8);
-    let adoptees = vec![Adoptee { add, address: A.parse().unwrap(), mac: None }];
+    let adoptees = vec![Adoptee {
+        add,
+        address: A.parse().unwrap(),
+        mac: None,
+    }];
     rig.disk = Disk::Slow;
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1015.0);
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1020.0);
-    assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
-    assert!(!rig.spoken().contains(&7), "released under a container that runs: {:?}", rig.spoken());
+    assert_eq!(
+        (rig.state("a"), rig.not_adopted().len()),
+        (vec!["BOUND"], 0)
+    );
+    assert!(
+        !rig.spoken().contains(&7),
+        "released under a container that runs: {:?}",
+        rig.spoken()
+    );
 }
 
 #[test]
 fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_be_forgotten() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Off,
+        ..Policy::default()
+    }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.disk = Disk::Full;
@@ -160,7 +207,10 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
 
 #[test]
 fn a_refused_address_goes_before_the_next_one_is_probed_for() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Strict,
+        ..Policy::default()
+    }));
     rig.add("a", 1, "a");
     rig.run_until(1008.0);
     rig.configure(A);
@@ -181,7 +231,10 @@ fn a_refused_address_goes_before_the_next_one_is_probed_for() {
 
 #[test]
 fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Off,
+        ..Policy::default()
+    }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -206,7 +259,10 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
 
 #[test]
 fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_address() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Off,
+        ..Policy::default()
+    }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
@@ -214,7 +270,11 @@ fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_
     rig.run_until(1051.0);
     rig.sent.clear();
     rig.run_until(1101.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "no server can answer to an address that is not there");
+    assert_eq!(
+        rig.sent,
+        [(3, Ipv4Addr::UNSPECIFIED)],
+        "no server can answer to an address that is not there"
+    );
     rig.disk = Disk::Good;
     rig.run_until(1160.0);
     assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
@@ -236,36 +296,56 @@ fn an_address_that_the_daemon_put_on_and_somebody_took_off_at_once_is_told() {
 
 #[test]
 fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_restart() {
-    let mut rig = rig(Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    }));
     rig.lease = 400;
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig.run_until(1300.0);
     rig.restart();
-    assert!(!rig.has_event(EventKind::AddressRemoved), "{:?}", rig.store.events);
+    assert!(
+        !rig.has_event(EventKind::AddressRemoved),
+        "{:?}",
+        rig.store.events
+    );
     assert_eq!(rig.on_link(), [A]);
 }
 
 #[test]
 fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
     for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
-        let mut rig = rig(Profile::from(Policy { on_expiry, ..Policy::default() }));
+        let mut rig = rig(Profile::from(Policy {
+            on_expiry,
+            ..Policy::default()
+        }));
         rig.lease = 4000;
         rig.add("a", 1, "a");
         rig.run_until(1000.02);
         rig.neighbour_answers(FIRST);
         assert_eq!(rig.state("a"), ["INIT"]);
         rig.configure(A);
-        assert!(rig.on_link().is_empty(), "{on_expiry:?}: {:?}", rig.on_link());
+        assert!(
+            rig.on_link().is_empty(),
+            "{on_expiry:?}: {:?}",
+            rig.on_link()
+        );
         rig.run_until(1030.0);
-        assert_eq!((rig.on_link(), rig.state("a")), (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"]));
+        assert_eq!(
+            (rig.on_link(), rig.state("a")),
+            (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"])
+        );
     }
 }
 
 #[test]
 fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Off,
+        ..Policy::default()
+    }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.disk = Disk::Full;
@@ -282,7 +362,10 @@ fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
 
 #[test]
 fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
-    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
+    let mut rig = rig(Profile::from(Policy {
+        detection: Detection::Strict,
+        ..Policy::default()
+    }));
     rig.lease = 10;
     let mut call = rig.call("a", 1, "a");
     call.timeout = Duration::from_secs(3);
@@ -290,6 +373,12 @@ fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
     // The host sleeps.
     rig.at = Duration::from_secs(1011);
     rig.run_until(1011.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })));
-    assert_eq!((rig.spoken(), rig.rows().len(), rig.open.len()), (vec![1, 3], 0, 0));
+    assert!(matches!(
+        rig.answers[&add],
+        Answer::Failed(Failure::TimedOut { .. })
+    ));
+    assert_eq!(
+        (rig.spoken(), rig.rows().len(), rig.open.len()),
+        (vec![1, 3], 0, 0)
+    );
 }

@@ -12,7 +12,10 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
 fn with(server: Ipv4Addr) -> Option<Dns> {
-    Some(Dns { servers: vec![server.into()], ..Dns::default() })
+    Some(Dns {
+        servers: vec![server.into()],
+        ..Dns::default()
+    })
 }
 
 fn rig() -> Rig {
@@ -90,7 +93,13 @@ fn a_start_publishes_what_goes_on_and_nothing_else() {
     let mut releasing = record("b", "b", 1000.0);
     (releasing.lease.dns, releasing.state) = (vec![FIRST], RecordState::Releasing);
     let records = vec![(BindingId(1), bound), (BindingId(2), releasing)];
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     assert_eq!(published(&mut rig), one("a", with(FIRST)));
 }
 

@@ -18,7 +18,10 @@ fn id(text: &str) -> ClientId {
 }
 
 fn del(grace: u32) -> Call {
-    Call::Del { attachment: attachment("a"), grace: Some(grace) }
+    Call::Del {
+        attachment: attachment("a"),
+        grace: Some(grace),
+    }
 }
 
 impl Rig {
@@ -37,7 +40,10 @@ fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "a/lan/eth0");
         rig.del("a");
-        assert_eq!((rig.releases(), rig.rows().len(), rig.only_record().state), (1, 0, RecordState::Past));
+        assert_eq!(
+            (rig.releases(), rig.rows().len(), rig.only_record().state),
+            (1, 0, RecordState::Past)
+        );
         if restarts {
             rig.restart();
         }
@@ -49,13 +55,24 @@ fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
 #[test]
 fn a_record_from_before_there_was_a_grace_has_the_usual_one_if_its_identity_can_return() {
     let bound = |id: ClientId| {
-        let mut record = Record { grace_asked: false, ..record("a", "b", 900.0) };
+        let mut record = Record {
+            grace_asked: false,
+            ..record("a", "b", 900.0)
+        };
         record.identity.client_id = id;
         record
     };
     let own = bound(ClientId::ethernet(Mac([2, 0, 0, 0, 1, 1])));
-    let asked = Record { grace_asked: true, ..bound(id("shop/db-0/eth0")) };
-    for (record, kept) in [(bound(id("shop/db-0/eth0")), 1), (bound(id("a/lan/eth0")), 0), (own, 0), (asked, 0)] {
+    let asked = Record {
+        grace_asked: true,
+        ..bound(id("shop/db-0/eth0"))
+    };
+    for (record, kept) in [
+        (bound(id("shop/db-0/eth0")), 1),
+        (bound(id("a/lan/eth0")), 0),
+        (own, 0),
+        (asked, 0),
+    ] {
         let mut rig = Rig::of_record(record);
         rig.del("a");
         assert_eq!((rig.rows().len(), rig.releases()), (kept, 1 - kept));
@@ -68,7 +85,16 @@ fn a_record_from_before_there_was_a_grace_has_the_usual_one_if_its_identity_can_
 
 #[test]
 fn a_del_says_for_how_long_the_lease_is_kept() {
-    for (said, profile) in [(5, Profile { grace: Some(60), ..Profile::default() }), (90, Profile::default())] {
+    for (said, profile) in [
+        (
+            5,
+            Profile {
+                grace: Some(60),
+                ..Profile::default()
+            },
+        ),
+        (90, Profile::default()),
+    ] {
         let mut rig = Rig::new(8);
         (rig.lease, rig.profile) = (3600, profile);
         rig.add("a", 1, "pod");
@@ -94,40 +120,75 @@ fn a_del_says_nothing_of_a_lease_that_was_leased_for_its_container_alone() {
 fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
     let call = |rig: &Rig, netns| {
         let mut add = rig.call("a", netns, "x");
-        add.client_id = ClientIdRule::Hashed { sent: id("hash"), known: Some(id("whole")) };
+        add.client_id = ClientIdRule::Hashed {
+            sent: id("hash"),
+            known: Some(id("whole")),
+        };
         add
     };
     let known = |state: RecordState| {
-        let mut record = Record { state, ..record("a", "b", 900.0) };
+        let mut record = Record {
+            state,
+            ..record("a", "b", 900.0)
+        };
         (record.identity.client_id, record.profile.grace) = (id("whole"), Some(60));
         record
     };
     let mut anew = Rig::new(8);
-    let again =
-        [RecordState::Bound, RecordState::Releasing, RecordState::Past].map(|state| Rig::of_record(known(state)));
+    let again = [
+        RecordState::Bound,
+        RecordState::Releasing,
+        RecordState::Past,
+    ]
+    .map(|state| Rig::of_record(known(state)));
     anew.request(Call::Add(call(&anew, 1)));
-    assert_eq!(anew.rows()[0].identity.as_ref().unwrap().client_id, id("hash"));
+    assert_eq!(
+        anew.rows()[0].identity.as_ref().unwrap().client_id,
+        id("hash")
+    );
     for mut rig in again {
         let add = rig.request(Call::Add(call(&rig, 1)));
         rig.run_until(1010.0);
         assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-        assert_eq!((rig.rows().len(), &rig.rows()[0].identity.as_ref().unwrap().client_id), (1, &id("whole")));
+        assert_eq!(
+            (
+                rig.rows().len(),
+                &rig.rows()[0].identity.as_ref().unwrap().client_id
+            ),
+            (1, &id("whole"))
+        );
     }
     let mut ran = Rig::new(8);
     ran.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    let adoptee = Adoptee { add: call(&ran, 1), address: "192.0.2.50/24".parse().unwrap(), mac: None };
+    let adoptee = Adoptee {
+        add: call(&ran, 1),
+        address: "192.0.2.50/24".parse().unwrap(),
+        mac: None,
+    };
     ran.reg = Core::new(ran.config.clone(), 9);
     let boot = BootId("b".into());
-    ran.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    ran.input(Input::Start {
+        boot,
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![adoptee],
+    });
     ran.run_until(1010.0);
-    assert_eq!(ran.rows()[0].identity.as_ref().unwrap().client_id, id("whole"));
+    assert_eq!(
+        ran.rows()[0].identity.as_ref().unwrap().client_id,
+        id("whole")
+    );
 }
 
 /// The server knows its clients by Ethernet address, and has leased the address that `b` insists on to `a`, whose lease is kept.
 fn blocked(a: &str) -> (Rig, u64) {
     let mut rig = Rig::new(8);
     (rig.lease, rig.by_chaddr) = (3600, true);
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.add("a", 1, a);
     rig.add("c", 3, "other");
     rig.del("c");
@@ -136,7 +197,10 @@ fn blocked(a: &str) -> (Rig, u64) {
     // It refuses to confirm the address.
     rig.server = Server::Naks;
     let mut call = rig.call("b", 2, "pod");
-    call.wanted = Some(Wanted { address: ADDRESS, preferred: false });
+    call.wanted = Some(Wanted {
+        address: ADDRESS,
+        preferred: false,
+    });
     let add = rig.request(Call::Add(call));
     rig.server = Server::Up;
     (rig, add)
@@ -149,11 +213,22 @@ fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_f
         let (mut rig, add) = blocked(a);
         let kinds = |rig: &Rig| rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
         rig.run_until(1001.6);
-        assert_eq!(kinds(&rig), first, "the server counts in seconds: it lets go of the address after one");
+        assert_eq!(
+            kinds(&rig),
+            first,
+            "the server counts in seconds: it lets go of the address after one"
+        );
         rig.run_until(1002.5);
         assert_eq!(kinds(&rig), [&first[..], &[1, 3]].concat());
-        assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == ADDRESS), "{a}");
-        assert_eq!((rig.releases(), rig.state("c")), (1, vec!["KEPT"]), "only what is in its way");
+        assert!(
+            matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == ADDRESS),
+            "{a}"
+        );
+        assert_eq!(
+            (rig.releases(), rig.state("c")),
+            (1, vec!["KEPT"]),
+            "only what is in its way"
+        );
         rig.run_until(1100.0);
         assert_eq!((rig.releases(), rig.state("b")), (2, vec!["BOUND"]));
     }
@@ -163,7 +238,10 @@ fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_f
 fn what_is_kept_stays_where_a_successor_takes_another_address() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.by_chaddr) = (3600, true);
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.add("a", 1, "another");
     rig.del("a");
     rig.sent.clear();

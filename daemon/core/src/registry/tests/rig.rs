@@ -26,7 +26,10 @@ pub(super) use crate::effect::{Answer, Input};
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
-use crate::link::{ByName, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target};
+use crate::link::{
+    ByName, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step,
+    Target,
+};
 use crate::pool;
 use crate::profile::Profile;
 use crate::range::Fallback;
@@ -164,8 +167,17 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new(permits: usize) -> Self {
         let mut rig = Self {
-            reg: Core::new(Config { permits, ..Config::default() }, 7),
-            config: Config { permits, ..Config::default() },
+            reg: Core::new(
+                Config {
+                    permits,
+                    ..Config::default()
+                },
+                7,
+            ),
+            config: Config {
+                permits,
+                ..Config::default()
+            },
             at: Duration::from_secs(1000),
             wall_set: 0,
             disk: Disk::Good,
@@ -245,7 +257,10 @@ impl Rig {
     }
     pub(super) fn now(&self) -> Now {
         let epoch = Duration::from_secs((1_u64 << 30).saturating_add_signed(self.wall_set));
-        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + epoch) }
+        Now {
+            boot: Instant::from_boot(self.at),
+            wall: WallTime::from_epoch(self.at + epoch),
+        }
     }
     pub(super) fn input(&mut self, input: Input<'_>) {
         self.reg.handle(self.now(), input);
@@ -253,7 +268,10 @@ impl Rig {
     }
     pub(super) fn request(&mut self, call: Call) -> u64 {
         self.req += 1;
-        self.input(Input::Request { id: RequestId(self.req), call });
+        self.input(Input::Request {
+            id: RequestId(self.req),
+            call,
+        });
         self.req
     }
     pub(super) fn call(&self, who: &str, netns: u64, id: &str) -> Box<Add> {
@@ -264,7 +282,10 @@ impl Rig {
                 ifname: "eth0".into(),
                 host_too: false,
             }),
-            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+            lan: Lan::Link {
+                parent: "br0".into(),
+                vlan: 0,
+            },
             client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
             chaddr: None,
             wanted: None,
@@ -289,7 +310,10 @@ impl Rig {
     }
 
     pub(super) fn del(&mut self, who: &str) -> u64 {
-        self.request(Call::Del { attachment: attachment(who), grace: None })
+        self.request(Call::Del {
+            attachment: attachment(who),
+            grace: None,
+        })
     }
     /// Advances to the time that the core waits for; returns how often it woke.
     pub(super) fn run_until(&mut self, seconds: f64) -> u32 {
@@ -311,7 +335,12 @@ impl Rig {
         wakes
     }
     fn view(&self, cookie: u64) -> LinkView {
-        let carried = self.interface.addresses().into_iter().map(Into::into).collect();
+        let carried = self
+            .interface
+            .addresses()
+            .into_iter()
+            .map(Into::into)
+            .collect();
         LinkView {
             cookie: Cookie(cookie),
             ifindex: 2,
@@ -321,7 +350,11 @@ impl Rig {
             up: self.interface.up,
             carrier: self.interface.carrier,
             was_down: self.was_down,
-            addresses: if cookie == 99 { self.wired.host_addresses.clone() } else { carried },
+            addresses: if cookie == 99 {
+                self.wired.host_addresses.clone()
+            } else {
+                carried
+            },
             routes: Some(self.interface.routes.clone()),
             bridge: cookie == 99 && self.bridge,
             macvlan: self.wired.lower.is_some(),
@@ -340,16 +373,34 @@ impl Rig {
             ) => {
                 return Err(cause(path.clone()));
             }
-            (Target::Named(_) | Target::OfServer(..) | Target::Known(_) | Target::Host { .. }, _) => {}
+            (
+                Target::Named(_) | Target::OfServer(..) | Target::Known(_) | Target::Host { .. },
+                _,
+            ) => {}
         }
         match target {
             Target::Named(ByName { netns, .. }) | Target::OfServer(ByName { netns, .. }, _) => {
-                let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
-                if self.live.contains(&n) { Ok(self.view(n)) } else { Err((self.missing)(netns.clone())) }
+                let n: u64 = netns
+                    .file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .parse()
+                    .unwrap();
+                if self.live.contains(&n) {
+                    Ok(self.view(n))
+                } else {
+                    Err((self.missing)(netns.clone()))
+                }
             }
-            Target::Known(Link::InNetns { path, cookie, mac, .. }) => {
+            Target::Known(Link::InNetns {
+                path, cookie, mac, ..
+            }) => {
                 if self.live.contains(&cookie.0) {
-                    Ok(LinkView { mac: self.mac.unwrap_or(*mac), ..self.view(cookie.0) })
+                    Ok(LinkView {
+                        mac: self.mac.unwrap_or(*mac),
+                        ..self.view(cookie.0)
+                    })
                 } else {
                     Err((self.missing)(path.clone()))
                 }
@@ -360,11 +411,23 @@ impl Rig {
     fn search(&self, sought: Vec<Sought>) -> Outcome {
         let find = |sought: Sought| {
             let n = *self.inside.get(&sought.mac)?;
-            let view = LinkView { mac: sought.mac, ..self.view(n) };
-            Some(Sighting { sought, netns: format!("/ns/{n}").into(), view })
+            let view = LinkView {
+                mac: sought.mac,
+                ..self.view(n)
+            };
+            Some(Sighting {
+                sought,
+                netns: format!("/ns/{n}").into(),
+                view,
+            })
         };
         let found = sought.into_iter().filter_map(find).collect();
-        Outcome::Sought(Ok(Sightings { found, seen: self.live.len(), whole: !self.sees_part, unseen: None }))
+        Outcome::Sought(Ok(Sightings {
+            found,
+            seen: self.live.len(),
+            whole: !self.sees_part,
+            unseen: None,
+        }))
     }
     pub(super) fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
         let (taken, fault) = match self.faults.pop_front() {
@@ -373,22 +436,43 @@ impl Rig {
         };
         for (at, step) in steps.into_iter().take(taken).enumerate() {
             if let Err(reason) = self.interface.step(&step) {
-                return Outcome::Applied { taken: at, result: Err(LinkCause::refused(step.doing(), reason)) };
+                return Outcome::Applied {
+                    taken: at,
+                    result: Err(LinkCause::refused(step.doing(), reason)),
+                };
             }
             if step != Step::Up {
                 self.steps.push(step);
             }
         }
-        Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
+        Outcome::Applied {
+            taken,
+            result: fault.map_or_else(|| self.look(target), Err),
+        }
     }
     fn write(&mut self, op: OpId, changes: Vec<Change>) {
         let ahead = self.store.commit(op, changes);
-        assert!(ahead.is_none(), "the store does not have what it reports: {ahead:?}");
+        assert!(
+            ahead.is_none(),
+            "the store does not have what it reports: {ahead:?}"
+        );
         self.store.heard(op);
-        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+        self.reg.handle(
+            self.now(),
+            Input::Done {
+                op,
+                outcome: Outcome::Persisted(Ok(())),
+            },
+        );
     }
     fn refuse(&mut self, op: OpId) {
-        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+        self.reg.handle(
+            self.now(),
+            Input::Done {
+                op,
+                outcome: Outcome::Persisted(Err(StoreCause::Full)),
+            },
+        );
     }
     /// Ends one write badly.
     pub(super) fn unwritten(&mut self, op: OpId) {
@@ -417,29 +501,52 @@ impl Rig {
                         _ => self.refuse(op),
                     }
                 }
-                Effect::Open { op, exchange, link, want } => {
+                Effect::Open {
+                    op,
+                    exchange,
+                    link,
+                    want,
+                } => {
                     self.open.insert(exchange, want);
                     self.opened.push(link.clone());
-                    self.ports.extend(matches!(link, Link::Parent { port: true, .. }).then_some(exchange));
+                    self.ports.extend(
+                        matches!(link, Link::Parent { port: true, .. }).then_some(exchange),
+                    );
                     let result = match &link {
-                        Link::InNetns { path, .. } if let Some(cause) = self.unseen => Err(cause(path.clone())),
+                        Link::InNetns { path, .. } if let Some(cause) = self.unseen => {
+                            Err(cause(path.clone()))
+                        }
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
                             Err((self.missing)(path.clone()))
                         }
-                        Link::Parent { port: true, .. } if !self.bridge => self.no_port.clone().map_or(Ok(()), Err),
+                        Link::Parent { port: true, .. } if !self.bridge => {
+                            self.no_port.clone().map_or(Ok(()), Err)
+                        }
                         _ => Ok(()),
                     };
-                    self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
+                    self.reg.handle(
+                        self.now(),
+                        Input::Done {
+                            op,
+                            outcome: Outcome::Opened(result),
+                        },
+                    );
                 }
                 Effect::Inspect { op, target, .. } => {
-                    let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
+                    let outcome = Outcome::Inspected(
+                        self.blind.clone().map_or_else(|| self.look(&target), Err),
+                    );
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
-                Effect::Apply { op, target: target @ Target::Known(_), steps } if self.hold_changes => {
+                Effect::Apply {
+                    op,
+                    target: target @ Target::Known(_),
+                    steps,
+                } if self.hold_changes => {
                     self.changes.push_back((op, target, steps));
                 }
                 Effect::Apply { op, target, steps } => {
@@ -450,16 +557,35 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
-                Effect::Send { op, exchange, frame, over } => self.send(op, exchange, &frame, over),
-                Effect::Prepare { op, place, lan, exchange, chaddr } => {
+                Effect::Send {
+                    op,
+                    exchange,
+                    frame,
+                    over,
+                } => self.send(op, exchange, &frame, over),
+                Effect::Prepare {
+                    op,
+                    place,
+                    lan,
+                    exchange,
+                    chaddr,
+                } => {
                     self.prepare(op, (&place, &lan), exchange, chaddr);
                 }
-                Effect::Hear { exchange, arp } => self.open.get_mut(&exchange).expect("it is open").arp = arp,
+                Effect::Hear { exchange, arp } => {
+                    self.open.get_mut(&exchange).expect("it is open").arp = arp
+                }
                 Effect::Close { op, exchange } => self.close(op, exchange),
                 Effect::Survey { op, .. } => {
                     self.surveys += 1;
                     if let Some(survey) = self.survey.clone() {
-                        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
+                        self.reg.handle(
+                            self.now(),
+                            Input::Done {
+                                op,
+                                outcome: Outcome::Surveyed(survey),
+                            },
+                        );
                     }
                 }
                 Effect::Seek { op, sought, number } => {
@@ -470,11 +596,18 @@ impl Rig {
                         false => self.reg.handle(self.now(), Input::Done { op, outcome }),
                     }
                 }
-                effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => self.wire(effect),
-                Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
+                effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => {
+                    self.wire(effect)
+                }
+                Effect::Publish { attachment, dns } => {
+                    self.published.push((container(&attachment), dns))
+                }
                 effect @ (Effect::Watch { .. } | Effect::File { .. }) => self.serve_range(effect),
                 Effect::Reply { id, answer } => {
-                    assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
+                    assert!(
+                        self.answers.insert(id.0, answer).is_none(),
+                        "answered twice"
+                    );
                 }
             }
         }
@@ -485,8 +618,18 @@ impl Rig {
             let answers = arp.op == ArpOp::Reply && arp.target_mac == want.chaddr;
             lan::hears(want.arp, answers, (arp.sender, arp.target))
         };
-        for exchange in self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
+        for exchange in self
+            .open
+            .iter()
+            .filter(|(_, want)| hears(want))
+            .map(|(id, _)| *id)
+            .collect::<Vec<_>>()
+        {
+            self.input(Input::Frame {
+                exchange,
+                bytes: &arp.encode(),
+                meta: FrameMeta::default(),
+            });
         }
     }
     /// Sends a frame, unless it is a RELEASE that its link does not accept.
@@ -503,7 +646,11 @@ impl Rig {
 
     /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::interface`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
-        self.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(1), ifindex: 2, up }));
+        self.input(Input::Kernel(KernelMessage::Carrier {
+            cookie: Cookie(1),
+            ifindex: 2,
+            up,
+        }));
     }
 
     /// Sets the interface down, or up again, by hand.
@@ -511,7 +658,10 @@ impl Rig {
         (self.interface.up, self.interface.carrier) = (true, true);
         if down {
             self.interface.lower();
-            self.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
+            self.input(Input::Kernel(KernelMessage::Down {
+                cookie: Cookie(1),
+                ifindex: 2,
+            }));
         }
         self.tell_carrier(!down);
     }
@@ -530,8 +680,17 @@ impl Rig {
         self.wired.held.clear();
         let (records, doors) = (self.store.records(), self.store.docker.records());
         let ranges = self.store.ranges.values().cloned().collect();
-        self.input(Input::Ranges { boot: BootId("b".into()), records: ranges });
-        self.input(Input::Start { boot: BootId("b".into()), records, doors, spooled: vec![], adoptees: vec![] });
+        self.input(Input::Ranges {
+            boot: BootId("b".into()),
+            records: ranges,
+        });
+        self.input(Input::Start {
+            boot: BootId("b".into()),
+            records,
+            doors,
+            spooled: vec![],
+            adoptees: vec![],
+        });
     }
 
     /// Returns the record of the only binding.
@@ -549,20 +708,35 @@ impl Rig {
 
     /// Returns when the only lease is renewed.
     pub(super) fn t1(&self) -> f64 {
-        self.only_record().lease.t1().unwrap().since_boot().as_secs_f64()
+        self.only_record()
+            .lease
+            .t1()
+            .unwrap()
+            .since_boot()
+            .as_secs_f64()
     }
 
     /// Returns the addresses on the interface.
     pub(super) fn on_link(&self) -> Vec<String> {
-        self.interface.addresses().iter().map(ToString::to_string).collect()
+        self.interface
+            .addresses()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
-        self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state.as_str()).collect()
+        self.rows()
+            .into_iter()
+            .filter(|r| r.attachment == attachment(who))
+            .map(|r| r.state.as_str())
+            .collect()
     }
     pub(super) fn rows(&mut self) -> Vec<crate::effect::Row> {
         let id = self.request(Call::List);
-        let Some(Answer::Bindings { rows, .. }) = self.answers.remove(&id) else { panic!() };
+        let Some(Answer::Bindings { rows, .. }) = self.answers.remove(&id) else {
+            panic!()
+        };
         rows
     }
 }

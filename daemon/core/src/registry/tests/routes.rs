@@ -21,22 +21,35 @@ fn route(destination: &str, via: Option<&str>) -> Step {
 
 /// The routes by a router that is not in the subnet.
 fn off_link() -> [Step; 2] {
-    [route("203.0.113.1/32", None), route("0.0.0.0/0", Some("203.0.113.1"))]
+    [
+        route("203.0.113.1/32", None),
+        route("0.0.0.0/0", Some("203.0.113.1")),
+    ]
 }
 
 impl Rig {
     fn routes_due(&self) -> bool {
-        self.only_record().former.as_ref().is_some_and(|former| former.routes_due)
+        self.only_record()
+            .former
+            .as_ref()
+            .is_some_and(|former| former.routes_due)
     }
 }
 
 /// An ADD of a /32 with a router elsewhere, whose main plugin cannot add what is not in the subnet.
 fn added() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        ..Policy::default()
+    });
     (rig.mask, rig.options, rig.lease) = ([255, 255], vec![3, 4, 203, 0, 113, 1], 10_000);
     rig.add("a", 1, "a");
-    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased { .. })));
+    assert!(
+        rig.answers
+            .values()
+            .any(|answer| matches!(answer, Answer::Leased { .. }))
+    );
     rig
 }
 
@@ -46,7 +59,10 @@ fn routes_that_the_main_plugin_is_not_told_of_are_put_on_with_the_address_and_no
     rig.run_until(1010.0);
     assert!(rig.steps.is_empty() && rig.routes_due());
     rig.configure(HOST);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (off_link().to_vec(), None));
+    assert_eq!(
+        (rig.steps.clone(), rig.only_record().former.clone()),
+        (off_link().to_vec(), None)
+    );
     let wakes = rig.run_until(2000.0);
     assert_eq!((rig.steps.len(), wakes < 10), (2, true), "once");
 }
@@ -54,7 +70,10 @@ fn routes_that_the_main_plugin_is_not_told_of_are_put_on_with_the_address_and_no
 #[test]
 fn what_the_main_plugin_is_told_of_is_left_to_it() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        ..Policy::default()
+    });
     // 198.51.100.0/24 on the link, and a default route by a router of the subnet.
     rig.options = vec![121, 13, 24, 198, 51, 100, 0, 0, 0, 0, 0, 192, 0, 2, 1];
     rig.add("a", 1, "a");
@@ -74,14 +93,21 @@ fn they_are_put_on_by_the_next_daemon_and_after_lost_messages_too() {
     missed.interface.put(HOST.parse().unwrap());
     missed.input(Input::Kernel(KernelMessage::Missed));
     for rig in [restarted, late, missed] {
-        assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (off_link().to_vec(), None));
+        assert_eq!(
+            (rig.steps.clone(), rig.only_record().former.clone()),
+            (off_link().to_vec(), None)
+        );
     }
 }
 
 #[test]
 fn they_are_put_on_whatever_the_network_says_of_changes() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { late_routes: true, on_change: OnChange::Keep, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        on_change: OnChange::Keep,
+        ..Policy::default()
+    });
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.bind();
     assert_eq!(rig.steps, off_link());
@@ -90,13 +116,21 @@ fn they_are_put_on_whatever_the_network_says_of_changes() {
 #[test]
 fn one_that_the_kernel_refuses_keeps_the_others_from_nothing() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        ..Policy::default()
+    });
     // Two routes without a router.
-    rig.options = vec![121, 16, 24, 198, 51, 100, 0, 0, 0, 0, 24, 203, 0, 113, 0, 0, 0, 0];
+    rig.options = vec![
+        121, 16, 24, 198, 51, 100, 0, 0, 0, 0, 24, 203, 0, 113, 0, 0, 0, 0,
+    ];
     rig.add("a", 1, "a");
     rig.faults = [(0, LinkCause::refused("add the route", "no"))].into();
     rig.configure(A);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![route("203.0.113.0/24", None)], None));
+    assert_eq!(
+        (rig.steps.clone(), rig.only_record().former.clone()),
+        (vec![route("203.0.113.0/24", None)], None)
+    );
 }
 
 #[test]
@@ -113,12 +147,25 @@ fn an_add_that_is_asked_again_has_them_again() {
 #[test]
 fn an_adopted_container_keeps_the_routes_that_it_has() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        late_routes: true,
+        ..Policy::default()
+    });
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.interface.put(A.parse().unwrap());
     let add = rig.call("a", 1, "a");
-    let adoptees = vec![crate::effect::Adoptee { mac: None, add, address: A.parse().unwrap() }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
+    let adoptees = vec![crate::effect::Adoptee {
+        mac: None,
+        add,
+        address: A.parse().unwrap(),
+    }];
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees,
+    });
     rig.run_until(1020.0);
     assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
 }
@@ -136,20 +183,36 @@ fn bound(profile: Profile) -> Rig {
 #[test]
 fn what_the_kernel_took_with_the_link_comes_back_with_it() {
     for on_change in [OnChange::Apply, OnChange::Keep] {
-        let mut rig = bound(Profile::from(Policy { on_change, ..Policy::default() }));
+        let mut rig = bound(Profile::from(Policy {
+            on_change,
+            ..Policy::default()
+        }));
         rig.set_down(true);
         rig.run_until(1010.0);
-        assert!(rig.steps.is_empty(), "the kernel takes none while the link is down");
+        assert!(
+            rig.steps.is_empty(),
+            "the kernel takes none while the link is down"
+        );
         rig.set_down(false);
-        assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))], "{on_change:?}");
+        assert_eq!(
+            rig.steps,
+            [route("0.0.0.0/0", Some("192.0.2.1"))],
+            "{on_change:?}"
+        );
         rig.run_until(1020.0);
-        assert_eq!((rig.steps.len(), rig.only_record().former.clone()), (1, None));
+        assert_eq!(
+            (rig.steps.len(), rig.only_record().former.clone()),
+            (1, None)
+        );
     }
 }
 
 #[test]
 fn a_link_that_goes_down_while_it_keeps_a_lost_lease_has_its_routes_when_there_is_a_lease_again() {
-    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    let mut rig = bound(Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    }));
     rig.server = Server::Silent;
     rig.run_until(30_000.0);
     assert_eq!(rig.only_record().state, RecordState::Seeking);
@@ -159,7 +222,13 @@ fn a_link_that_goes_down_while_it_keeps_a_lost_lease_has_its_routes_when_there_i
     assert_eq!(rig.steps, [], "without a lease nothing is put on");
     rig.server = Server::Up;
     rig.run_until(30_200.0);
-    assert_eq!((rig.on_link(), rig.steps.clone()), (vec![A.to_owned()], vec![route("0.0.0.0/0", Some("192.0.2.1"))]));
+    assert_eq!(
+        (rig.on_link(), rig.steps.clone()),
+        (
+            vec![A.to_owned()],
+            vec![route("0.0.0.0/0", Some("192.0.2.1"))]
+        )
+    );
 }
 
 #[test]
@@ -176,7 +245,10 @@ fn carrier_that_goes_and_comes_takes_no_routes_and_puts_none_back() {
     let mut rig = bound(Profile::default());
     rig.tell_carrier(false);
     rig.tell_carrier(true);
-    assert!(rig.steps.is_empty(), "what is missing now was removed by somebody");
+    assert!(
+        rig.steps.is_empty(),
+        "what is missing now was removed by somebody"
+    );
 }
 
 #[test]
@@ -187,7 +259,10 @@ fn without_its_address_a_link_that_comes_up_gets_no_routes() {
     rig.set_down(false);
     assert!(rig.steps.is_empty());
     rig.configure(A);
-    assert!(rig.steps.is_empty(), "who takes the address off and puts it on again sees to its routes");
+    assert!(
+        rig.steps.is_empty(),
+        "who takes the address off and puts it on again sees to its routes"
+    );
 }
 
 #[test]
@@ -199,10 +274,23 @@ fn a_lease_that_changes_while_its_link_is_down_has_all_routes_when_that_is_up() 
     rig.steps.clear();
     rig.set_down(true);
     rig.run_until(6100.0);
-    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
+    assert!(
+        !rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(_))),
+        "{:?}",
+        rig.steps
+    );
     rig.set_down(false);
-    let both = [route("0.0.0.0/0", Some("192.0.2.1")), route("10.0.0.0/8", Some("192.0.2.1"))];
-    assert!(both.iter().all(|route| rig.steps.contains(route)), "{:?}", rig.steps);
+    let both = [
+        route("0.0.0.0/0", Some("192.0.2.1")),
+        route("10.0.0.0/8", Some("192.0.2.1")),
+    ];
+    assert!(
+        both.iter().all(|route| rig.steps.contains(route)),
+        "{:?}",
+        rig.steps
+    );
 }
 
 #[test]
@@ -212,7 +300,10 @@ fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
     rig.hold_changes = true;
     rig.set_down(false);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::Down {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     rig.faults = [(0, LinkCause::refused("add the route", "Network is down"))].into();
     rig.change_late();
     rig.set_down(false);
@@ -224,9 +315,19 @@ fn a_link_that_comes_up_while_it_is_looked_at_gets_its_routes() {
     let mut rig = bound(Profile::default());
     rig.hold_looks = true;
     rig.set_down(true);
-    let (op, seen_down) = rig.looks.pop_front().expect("a look at the link that went down");
+    let (op, seen_down) = rig
+        .looks
+        .pop_front()
+        .expect("a look at the link that went down");
     rig.set_down(false);
     rig.hold_looks = false;
-    rig.input(Input::Done { op, outcome: seen_down });
-    assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))], "the look told of a link that is up by now");
+    rig.input(Input::Done {
+        op,
+        outcome: seen_down,
+    });
+    assert_eq!(
+        rig.steps,
+        [route("0.0.0.0/0", Some("192.0.2.1"))],
+        "the look told of a link that is up by now"
+    );
 }

@@ -10,7 +10,15 @@ const SECONDS: u32 = 10_000;
 
 fn extra(destination: &str) -> ExtraRoute {
     let destination = destination.parse().unwrap();
-    ExtraRoute { destination, gateway: None, metric: None, mtu: None, advmss: None, table: None, scope: None }
+    ExtraRoute {
+        destination,
+        gateway: None,
+        metric: None,
+        mtu: None,
+        advmss: None,
+        table: None,
+        scope: None,
+    }
 }
 
 fn default_route() -> LinkRoute {
@@ -22,11 +30,18 @@ fn default_route() -> LinkRoute {
 }
 
 fn metric_500() -> LinkRoute {
-    LinkRoute { metric: Some(500), ..default_route() }
+    LinkRoute {
+        metric: Some(500),
+        ..default_route()
+    }
 }
 
 fn plain(policy: Policy) -> Policy {
-    Policy { late_routes: true, plain_routes: true, ..policy }
+    Policy {
+        late_routes: true,
+        plain_routes: true,
+        ..policy
+    }
 }
 
 /// A container in a network with this policy and a default route, which its main plugin has set up.
@@ -39,7 +54,10 @@ fn bound(policy: Policy) -> Rig {
 }
 
 fn check(rig: &mut Rig) -> Answer {
-    let check = rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+    let check = rig.request(Call::Check {
+        attachment: attachment("a"),
+        expected: vec![],
+    });
     rig.answers.remove(&check).expect("an answer")
 }
 
@@ -52,41 +70,88 @@ fn lacks(answer: Answer) -> Option<String> {
 }
 
 #[test]
-fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugin_is_not_told_of_it() {
+fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugin_is_not_told_of_it()
+ {
     let routes = vec![
-        ExtraRoute { table: Some(100), ..extra("0.0.0.0/0") },
-        ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") },
-        ExtraRoute { advmss: Some(1200), ..extra("10.1.0.0/16") },
-        ExtraRoute { metric: Some(0), table: Some(254), ..extra("10.2.0.0/16") },
+        ExtraRoute {
+            table: Some(100),
+            ..extra("0.0.0.0/0")
+        },
+        ExtraRoute {
+            mtu: Some(1300),
+            ..extra("10.0.0.0/8")
+        },
+        ExtraRoute {
+            advmss: Some(1200),
+            ..extra("10.1.0.0/16")
+        },
+        ExtraRoute {
+            metric: Some(0),
+            table: Some(254),
+            ..extra("10.2.0.0/16")
+        },
     ];
-    let mut rig = bound(plain(Policy { routes: routes.clone(), ..Policy::default() }));
+    let mut rig = bound(plain(Policy {
+        routes: routes.clone(),
+        ..Policy::default()
+    }));
     let told = |rig: &Rig| match &rig.answers[&1] {
-        Answer::Leased { tenures } => {
-            tenures[0].grant.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>()
-        }
+        Answer::Leased { tenures } => tenures[0]
+            .grant
+            .routes
+            .iter()
+            .map(|route| route.destination.to_string())
+            .collect::<Vec<_>>(),
         answer => panic!("{answer:?}"),
     };
     assert_eq!(told(&rig), ["0.0.0.0/0", "10.2.0.0/16"]);
-    let to = |destination: &str| LinkRoute { destination: destination.parse().unwrap(), ..default_route() };
+    let to = |destination: &str| LinkRoute {
+        destination: destination.parse().unwrap(),
+        ..default_route()
+    };
     let late = [
-        LinkRoute { table: Some(100), ..default_route() },
-        LinkRoute { mtu: Some(1300), ..to("10.0.0.0/8") },
-        LinkRoute { advmss: Some(1200), ..to("10.1.0.0/16") },
+        LinkRoute {
+            table: Some(100),
+            ..default_route()
+        },
+        LinkRoute {
+            mtu: Some(1300),
+            ..to("10.0.0.0/8")
+        },
+        LinkRoute {
+            advmss: Some(1200),
+            ..to("10.1.0.0/16")
+        },
     ];
     assert_eq!(rig.steps, late.clone().map(Step::AddRoute));
     // They go with the lease.
     rig.steps.clear();
     rig.server = Server::Silent;
     rig.run_until(1000.0 + f64::from(SECONDS) + 10.0);
-    assert!(late.into_iter().all(|route| rig.steps.contains(&Step::RemoveRoute(route))), "{:?}", rig.steps);
+    assert!(
+        late.into_iter()
+            .all(|route| rig.steps.contains(&Step::RemoveRoute(route))),
+        "{:?}",
+        rig.steps
+    );
 
-    let rig = bound(Policy { routes, ..Policy::default() });
-    assert_eq!((told(&rig).len(), rig.steps.len()), (5, 0), "a later result can say all");
+    let rig = bound(Policy {
+        routes,
+        ..Policy::default()
+    });
+    assert_eq!(
+        (told(&rig).len(), rig.steps.len()),
+        (5, 0),
+        "a later result can say all"
+    );
 }
 
 #[test]
 fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
-    let rig = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
+    let rig = bound(plain(Policy {
+        metric: Some(500),
+        ..Policy::default()
+    }));
     assert_eq!(
         (rig.steps.clone(), rig.interface.routes.clone()),
         (vec![Step::AddRoute(metric_500())], vec![metric_500()])
@@ -99,14 +164,25 @@ fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_m
     (rig.profile, rig.lease) = (plain(Policy::default()).into(), SECONDS);
     rig.options = vec![3, 4, 192, 0, 2, 1, 26, 2, 5, 120];
     rig.bind();
-    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
+    assert!(
+        !rig.steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(_))),
+        "{:?}",
+        rig.steps
+    );
 }
 
 #[test]
 fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
-    for policy in
-        [Policy::default(), plain(Policy::default()), plain(Policy { metric: Some(500), ..Policy::default() })]
-    {
+    for policy in [
+        Policy::default(),
+        plain(Policy::default()),
+        plain(Policy {
+            metric: Some(500),
+            ..Policy::default()
+        }),
+    ] {
         for restarts in [false, true] {
             let mut rig = bound(policy.clone());
             // As Multus does for the networks that are not to have the default route.
@@ -124,10 +200,16 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
             assert!(rig.on_link().is_empty());
             rig.server = Server::Up;
             rig.run_until(1000.0 + f64::from(SECONDS) + 400.0);
-            assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
-            let is_default =
-                |step: &&Step| matches!(step, Step::AddRoute(route) if route.destination.prefix_len() == 0);
-            assert_eq!(rig.steps.iter().find(is_default), None, "with the next lease");
+            assert_eq!(
+                (rig.state("a"), rig.on_link()),
+                (vec!["BOUND"], vec![A.to_owned()])
+            );
+            let is_default = |step: &&Step| matches!(step, Step::AddRoute(route) if route.destination.prefix_len() == 0);
+            assert_eq!(
+                rig.steps.iter().find(is_default),
+                None,
+                "with the next lease"
+            );
             assert_eq!(lacks(check(&mut rig)), None);
             // The next ADD begins again.
             rig.del("a");
@@ -145,7 +227,11 @@ fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
     rig.set_down(true);
     rig.run_until(1100.0);
     rig.set_down(false);
-    assert_eq!(rig.steps, [Step::AddRoute(default_route())], "the kernel took it");
+    assert_eq!(
+        rig.steps,
+        [Step::AddRoute(default_route())],
+        "the kernel took it"
+    );
     rig.interface.routes = rig.steps.drain(..).map(|_| default_route()).collect();
     let wakes = rig.run_until(1400.0);
     rig.set_down(true);
@@ -155,30 +241,58 @@ fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
 
 #[test]
 fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
-    let mut rig = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
+    let mut rig = bound(plain(Policy {
+        metric: Some(500),
+        ..Policy::default()
+    }));
     assert_eq!(lacks(check(&mut rig)), None);
     for seconds in [1010.0, 1100.0] {
         rig.run_until(seconds);
         rig.interface.routes = vec![default_route()];
-        assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
+        assert_eq!(
+            lacks(check(&mut rig)).as_deref(),
+            Some("0.0.0.0/0 via 192.0.2.1 metric 500")
+        );
         rig.interface.routes = vec![metric_500()];
         assert_eq!(lacks(check(&mut rig)), None);
     }
     rig.interface.routes.clear();
-    assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
+    assert_eq!(
+        lacks(check(&mut rig)).as_deref(),
+        Some("0.0.0.0/0 via 192.0.2.1 metric 500")
+    );
 
-    let mut multus = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
+    let mut multus = bound(plain(Policy {
+        metric: Some(500),
+        ..Policy::default()
+    }));
     multus.interface.routes.clear();
-    assert_eq!(lacks(check(&mut multus)), None, "removed while the container is set up");
+    assert_eq!(
+        lacks(check(&mut multus)),
+        None,
+        "removed while the container is set up"
+    );
     multus.run_until(1100.0);
     assert_eq!(lacks(check(&mut multus)), None);
 }
 
 #[test]
 fn a_check_sees_an_mtu_that_a_route_lacks() {
-    let routes = vec![ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") }];
-    let mut rig = bound(plain(Policy { routes, ..Policy::default() }));
+    let routes = vec![ExtraRoute {
+        mtu: Some(1300),
+        ..extra("10.0.0.0/8")
+    }];
+    let mut rig = bound(plain(Policy {
+        routes,
+        ..Policy::default()
+    }));
     assert_eq!(lacks(check(&mut rig)), None);
-    rig.interface.routes.iter_mut().for_each(|route| route.mtu = None);
-    assert_eq!(lacks(check(&mut rig)).as_deref(), Some("10.0.0.0/8 via 192.0.2.1 mtu 1300"));
+    rig.interface
+        .routes
+        .iter_mut()
+        .for_each(|route| route.mtu = None);
+    assert_eq!(
+        lacks(check(&mut rig)).as_deref(),
+        Some("10.0.0.0/8 via 192.0.2.1 mtu 1300")
+    );
 }

@@ -15,7 +15,11 @@ const SETUP: f64 = 0.5;
 /// An endpoint whose lease has this option 121, and what Docker is told when it joins it.
 fn joined(option: &[u8]) -> (Rig, Vec<String>) {
     let mut rig = with_network();
-    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    });
     rig.options = option.to_vec();
     rig.create_endpoint("e1", OWN);
     let told = told(&mut rig);
@@ -23,11 +27,22 @@ fn joined(option: &[u8]) -> (Rig, Vec<String>) {
 }
 
 fn told(rig: &mut Rig) -> Vec<String> {
-    let join = rig.network_call(NetworkCall::Join { network: id("n1"), endpoint: id("e1"), sandbox: String::new() });
-    let Answer::Network(NetworkAnswer::Joined { grant: Some(grant), .. }) = &rig.answers[&join] else {
+    let join = rig.network_call(NetworkCall::Join {
+        network: id("n1"),
+        endpoint: id("e1"),
+        sandbox: String::new(),
+    });
+    let Answer::Network(NetworkAnswer::Joined {
+        grant: Some(grant), ..
+    }) = &rig.answers[&join]
+    else {
         panic!("{:?}", rig.answers[&join])
     };
-    grant.routes.iter().map(|route| format!("{} via {:?}", route.destination, route.via)).collect()
+    grant
+        .routes
+        .iter()
+        .map(|route| format!("{} via {:?}", route.destination, route.via))
+        .collect()
 }
 
 impl Rig {
@@ -36,7 +51,10 @@ impl Rig {
         self.interface.up = false;
         self.inside.insert(OWN, 1);
         self.link_leaves(&endpoint());
-        self.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+        self.input(Input::Kernel(KernelMessage::Appeared {
+            number: 1,
+            mac: OWN,
+        }));
         self.configure(LEASED);
     }
 
@@ -64,19 +82,41 @@ const ROUTE: [u8; 10] = [121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
 
 /// Option 121 with a default route by a router of this number, and a route of its own.
 fn routed(last: u8) -> [u8; 15] {
-    [121, 13, 24, 198, 51, 100 + last, 192, 0, 2, 9, 0, 192, 0, 2, last]
+    [
+        121,
+        13,
+        24,
+        198,
+        51,
+        100 + last,
+        192,
+        0,
+        2,
+        9,
+        0,
+        192,
+        0,
+        2,
+        last,
+    ]
 }
 
 #[test]
 fn docker_is_told_of_no_route_but_that_to_a_router_outside_of_the_subnet() {
     assert_eq!(joined(&ROUTE).1, [""; 0]);
-    assert_eq!(joined(&[3, 4, 203, 0, 113, 1]).1, ["203.0.113.1/32 via None"]);
+    assert_eq!(
+        joined(&[3, 4, 203, 0, 113, 1]).1,
+        ["203.0.113.1/32 via None"]
+    );
     assert_eq!(joined(&[3, 4, 192, 0, 2, 1]).1, [""; 0]);
     // The router that the network names.
     let mut rig = Rig::new(8);
     rig.bridge = false;
     let gateway = Some("203.0.113.7".parse().unwrap());
-    rig.network_call(NetworkCall::Create(Box::new(NetworkRecord { gateway, ..super::networks::network("n1") })));
+    rig.network_call(NetworkCall::Create(Box::new(NetworkRecord {
+        gateway,
+        ..super::networks::network("n1")
+    })));
     rig.options = vec![3, 4, 192, 0, 2, 1];
     rig.create_endpoint("e1", OWN);
     assert_eq!(told(&mut rig), ["203.0.113.7/32 via None"]);
@@ -90,14 +130,21 @@ fn what_a_lease_gives_beside_is_put_on_once_docker_is_through_and_once_only() {
         rig.wait(3.0);
         rig.is_up();
         rig.wait(SETUP - 0.01);
-        assert_eq!(steps(&rig), [""; 0], "Docker puts its own on, and checks the next network against all there are");
+        assert_eq!(
+            steps(&rig),
+            [""; 0],
+            "Docker puts its own on, and checks the next network against all there are"
+        );
         match restarts {
             true => rig.restart(),
             false => rig.wait(0.02),
         }
         assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
         rig.wait(100.0);
-        assert_eq!((steps(&rig).len(), rig.only_record().former.clone()), (1, None));
+        assert_eq!(
+            (steps(&rig).len(), rig.only_record().former.clone()),
+            (1, None)
+        );
     }
 }
 
@@ -108,7 +155,10 @@ fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
     rig.is_up();
     rig.wait(SETUP - 0.1);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::Down {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     rig.wait(5.0);
     rig.is_up();
     rig.wait(SETUP - 0.1);
@@ -128,13 +178,21 @@ fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then(
     assert_eq!(steps(&rig), [""; 0]);
     rig.wait(0.2);
     // Whether it was there before is unknown: removing a missing route is a success.
-    assert_eq!(steps(&rig), ["+198.51.102.0/24", "-198.51.101.0/24", "192.0.2.1 > 192.0.2.2"]);
+    assert_eq!(
+        steps(&rig),
+        [
+            "+198.51.102.0/24",
+            "-198.51.101.0/24",
+            "192.0.2.1 > 192.0.2.2"
+        ]
+    );
     rig.wait(5.0);
     assert_eq!(rig.only_record().former, None);
 }
 
 #[test]
-fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes_before_docker_is_through() {
+fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes_before_docker_is_through()
+ {
     let (mut rig, _) = joined(&routed(1));
     rig.options = routed(2).to_vec();
     rig.run_until(rig.t1() + 1.0);
@@ -146,24 +204,40 @@ fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes
         if goes {
             rig.inside.remove(&OWN);
             rig.interface.carry([]);
-            rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+            rig.input(Input::Kernel(KernelMessage::LinkGone {
+                cookie: Cookie(1),
+                ifindex: 2,
+            }));
             rig.link_returns(link.clone());
             rig.wait(1.0);
         }
         assert_eq!(steps(&rig), [""; 0]);
     }
     rig.wait(0.2);
-    assert_eq!(steps(&rig), ["+198.51.102.0/24", "-198.51.101.0/24", "192.0.2.1 > 192.0.2.2"]);
+    assert_eq!(
+        steps(&rig),
+        [
+            "+198.51.102.0/24",
+            "-198.51.101.0/24",
+            "192.0.2.1 > 192.0.2.2"
+        ]
+    );
 }
 
 #[test]
 fn an_interface_of_dockers_own_driver_is_left_to_it_as_long() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        suppress_default_route: true,
+        ..Policy::default()
+    });
     rig.options = ROUTE.to_vec();
     rig.endpoint(OWN.0[5]);
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared {
+        number: 1,
+        mac: OWN,
+    }));
     rig.configure(LEASED);
     rig.wait(SETUP - 0.1);
     assert_eq!(steps(&rig), [""; 0]);

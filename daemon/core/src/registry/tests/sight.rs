@@ -10,8 +10,12 @@ use crate::record::RecordState;
 
 /// The ways in which a daemon sees no namespace: without the directory, with an empty one, with files on which nothing is
 /// mounted, among the processes of others.
-const WAYS: [fn(std::path::PathBuf) -> LinkCause; 4] =
-    [LinkCause::NoDirectory, LinkCause::NoNetns, LinkCause::NotANetns, LinkCause::NetnsChanged];
+const WAYS: [fn(std::path::PathBuf) -> LinkCause; 4] = [
+    LinkCause::NoDirectory,
+    LinkCause::NoNetns,
+    LinkCause::NotANetns,
+    LinkCause::NetnsChanged,
+];
 
 /// A daemon with three leases of 100 s, in namespaces 1 to 3.
 fn three() -> Rig {
@@ -46,13 +50,29 @@ fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does(
             "{:?}",
             way("/ns/1".into())
         );
-        assert!(rig.store.all().all(|record| record.state == RecordState::Bound));
+        assert!(
+            rig.store
+                .all()
+                .all(|record| record.state == RecordState::Bound)
+        );
         rig.unseen = None;
         rig.run_until(1099.0);
-        assert_eq!((rig.bound(), rig.released()), (3, 0), "renewed before their end");
-        assert!(rig.store.all().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050))));
+        assert_eq!(
+            (rig.bound(), rig.released()),
+            (3, 0),
+            "renewed before their end"
+        );
+        assert!(
+            rig.store
+                .all()
+                .all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050)))
+        );
         rig.run_until(1145.0);
-        let busy = rig.reg.kept().into_iter().filter(|kept| !kept.of_bindings && kept.count > 0);
+        let busy = rig
+            .reg
+            .kept()
+            .into_iter()
+            .filter(|kept| !kept.of_bindings && kept.count > 0);
         assert_eq!(busy.collect::<Vec<_>>(), []);
     }
 }
@@ -77,8 +97,16 @@ fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_o
         rig.run_until(1099.0);
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at T1 and T2");
         rig.run_until(1400.0);
-        assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at the end, where the addresses are to be taken off");
-        assert!(rig.store.all().all(|record| record.state == RecordState::Seeking));
+        assert_eq!(
+            (rig.rows().len(), rig.sent.len()),
+            (3, 0),
+            "at the end, where the addresses are to be taken off"
+        );
+        assert!(
+            rig.store
+                .all()
+                .all(|record| record.state == RecordState::Seeking)
+        );
         rig.unseen = None;
         rig.run_until(1500.0);
         assert_eq!((rig.bound(), rig.released()), (3, 0));
@@ -96,7 +124,11 @@ fn a_namespace_that_is_missing_beside_one_that_is_seen_is_gone() {
             false => rig.input(Input::Kernel(KernelMessage::Missed)),
         }
         rig.run_until(1001.0);
-        assert_eq!((rig.bound(), rig.rows().len(), rig.released()), (1, 1, 2), "restarts: {restarts}");
+        assert_eq!(
+            (rig.bound(), rig.rows().len(), rig.released()),
+            (1, 1, 2),
+            "restarts: {restarts}"
+        );
     }
 }
 
@@ -105,7 +137,10 @@ fn one_that_is_missing_at_its_renewal_is_gone_if_another_is_seen_then() {
     let mut rig = three();
     rig.live.remove(&1);
     rig.run_until(1060.0);
-    assert_eq!((rig.state("a").len(), rig.rows().len(), rig.released()), (0, 2, 1));
+    assert_eq!(
+        (rig.state("a").len(), rig.rows().len(), rig.released()),
+        (0, 2, 1)
+    );
 }
 
 #[test]
@@ -117,7 +152,10 @@ fn when_namespaces_are_seen_again_those_that_are_missing_still_are_gone() {
     rig.live.remove(&2);
     rig.unseen = None;
     rig.run_until(1040.0);
-    assert_eq!((rig.state("b").len(), rig.rows().len(), rig.released()), (0, 2, 1));
+    assert_eq!(
+        (rig.state("b").len(), rig.rows().len(), rig.released()),
+        (0, 2, 1)
+    );
 }
 
 #[test]
@@ -127,16 +165,28 @@ fn the_only_namespace_of_its_directory_is_gone_when_the_next_add_shows_that_the_
     rig.live.remove(&1);
     rig.restart();
     rig.run_until(1030.0);
-    assert_eq!((rig.state("a").len(), rig.released()), (1, 0), "that it ended or that it is not seen looks the same");
+    assert_eq!(
+        (rig.state("a").len(), rig.released()),
+        (1, 0),
+        "that it ended or that it is not seen looks the same"
+    );
     rig.add("b", 2, "b");
     rig.run_until(1031.0);
-    assert_eq!((rig.state("a").len(), rig.state("b"), rig.released()), (0, vec!["BOUND"], 1));
+    assert_eq!(
+        (rig.state("a").len(), rig.state("b"), rig.released()),
+        (0, vec!["BOUND"], 1)
+    );
 }
 
 #[test]
 fn a_namespace_elsewhere_shows_nothing() {
     let mut rig = three();
-    let moved = rig.store.durable.values_mut().find(|record| record.attachment == attachment("c")).unwrap();
+    let moved = rig
+        .store
+        .durable
+        .values_mut()
+        .find(|record| record.attachment == attachment("c"))
+        .unwrap();
     if let Link::InNetns { path, .. } = &mut moved.link {
         *path = "/proc/3/ns/net".into();
     }
@@ -153,14 +203,23 @@ fn the_kernels_word_a_del_and_a_gc_count_though_nothing_is_seen() {
     rig.unseen = Some(LinkCause::NoDirectory);
     rig.restart();
     rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     let del = rig.del("b");
-    rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+    rig.request(Call::Collect {
+        network: "lan".to_owned(),
+        keep: Vec::new(),
+    });
     rig.run_until(1010.0);
     assert_eq!(rig.answers[&del], Answer::Deleted);
     assert_eq!((rig.rows().len(), rig.released()), (0, 3));
     rig.run_until(1062.0);
-    assert_eq!(rig.reg.poll_timeout(), None, "nothing is looked for any more");
+    assert_eq!(
+        rig.reg.poll_timeout(),
+        None,
+        "nothing is looked for any more"
+    );
 }
 
 #[test]
@@ -169,7 +228,11 @@ fn an_add_takes_no_identity_from_a_holder_that_is_not_seen() {
         let mut rig = three();
         rig.blind = Some(way("/ns/1".into()));
         let add = rig.add("d", 4, "a");
-        assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&add]);
+        assert!(
+            matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
+            "{:?}",
+            rig.answers[&add]
+        );
     }
 }
 
@@ -181,14 +244,27 @@ fn many_leases_out_of_sight_are_told_of_once_and_looked_for_with_pauses() {
         record.identity.client_id = ClientId::new(n.to_be_bytes().to_vec()).unwrap();
         record.lease.address = format!("192.0.2.{n}/24").parse().unwrap();
         let (path, cookie) = (format!("/ns/{n}").into(), Cookie(n.into()));
-        record.link = Link::InNetns { path, cookie, ifindex: 2, mac: Default::default() };
+        record.link = Link::InNetns {
+            path,
+            cookie,
+            ifindex: 2,
+            mac: Default::default(),
+        };
         rig.store.durable.insert(BindingId(n.into()), record);
     }
     rig.unseen = Some(LinkCause::NoNetns);
     rig.restart();
     rig.run_until(1300.0);
     let wakes = rig.run_until(1600.0);
-    assert!((400..=700).contains(&wakes), "once a minute each, not {wakes} times in five minutes");
+    assert!(
+        (400..=700).contains(&wakes),
+        "once a minute each, not {wakes} times in five minutes"
+    );
     assert_eq!((rig.rows().len(), rig.sent.len()), (100, 0));
-    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::OrphanFound));
+    assert!(
+        !rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::OrphanFound)
+    );
 }

@@ -14,14 +14,20 @@ fn silent() -> Rig {
 }
 
 fn failure(rig: &Rig, add: u64) -> &Failure {
-    let Some(Answer::Failed(failure)) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
+    let Some(Answer::Failed(failure)) = rig.answers.get(&add) else {
+        panic!("{:?}", rig.answers)
+    };
     failure
 }
 
 #[test]
 fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     let mut rig = silent();
-    rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
+    rig.survey = Some(Survey {
+        carrier: Some(true),
+        received: Some(7),
+        ..Survey::default()
+    });
     let add = rig.add("a", 1, "a");
     rig.run_until(1026.9);
     assert_eq!(rig.surveys, 0);
@@ -29,7 +35,10 @@ fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     assert_eq!((rig.surveys, rig.answers.len()), (1, 0));
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("on br0: no answer came; 7 frames from other stations came in"), "{failure}");
+    assert!(
+        failure.contains("on br0: no answer came; 7 frames from other stations came in"),
+        "{failure}"
+    );
     assert!(rig.rows().is_empty() && rig.open.is_empty());
 }
 
@@ -40,8 +49,16 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
     rig.run_until(1030.1);
     assert_eq!(rig.surveys, 1);
     let failure = failure(&rig, add);
-    assert!(matches!(failure, Failure::NoOffer { silence: None, .. }), "{failure:?}");
-    assert!(failure.to_string().contains("is a DHCP server on that wire?"), "{failure}");
+    assert!(
+        matches!(failure, Failure::NoOffer { silence: None, .. }),
+        "{failure:?}"
+    );
+    assert!(
+        failure
+            .to_string()
+            .contains("is a DHCP server on that wire?"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -96,9 +113,15 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         (rig.server, rig.give) = (server, std::net::Ipv4Addr::new(192, 0, 2, 77));
         rig.run_until(1005.1);
         let failure = failure(&rig, add).to_string();
-        assert!(failure.starts_with("server 192.0.2.1 offered 192.0.2.50") && failure.ends_with(expected), "{failure}");
+        assert!(
+            failure.starts_with("server 192.0.2.1 offered 192.0.2.50")
+                && failure.ends_with(expected),
+            "{failure}"
+        );
         let list = rig.request(crate::effect::Call::List);
-        let Some(Answer::Bindings { refused, .. }) = rig.answers.get(&list) else { panic!() };
+        let Some(Answer::Bindings { refused, .. }) = rig.answers.get(&list) else {
+            panic!()
+        };
         let wanted = (server == Server::Up).then_some(("other_address", 2));
         assert_eq!(*refused, wanted.into_iter().collect());
     }
@@ -113,8 +136,14 @@ fn an_add_whose_lease_of_before_is_refused_and_that_is_offered_none_says_both() 
     let add = rig.add("b", 2, "a");
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.starts_with("server 192.0.2.1 refused 192.0.2.50 with a NAK, and no offer came"), "{failure}");
-    assert!(failure.ends_with("DISCOVER: are its addresses used up?"), "{failure}");
+    assert!(
+        failure.starts_with("server 192.0.2.1 refused 192.0.2.50 with a NAK, and no offer came"),
+        "{failure}"
+    );
+    assert!(
+        failure.ends_with("DISCOVER: are its addresses used up?"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -125,7 +154,10 @@ fn an_add_whose_turn_came_late_says_so() {
             " DISCOVER in 1s on br0, after waiting 29s for its turn among others: it spent most of its time in that \
              queue, because others there got no answer: try again, or raise `timeout`",
         ),
-        (Server::OffersOnly, " after 1 REQUEST in 1s, after waiting 29s for its turn among others"),
+        (
+            Server::OffersOnly,
+            " after 1 REQUEST in 1s, after waiting 29s for its turn among others",
+        ),
     ] {
         let mut rig = Rig::new(1);
         rig.server = Server::OffersOnly;
@@ -151,13 +183,20 @@ fn an_add_whose_turn_never_came_says_that_no_server_was_asked() {
     let add = rig.add("b", 2, "b");
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("its turn behind others on the same LAN, so no server was asked"), "{failure}");
+    assert!(
+        failure.contains("its turn behind others on the same LAN, so no server was asked"),
+        "{failure}"
+    );
 }
 
 #[test]
 fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     let mut rig = silent();
-    rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
+    rig.survey = Some(Survey {
+        carrier: Some(true),
+        received: Some(7),
+        ..Survey::default()
+    });
     rig.interface.carrier = false;
     let add = rig.add("a", 1, "a");
     rig.run_until(1018.0);
@@ -165,7 +204,10 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     rig.tell_carrier(true);
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("came up only 12s earlier") && failure.contains("raise `timeout`"), "{failure}");
+    assert!(
+        failure.contains("came up only 12s earlier") && failure.contains("raise `timeout`"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -174,7 +216,11 @@ fn the_broadcast_flag_is_named_where_only_that_helped_another() {
     rig.server = Server::AnswersFlag;
     let add = rig.add("a", 1, "a");
     rig.run_until(1004.0);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers
+    );
     let short = |rig: &mut Rig, who: &str, n| {
         let mut add = rig.call(who, n, who);
         add.timeout = std::time::Duration::from_secs(2);
@@ -182,9 +228,12 @@ fn the_broadcast_flag_is_named_where_only_that_helped_another() {
     };
     let add = short(&mut rig, "b", 2);
     rig.run_until(1007.0);
-    let expected =
-        "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true";
-    assert!(failure(&rig, add).to_string().ends_with(expected), "{}", failure(&rig, add));
+    let expected = "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true";
+    assert!(
+        failure(&rig, add).to_string().ends_with(expected),
+        "{}",
+        failure(&rig, add)
+    );
 
     rig.server = Server::Up;
     rig.add("c", 3, "c");
@@ -198,7 +247,8 @@ fn the_broadcast_flag_is_named_where_only_that_helped_another() {
 }
 
 #[test]
-fn those_whom_no_server_answers_keep_a_known_client_waiting_for_three_seconds_and_a_later_one_not_at_all() {
+fn those_whom_no_server_answers_keep_a_known_client_waiting_for_three_seconds_and_a_later_one_not_at_all()
+ {
     let mut rig = Rig::new(2);
     rig.known = Some(vec![Mac([2, 0, 0, 0, 1, 3]), Mac([2, 0, 0, 0, 1, 8])]);
     let unknown = |rig: &mut Rig, n| rig.add(&format!("unknown{n}"), n, &format!("unknown{n}"));
@@ -210,10 +260,18 @@ fn those_whom_no_server_answers_keep_a_known_client_waiting_for_three_seconds_an
         unknown(&mut rig, n);
     }
     rig.run_until(1003.5);
-    assert!(matches!(rig.answers.get(&known), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers.get(&known), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers
+    );
     rig.run_until(1014.0);
     let later = rig.add("later", 8, "later");
-    assert!(matches!(rig.answers.get(&later), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers.get(&later), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers
+    );
     rig.run_until(1045.0);
     assert!(rig.open.is_empty() && rig.reg.registry.pacing.len() == 0);
 }
@@ -231,7 +289,11 @@ fn an_answer_that_comes_while_another_turn_is_waited_for_is_heard() {
     rig.serve(exchange, &discover, None);
     let sent = rig.sends(1);
     rig.input(Input::HungUp(crate::effect::RequestId(99)));
-    assert!(matches!(rig.answers.get(&first), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers.get(&first), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers
+    );
     assert_eq!(rig.sends(1), sent, "without another DISCOVER");
     rig.run_until(1010.0);
     assert!(rig.reg.registry.pacing.len() == 0);
@@ -243,21 +305,40 @@ fn messages_that_the_link_does_not_take_are_the_reason_that_is_given() {
     let add = rig.add("a", 1, "a");
     let exchange = *rig.open.keys().next().expect("an exchange");
     let cause = LinkCause::refused("send", "No buffer space available");
-    rig.input(Input::Unsent { exchange, cause: cause.clone() });
+    rig.input(Input::Unsent {
+        exchange,
+        cause: cause.clone(),
+    });
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("1 message could not be sent, the last because: send: No buffer space"), "{failure}");
+    assert!(
+        failure.contains("1 message could not be sent, the last because: send: No buffer space"),
+        "{failure}"
+    );
 
     let mut rig = Rig::new(8);
     rig.bind();
     rig.server = Server::Silent;
-    while !rig.store.events.iter().any(|event| event.kind == EventKind::Expired) {
+    while !rig
+        .store
+        .events
+        .iter()
+        .any(|event| event.kind == EventKind::Expired)
+    {
         rig.wake();
         if let Some(exchange) = rig.open.keys().next() {
-            rig.input(Input::Unsent { exchange: *exchange, cause: cause.clone() });
+            rig.input(Input::Unsent {
+                exchange: *exchange,
+                cause: cause.clone(),
+            });
         }
     }
-    let event = rig.store.events.iter().find(|event| event.kind == EventKind::Expired).expect("an event");
+    let event = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Expired)
+        .expect("an event");
     assert!(event.cause.contains("could not be sent"), "{}", event.cause);
 }
 
@@ -267,10 +348,26 @@ fn an_answer_that_cannot_be_read_is_named_instead_of_a_missing_server() {
     let add = rig.add("a", 1, "a");
     let exchange = *rig.open.keys().next().expect("an exchange");
     // The frame of an answer as far as its IPv4 header, which says that there is more.
-    let header = [0x45, 0, 1, 0x48, 0, 0, 0x20, 0, 64, 17, 0, 0, 192, 0, 2, 1, 255, 255, 255, 255];
-    let bytes = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &[8, 0], &header, &[0; 308]].concat();
-    rig.input(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+    let header = [
+        0x45, 0, 1, 0x48, 0, 0, 0x20, 0, 64, 17, 0, 0, 192, 0, 2, 1, 255, 255, 255, 255,
+    ];
+    let bytes = [
+        &[0xff; 6][..],
+        &[2, 0, 0, 0, 0, 9],
+        &[8, 0],
+        &header,
+        &[0; 308],
+    ]
+    .concat();
+    rig.input(Input::Frame {
+        exchange,
+        bytes: &bytes,
+        meta: FrameMeta::default(),
+    });
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("1 of 1 answer refused, the last because: wrong IPv4 header checksum"), "{failure}");
+    assert!(
+        failure.contains("1 of 1 answer refused, the last because: wrong IPv4 header checksum"),
+        "{failure}"
+    );
 }

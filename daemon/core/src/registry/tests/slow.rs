@@ -16,7 +16,9 @@ fn slow(permits: usize) -> Rig {
     (rig.live, rig.backlog) = ((1..=CROWD).collect(), Some(VecDeque::new()));
     // It has an address for each.
     let address = |n: u64| Ipv4Addr::from_bits(rig.give.to_bits() + n as u32);
-    rig.granted = (1..=CROWD).map(|n| (address(n), format!("\0c{n}").into_bytes())).collect();
+    rig.granted = (1..=CROWD)
+        .map(|n| (address(n), format!("\0c{n}").into_bytes()))
+        .collect();
     rig.granted.insert(rig.give, Vec::new());
     rig
 }
@@ -24,7 +26,9 @@ fn slow(permits: usize) -> Rig {
 /// Returns how many messages a server has got that takes this long for each, in seconds, once all of a crowd are served.
 fn served(answer: f64) -> usize {
     let mut rig = slow(PERMITS);
-    let adds: Vec<_> = (1..=CROWD).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    let adds: Vec<_> = (1..=CROWD)
+        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
+        .collect();
     let mut now = 1000.0;
     while rig.answers.len() < adds.len() {
         now += answer;
@@ -32,7 +36,11 @@ fn served(answer: f64) -> usize {
         rig.answer_next();
         assert!(now < 1031.0, "{} of {CROWD} are served", rig.answers.len());
     }
-    let served = rig.answers.values().filter(|answer| matches!(answer, Answer::Leased { .. })).count();
+    let served = rig
+        .answers
+        .values()
+        .filter(|answer| matches!(answer, Answer::Leased { .. }))
+        .count();
     assert_eq!(served, adds.len());
     rig.sent.len() + rig.backlog.map_or(0, |backlog| backlog.len())
 }
@@ -40,7 +48,11 @@ fn served(answer: f64) -> usize {
 #[test]
 fn a_crowd_is_served_by_a_slow_server_which_it_does_not_ask_twice() {
     let once = 2 * CROWD as usize;
-    assert_eq!(served(0.02), once, "each has its answer before it would ask again");
+    assert_eq!(
+        served(0.02),
+        once,
+        "each has its answer before it would ask again"
+    );
     // 32 of them wait for 1.6 s: those that ask first cannot know that, and a REQUEST is repeated after 2 s.
     let sent = served(0.05);
     assert!(sent < once * 3 / 2, "{sent} messages");

@@ -19,7 +19,9 @@ fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
     let again = rig.add("a", 1, "a");
     let stored = rig.store.all().next().unwrap().lease.ip();
     match rig.answers.get(&again) {
-        Some(Answer::Leased { tenures }) => assert_eq!(tenures[0].ip(), stored, "told what is not durable"),
+        Some(Answer::Leased { tenures }) => {
+            assert_eq!(tenures[0].ip(), stored, "told what is not durable")
+        }
         other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
     }
 }
@@ -31,7 +33,9 @@ fn a_del_ends_though_the_store_stays_full() {
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     let del = rig.del("a");
     rig.run_until(1000.0 + 3600.0);
     assert!(rig.answers.contains_key(&del), "no answer in an hour");
@@ -50,7 +54,11 @@ fn a_del_during_a_background_request_releases_what_was_asked_for() {
         rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
     }
     rig.del("a");
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+    assert!(
+        rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "no RELEASE: {:?}",
+        rig.sent
+    );
 }
 
 #[test]
@@ -65,7 +73,13 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     next.reg = Core::new(Config::default(), 8);
     next.at = rig.at;
     next.server = Server::Silent;
-    next.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    next.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     let states = next.state("a");
     assert!(next.rows().iter().all(|r| r.tenure.is_none()), "{states:?}");
 }
@@ -77,11 +91,20 @@ fn a_del_after_a_reboot_gives_the_lease_back() {
     rig.live.clear();
     let records = vec![(BindingId(1), record("a", "before", 900.0))];
     rig.store.durable = records.iter().cloned().collect();
-    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records,
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![],
+    });
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1060.0);
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "told deleted, still held a minute later");
+    assert!(
+        rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "told deleted, still held a minute later"
+    );
 }
 
 #[test]
@@ -95,7 +118,11 @@ fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(t1 + 18.0);
-    let of_a = rig.store.all().find(|record| record.attachment == attachment("a")).expect("a has a record");
+    let of_a = rig
+        .store
+        .all()
+        .find(|record| record.attachment == attachment("a"))
+        .expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }
@@ -118,13 +145,22 @@ fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
-    let t1 = rig.store.all().filter_map(|record| record.lease.t1()).max().expect("it ends");
+    let t1 = rig
+        .store
+        .all()
+        .filter_map(|record| record.lease.t1())
+        .max()
+        .expect("it ends");
     rig.disk = Disk::Ends;
     rig.run_until(t1.since_boot().as_secs_f64() + 1.0);
     rig.persists.clear();
     rig.del("a");
     let of_b = |change: &Change| matches!(change, Change::Put(_, record) if record.attachment == attachment("b"));
-    assert!(!rig.persists.iter().flatten().any(of_b), "{:?}", rig.persists);
+    assert!(
+        !rig.persists.iter().flatten().any(of_b),
+        "{:?}",
+        rig.persists
+    );
 }
 
 #[test]
@@ -141,7 +177,10 @@ fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
         rig.restart();
         rig.run_until(1605.0);
         assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, address)));
-        assert_eq!((rig.sends(7), rig.rows().len()), (usize::from(!is_anothers), 0));
+        assert_eq!(
+            (rig.sends(7), rig.rows().len()),
+            (usize::from(!is_anothers), 0)
+        );
     }
 }
 
@@ -157,9 +196,20 @@ fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
     assert!(rig.on_link().is_empty());
     rig.server = Server::Up;
     rig.run_until(1065.0);
-    assert_eq!((rig.state("a"), rig.on_link().len()), (vec!["BOUND"], 0), "the store may be about to forget it");
+    assert_eq!(
+        (rig.state("a"), rig.on_link().len()),
+        (vec!["BOUND"], 0),
+        "the store may be about to forget it"
+    );
     while let Some((op, _)) = rig.slow.pop_front() {
-        rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+        rig.input(Input::Done {
+            op,
+            outcome: Outcome::Persisted(Err(StoreCause::Full)),
+        });
     }
-    assert_eq!(rig.on_link(), ["192.0.2.50/24"], "the store holds it as it was");
+    assert_eq!(
+        rig.on_link(),
+        ["192.0.2.50/24"],
+        "the store holds it as it was"
+    );
 }

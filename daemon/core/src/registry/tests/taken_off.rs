@@ -34,29 +34,60 @@ fn refuse(rig: &mut Rig) {
 }
 
 fn puts_on(rig: &Rig) -> bool {
-    rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::AddRoute(_) | Step::Mtu(_)))
+    rig.steps
+        .iter()
+        .any(|step| matches!(step, Step::AddAddress(_) | Step::AddRoute(_) | Step::Mtu(_)))
 }
 
 #[test]
 fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off() {
-    for (on_change, on_expiry) in
-        [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
-    {
-        let mut rig = taken_off(Profile::from(Policy { on_change, on_expiry, ..Policy::default() }));
+    for (on_change, on_expiry) in [
+        (OnChange::Apply, OnExpiry::Remove),
+        (OnChange::Keep, OnExpiry::Remove),
+        (OnChange::Apply, OnExpiry::Keep),
+    ] {
+        let mut rig = taken_off(Profile::from(Policy {
+            on_change,
+            on_expiry,
+            ..Policy::default()
+        }));
         refuse(&mut rig);
         let case = format!("{on_change:?}, {on_expiry:?}");
-        assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{case}");
-        assert_eq!(rig.rows()[0].tenure.as_ref().unwrap().net().to_string(), B, "{case}");
-        assert_eq!((rig.only_record().state, rig.only_record().taken_off), (RecordState::Bound, true));
-        let says = |event: &&Event| event.cause.contains("the previous address was not there either");
-        let told: Vec<_> =
-            rig.store.events.iter().filter(says).map(|event| event.address.unwrap().to_string()).collect();
+        assert_eq!(
+            (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
+            (vec!["BOUND"], 0, false),
+            "{case}"
+        );
+        assert_eq!(
+            rig.rows()[0].tenure.as_ref().unwrap().net().to_string(),
+            B,
+            "{case}"
+        );
+        assert_eq!(
+            (rig.only_record().state, rig.only_record().taken_off),
+            (RecordState::Bound, true)
+        );
+        let says = |event: &&Event| {
+            event
+                .cause
+                .contains("the previous address was not there either")
+        };
+        let told: Vec<_> = rig
+            .store
+            .events
+            .iter()
+            .filter(says)
+            .map(|event| event.address.unwrap().to_string())
+            .collect();
         assert_eq!(told, [B], "{:?}", rig.store.events);
         let extended = rig.sent.len();
         rig.run_until(rig.at.as_secs_f64() + 100.0);
         let renewals: Vec<_> = rig.sent[extended..].to_vec();
         assert!(
-            renewals.iter().all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED)) && !renewals.is_empty(),
+            renewals
+                .iter()
+                .all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED))
+                && !renewals.is_empty(),
             "{renewals:?}"
         );
     }
@@ -69,7 +100,10 @@ fn a_lease_after_the_end_of_one_puts_nothing_on_either() {
     rig.run_until(1150.0);
     rig.server = Server::Up;
     rig.run_until(1300.0);
-    assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false));
+    assert_eq!(
+        (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
+        (vec!["BOUND"], 0, false)
+    );
 }
 
 #[test]
@@ -86,24 +120,40 @@ fn a_restart_keeps_off_what_was_taken_off_before_it() {
         rig.restart();
         rig.server = Server::Up;
         rig.run_until(1500.0);
-        assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{seeking}");
+        assert_eq!(
+            (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
+            (vec!["BOUND"], 0, false),
+            "{seeking}"
+        );
         let told = |event: &Event| event.kind == EventKind::AddressRemoved;
-        assert!(!rig.store.events[removals..].iter().any(told), "it was told before");
+        assert!(
+            !rig.store.events[removals..].iter().any(told),
+            "it was told before"
+        );
     }
 }
 
 #[test]
 fn what_an_earlier_daemon_did_not_write_down_is_known_by_a_look() {
     let mut rig = taken_off(Profile::default());
-    rig.store.durable.values_mut().for_each(|record| record.taken_off = false);
+    rig.store
+        .durable
+        .values_mut()
+        .for_each(|record| record.taken_off = false);
     rig.lease = 1000;
     rig.run_until(1070.0);
-    rig.store.durable.values_mut().for_each(|record| record.taken_off = false);
+    rig.store
+        .durable
+        .values_mut()
+        .for_each(|record| record.taken_off = false);
     rig.at += std::time::Duration::from_secs(100);
     rig.restart();
     refuse(&mut rig);
     rig.run_until(3000.0);
-    assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false));
+    assert_eq!(
+        (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
+        (vec!["BOUND"], 0, false)
+    );
 }
 
 #[test]
@@ -111,7 +161,10 @@ fn whoever_puts_the_address_on_again_gets_the_next_one_too() {
     let mut rig = taken_off(Profile::default());
     rig.configure(A);
     refuse(&mut rig);
-    assert_eq!((rig.on_link(), rig.only_record().taken_off), (vec![B.to_owned()], false));
+    assert_eq!(
+        (rig.on_link(), rig.only_record().taken_off),
+        (vec![B.to_owned()], false)
+    );
 }
 
 #[test]
@@ -128,7 +181,10 @@ fn the_next_add_begins_anew() {
 #[test]
 fn a_kept_address_that_was_taken_off_after_its_lease_stays_off_too() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() });
+    rig.profile = Profile::from(Policy {
+        on_expiry: OnExpiry::Keep,
+        ..Policy::default()
+    });
     rig.bind();
     rig.run_until(1001.0);
     rig.input(Input::Kernel(KernelMessage::Missed));

@@ -27,8 +27,15 @@ fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
         let del = rig.del("a");
         rig.run_until(1005.0);
         assert_eq!(rig.answers[&del], Answer::Deleted);
-        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
-        assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })), "{:?}", rig.opened);
+        assert_eq!(
+            rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
+            1
+        );
+        assert!(
+            matches!(rig.opened.last(), Some(Link::Parent { .. })),
+            "{:?}",
+            rig.opened
+        );
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
@@ -38,13 +45,28 @@ fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
     let mut rig = bound([refused(), refused(), refused(), refused()]);
     let del = rig.del("a");
     rig.run_until(1002.0);
-    assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not wait for it");
-    assert_eq!((rig.sent.clone(), rig.state("a")), (vec![], vec!["RELEASING"]));
-    assert!(rig.store.events.iter().all(|event| event.kind != EventKind::Released));
+    assert_eq!(
+        rig.answers[&del],
+        Answer::Deleted,
+        "a DEL does not wait for it"
+    );
+    assert_eq!(
+        (rig.sent.clone(), rig.state("a")),
+        (vec![], vec!["RELEASING"])
+    );
+    assert!(
+        rig.store
+            .events
+            .iter()
+            .all(|event| event.kind != EventKind::Released)
+    );
 
     rig.restart();
     rig.run_until(1060.0);
-    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
+        1
+    );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
@@ -58,6 +80,9 @@ fn a_release_that_is_on_its_way_out_when_an_add_takes_the_identity_over_is_sent_
     rig.hold_sends = false;
     rig.run_until(1030.0);
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
+        1
+    );
     assert_eq!(rig.rows().len(), 1);
 }

@@ -15,14 +15,33 @@ fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
     for (n, who) in ["a", "b", "c"].into_iter().enumerate() {
         rig.add(who, n as u64 + 1, who);
     }
-    let keep = vec![("b".to_owned(), "eth0".to_owned()), ("x".to_owned(), "eth0".to_owned())];
-    let other = rig.request(Call::Collect { network: "elsewhere".to_owned(), keep: Vec::new() });
+    let keep = vec![
+        ("b".to_owned(), "eth0".to_owned()),
+        ("x".to_owned(), "eth0".to_owned()),
+    ];
+    let other = rig.request(Call::Collect {
+        network: "elsewhere".to_owned(),
+        keep: Vec::new(),
+    });
     assert_eq!(rig.answers[&other], Answer::Collected);
     assert_eq!(rig.rows().len(), 3);
-    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep });
+    let id = rig.request(Call::Collect {
+        network: "lan".to_owned(),
+        keep,
+    });
     assert_eq!(rig.answers[&id], Answer::Collected);
-    assert_eq!(rig.rows().into_iter().map(|row| container(&row.attachment)).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 2, "both were released");
+    assert_eq!(
+        rig.rows()
+            .into_iter()
+            .map(|row| container(&row.attachment))
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
+        2,
+        "both were released"
+    );
 }
 
 #[test]
@@ -31,9 +50,17 @@ fn a_collection_goes_on_after_a_failure_and_reports_it_at_the_end() {
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
     rig.disk = Disk::Full;
-    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
-    let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else { panic!("{:?}", rig.answers[&id]) };
-    assert_eq!(faults, &["lan/a/eth0: store full", "lan/b/eth0: store full"]);
+    let id = rig.request(Call::Collect {
+        network: "lan".to_owned(),
+        keep: Vec::new(),
+    });
+    let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else {
+        panic!("{:?}", rig.answers[&id])
+    };
+    assert_eq!(
+        faults,
+        &["lan/a/eth0: store full", "lan/b/eth0: store full"]
+    );
     assert_eq!(rig.state("a"), ["RELEASING"], "once the store takes it");
 }
 
@@ -42,9 +69,15 @@ fn a_collection_that_the_store_holds_up_ends_by_itself() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.disk = Disk::Slow;
-    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+    let id = rig.request(Call::Collect {
+        network: "lan".to_owned(),
+        keep: Vec::new(),
+    });
     rig.run_until(1030.0);
-    assert!(matches!(&rig.answers[&id], Answer::Failed(Failure::NotCollected(_))));
+    assert!(matches!(
+        &rig.answers[&id],
+        Answer::Failed(Failure::NotCollected(_))
+    ));
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1040.0);
@@ -54,16 +87,24 @@ fn a_collection_that_the_store_holds_up_ends_by_itself() {
 #[test]
 fn status_writes_looks_and_opens_before_it_says_ready() {
     let mut rig = Rig::new(8);
-    let id = rig.request(Call::Status { parent: Some("br0".to_owned()) });
+    let id = rig.request(Call::Status {
+        parent: Some("br0".to_owned()),
+    });
     assert_eq!(rig.answers[&id], Answer::Ready);
     assert!(rig.open.is_empty(), "its socket is closed again");
     rig.disk = Disk::Full;
     let id = rig.request(Call::Status { parent: None });
-    assert_eq!(rig.answers[&id], Answer::Failed(Failure::NotReady(StoreCause::Full.to_string())));
+    assert_eq!(
+        rig.answers[&id],
+        Answer::Failed(Failure::NotReady(StoreCause::Full.to_string()))
+    );
     rig.disk = Disk::Slow;
     let id = rig.request(Call::Status { parent: None });
     rig.run_until(1011.0);
-    assert!(matches!(&rig.answers[&id], Answer::Failed(Failure::NotReady(_))));
+    assert!(matches!(
+        &rig.answers[&id],
+        Answer::Failed(Failure::NotReady(_))
+    ));
     let hung_up = rig.request(Call::Status { parent: None });
     rig.input(Input::HungUp(RequestId(hung_up)));
     rig.flush();
@@ -73,34 +114,62 @@ fn status_writes_looks_and_opens_before_it_says_ready() {
 #[test]
 fn status_names_every_fault_whichever_is_seen_first() {
     let mut rig = Rig::new(8);
-    let parent = || Call::Status { parent: Some("br0".to_owned()) };
+    let parent = || Call::Status {
+        parent: Some("br0".to_owned()),
+    };
     (rig.disk, rig.blind) = (Disk::Full, Some(LinkCause::NoLink("br0".to_owned())));
     let early = rig.request(parent());
-    let Answer::Failed(Failure::NotReady(faults)) = &rig.answers[&early] else { panic!("{:?}", rig.answers[&early]) };
-    assert!(faults.contains(&StoreCause::Full.to_string()) && faults.contains("no interface br0"), "{faults}");
+    let Answer::Failed(Failure::NotReady(faults)) = &rig.answers[&early] else {
+        panic!("{:?}", rig.answers[&early])
+    };
+    assert!(
+        faults.contains(&StoreCause::Full.to_string()) && faults.contains("no interface br0"),
+        "{faults}"
+    );
     rig.disk = Disk::Slow;
     let late = rig.request(parent());
     let (op, _) = rig.slow.pop_front().expect("the store is written to");
-    rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Persisted(Err(StoreCause::Full)),
+    });
     assert_eq!(rig.answers[&late], rig.answers[&early]);
 }
 
 /// Hands in one running container with the address .50 in namespace 1.
 fn adopt(rig: &mut Rig) {
-    let adoptee =
-        Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().expect("an address"), mac: None };
+    let adoptee = Adoptee {
+        add: rig.call("a", 1, "a"),
+        address: "192.0.2.50/24".parse().expect("an address"),
+        mac: None,
+    };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
-    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.input(Input::Start {
+        boot,
+        records: vec![],
+        doors: vec![],
+        spooled: vec![],
+        adoptees: vec![adoptee],
+    });
 }
 
 #[test]
 fn a_running_container_is_adopted_and_held_from_there_on() {
     let mut rig = Rig::new(8);
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     adopt(&mut rig);
-    assert_eq!((rig.state("a"), rig.store.records().len()), (vec!["BOUND"], 1));
-    assert_eq!(rig.sent.len(), 1, "one REQUEST, no DISCOVER: {:?}", rig.sent);
+    assert_eq!(
+        (rig.state("a"), rig.store.records().len()),
+        (vec!["BOUND"], 1)
+    );
+    assert_eq!(
+        rig.sent.len(),
+        1,
+        "one REQUEST, no DISCOVER: {:?}",
+        rig.sent
+    );
     let again = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     let del = rig.del("a");
@@ -110,37 +179,62 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 #[test]
 fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
     let mut rig = Rig::new(8);
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.disk = Disk::Full;
     adopt(&mut rig);
     assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
-    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
-    assert_eq!(rig.reg.adopting(), 1, "a daemon that came now would have to adopt it");
+    assert!(
+        rig.sent.iter().all(|(kind, _)| *kind != 7),
+        "released under a live container: {:?}",
+        rig.sent
+    );
+    assert_eq!(
+        rig.reg.adopting(),
+        1,
+        "a daemon that came now would have to adopt it"
+    );
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
-    assert_eq!((rig.store.records().len(), rig.reg.adopting()), (1, 0), "written when there is room");
+    assert_eq!(
+        (rig.store.records().len(), rig.reg.adopting()),
+        (1, 0),
+        "written when there is room"
+    );
 }
 
 #[test]
 fn an_adoption_that_nobody_answers_releases_nothing() {
     let mut rig = Rig::new(8);
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::OffersOnly;
     adopt(&mut rig);
     rig.run_until(1060.0);
     assert_eq!(rig.not_adopted().len(), 1);
-    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+    assert!(
+        rig.sent.iter().all(|(kind, _)| *kind != 7),
+        "released under a live container: {:?}",
+        rig.sent
+    );
 }
 
 #[test]
 fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
     let mut rig = Rig::new(8);
     adopt(&mut rig);
-    assert!(rig.sent.is_empty(), "the address is not on the link: nothing is asked");
-    assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
+    assert!(
+        rig.sent.is_empty(),
+        "the address is not on the link: nothing is asked"
+    );
+    assert_eq!(
+        rig.not_adopted(),
+        ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]
+    );
 
     let mut rig = Rig::new(8);
-    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface
+        .carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::Silent;
     adopt(&mut rig);
     rig.run_until(1030.5);
@@ -151,41 +245,79 @@ fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
 #[test]
 fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { release: false, ..Profile::default() };
+    rig.profile = Profile {
+        release: false,
+        ..Profile::default()
+    };
     rig.add("a", 1, "a");
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1000.0 + Duration::from_secs(60).as_secs_f64());
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
-    assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7), "{:?}", rig.sent);
+    assert!(
+        !rig.sent.iter().any(|(kind, _)| *kind == 7),
+        "{:?}",
+        rig.sent
+    );
 }
 
 #[test]
 fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { on_parent: true, ..Profile::default() };
+    rig.profile = Profile {
+        on_parent: true,
+        ..Profile::default()
+    };
     rig.bind();
     assert_eq!(rig.state("a"), ["BOUND"]);
-    assert!(matches!(rig.opened[..], [Link::Parent { .. }]), "{:?}", rig.opened);
+    assert!(
+        matches!(rig.opened[..], [Link::Parent { .. }]),
+        "{:?}",
+        rig.opened
+    );
     rig.run_until(1050.5);
-    let [Link::Parent { .. }, Link::InNetns { .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
-    assert!(rig.asked.iter().any(|(sender, _)| sender.is_unspecified()), "probes go over the parent");
+    let [Link::Parent { .. }, Link::InNetns { .. }] = rig.opened[..] else {
+        panic!("{:?}", rig.opened)
+    };
+    assert!(
+        rig.asked.iter().any(|(sender, _)| sender.is_unspecified()),
+        "probes go over the parent"
+    );
     rig.server = Server::Silent;
     rig.run_until(1190.0);
     let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
-    assert!(rig.opened[2..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+    assert!(
+        rig.opened[2..].iter().any(over_parent),
+        "rebinding is for all: {:?}",
+        rig.opened
+    );
 }
 
 #[test]
 fn what_is_broadcast_over_the_parent_is_in_the_vlan_of_the_lan() {
     for vlan in [0, 7] {
         let mut rig = Rig::new(8);
-        rig.profile = Profile { on_parent: true, ..Profile::default() };
+        rig.profile = Profile {
+            on_parent: true,
+            ..Profile::default()
+        };
         let mut add = rig.call("a", 1, "a");
-        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        add.lan = Lan::Link {
+            parent: "br0".into(),
+            vlan,
+        };
         rig.request(Call::Add(add));
         assert_eq!(rig.state("a"), ["BOUND"]);
-        let [Link::Parent { vlan: over, port: false, .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
+        let [
+            Link::Parent {
+                vlan: over,
+                port: false,
+                ..
+            },
+        ] = rig.opened[..]
+        else {
+            panic!("{:?}", rig.opened)
+        };
         assert_eq!(over, vlan);
     }
 }

@@ -28,7 +28,10 @@ impl Rig {
             (Place::Parent { .. }, Some(cause)) => Err(cause),
             (Place::Parent { .. }, None) => self.look(&place.target()),
         };
-        let mut outcome = Outcome::Prepared { result: result.clone(), exchange: None };
+        let mut outcome = Outcome::Prepared {
+            result: result.clone(),
+            exchange: None,
+        };
         if let Ok(view) = &result
             && let link = place.link(view, lan)
             && view.carrier
@@ -36,8 +39,18 @@ impl Rig {
         {
             let chaddr = chaddr.unwrap_or(link.mac());
             self.opened.push(link);
-            self.open.insert(exchange, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
-            outcome = Outcome::Prepared { result, exchange: Some(exchange) };
+            self.open.insert(
+                exchange,
+                Sockets {
+                    chaddr,
+                    arp: Hears::Answers,
+                    hold_port: None,
+                },
+            );
+            outcome = Outcome::Prepared {
+                result,
+                exchange: Some(exchange),
+            };
         }
         match self.hold_looks {
             true => self.looks.push_back((op, outcome)),
@@ -51,7 +64,11 @@ fn an_add_looks_and_opens_in_one_visit() {
     let mut rig = Rig::new(8);
     let add = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "and watches its address by the same sockets");
+    assert_eq!(
+        (rig.opened.len(), rig.open.len()),
+        (1, 1),
+        "and watches its address by the same sockets"
+    );
     rig.run_until(1020.0);
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 0));
 }
@@ -64,10 +81,21 @@ fn an_add_on_the_hosts_link_is_looked_at_and_given_sockets_in_one_visit_unless_t
         let add = rig.add_on_host("a", "a", vlan);
         rig.hold_looks = false;
         let (op, outcome) = rig.looks.pop_front().expect("the visit");
-        assert!(matches!(outcome, Outcome::Prepared { exchange, .. } if exchange.is_none() == bridge), "{outcome:?}");
+        assert!(
+            matches!(outcome, Outcome::Prepared { exchange, .. } if exchange.is_none() == bridge),
+            "{outcome:?}"
+        );
         rig.input(Input::Done { op, outcome });
         assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-        assert_eq!(rig.opened, [Link::Parent { ifindex: 2, mac: OWN, vlan, port: bridge }]);
+        assert_eq!(
+            rig.opened,
+            [Link::Parent {
+                ifindex: 2,
+                mac: OWN,
+                vlan,
+                port: bridge
+            }]
+        );
         assert!(rig.steps.is_empty());
     }
 }
@@ -79,9 +107,21 @@ fn where_no_sockets_were_to_be_had_at_once_an_add_waits_for_its_own() {
     let add = rig.add("a", 1, "a");
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().expect("the visit");
-    let Outcome::Prepared { result, exchange: Some(exchange) } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Prepared {
+        result,
+        exchange: Some(exchange),
+    } = outcome
+    else {
+        panic!("{outcome:?}")
+    };
     rig.open.remove(&exchange);
-    rig.input(Input::Done { op, outcome: Outcome::Prepared { result, exchange: None } });
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Prepared {
+            result,
+            exchange: None,
+        },
+    });
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.opened.len(), 2);
 }
@@ -105,7 +145,11 @@ fn the_sockets_of_an_add_that_is_refused_are_closed() {
     rig.run_until(1020.0);
     let opened = rig.opened.len();
     let add = rig.add("b", 2, "same");
-    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&add]);
+    assert!(
+        matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
+        "{:?}",
+        rig.answers[&add]
+    );
     assert_eq!((rig.opened.len(), rig.open.len()), (opened + 1, 0));
 }
 
@@ -116,7 +160,11 @@ fn sockets_that_would_wait_for_a_permit_are_not_opened() {
     rig.add("a", 1, "a");
     assert_eq!(rig.opened.len(), 1);
     rig.add("b", 2, "b");
-    assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "a talks to the server, and b waits");
+    assert_eq!(
+        (rig.opened.len(), rig.open.len()),
+        (1, 1),
+        "a talks to the server, and b waits"
+    );
 }
 
 #[test]
@@ -126,9 +174,17 @@ fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
     rig.faults = vec![(0, OTHER); 3].into();
     let add = rig.add("a", 1, "a");
     rig.run_until(1000.14);
-    assert_eq!((rig.answers.get(&add), rig.faults.len()), (None, 0), "three tries");
+    assert_eq!(
+        (rig.answers.get(&add), rig.faults.len()),
+        (None, 0),
+        "three tries"
+    );
     rig.run_until(1000.2);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
 
     let mut rig = Rig::new(8);
     rig.faults = vec![(0, OTHER); 1000].into();
@@ -136,10 +192,15 @@ fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
     rig.run_until(1029.9);
     assert_eq!(rig.answers.get(&add), None);
     rig.run_until(1030.1);
-    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { cause, .. }) if *cause == OTHER));
+    assert!(
+        matches!(&rig.answers[&add], Answer::Failed(Failure::Link { cause, .. }) if *cause == OTHER)
+    );
     rig.faults.clear();
     let del = rig.del("a");
-    assert_eq!((&rig.answers[&del], rig.reg.poll_timeout()), (&Answer::Deleted, None));
+    assert_eq!(
+        (&rig.answers[&del], rig.reg.poll_timeout()),
+        (&Answer::Deleted, None)
+    );
 }
 
 #[test]
@@ -152,7 +213,16 @@ fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
     assert!(rig.sent.is_empty(), "the other end may not be ready");
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().expect("a look");
-    assert!(matches!(outcome, Outcome::Prepared { exchange: Some(_), .. }), "{outcome:?}");
+    assert!(
+        matches!(
+            outcome,
+            Outcome::Prepared {
+                exchange: Some(_),
+                ..
+            }
+        ),
+        "{outcome:?}"
+    );
     rig.input(Input::Done { op, outcome });
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.opened.len(), 1, "over the sockets of that visit");
@@ -171,7 +241,11 @@ fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more()
     (rig.interface.carrier, rig.hold_looks) = (true, false);
     let (op, outcome) = rig.looks.pop_front().expect("the look");
     rig.input(Input::Done { op, outcome });
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers
+    );
 }
 
 #[test]
@@ -189,17 +263,34 @@ fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one
             rig.tell_carrier(true);
         }
         let repeats = was_down || waits;
-        for (until, repeated) in [(1000.01, 0), (1000.03, 1), (1000.19, 1), (1000.21, 2), (1000.8, 2)] {
-            assert_eq!(kinds(&mut rig, until).len(), if repeats { 1 + repeated } else { 1 }, "{until}");
+        for (until, repeated) in [
+            (1000.01, 0),
+            (1000.03, 1),
+            (1000.19, 1),
+            (1000.21, 2),
+            (1000.8, 2),
+        ] {
+            assert_eq!(
+                kinds(&mut rig, until).len(),
+                if repeats { 1 + repeated } else { 1 },
+                "{until}"
+            );
         }
         // From there on, everything is as if that had been the first.
         assert_eq!(kinds(&mut rig, 1001.5).len(), if repeats { 4 } else { 2 });
         assert_eq!(kinds(&mut rig, 1002.7).len(), if repeats { 4 } else { 2 });
-        let xids: std::collections::BTreeSet<_> = rig.discovers.iter().map(|(_, frame)| &frame[46..50]).collect();
+        let xids: std::collections::BTreeSet<_> = rig
+            .discovers
+            .iter()
+            .map(|(_, frame)| &frame[46..50])
+            .collect();
         assert_eq!(xids.len(), 1);
     }
     let mut rig = Rig::new(8);
-    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.profile = Profile {
+        grace: Some(60),
+        ..Profile::default()
+    };
     rig.add("a", 1, "pod");
     rig.del("a");
     rig.sent.clear();
@@ -219,7 +310,10 @@ fn a_request_is_not_repeated_soon_though_the_discover_before_it_would_be() {
         rig.run_until(until);
         rig.backlog.as_ref().map_or(0, VecDeque::len)
     };
-    assert_eq!([1000.1, 1000.8, 1001.2].map(|until| messages(&mut rig, until)), [1, 1, 2]);
+    assert_eq!(
+        [1000.1, 1000.8, 1001.2].map(|until| messages(&mut rig, until)),
+        [1, 1, 2]
+    );
 }
 
 #[test]
@@ -230,11 +324,18 @@ fn a_first_message_whose_turn_came_later_than_its_carrier_is_not_repeated_soon()
     rig.add("b", 2, "b");
     let xid = |(_, frame): &(ExchangeId, Vec<u8>)| frame[46..50].to_vec();
     let first = xid(&rig.discovers[0]);
-    let later = |rig: &Rig| rig.discovers.iter().filter(|sent| xid(sent) != first).count();
-    let turn = (1..300).map(|tenth| 1000.0 + f64::from(tenth) / 10.0).find(|at| {
-        rig.run_until(*at);
-        later(&rig) > 0
-    });
+    let later = |rig: &Rig| {
+        rig.discovers
+            .iter()
+            .filter(|sent| xid(sent) != first)
+            .count()
+    };
+    let turn = (1..300)
+        .map(|tenth| 1000.0 + f64::from(tenth) / 10.0)
+        .find(|at| {
+            rig.run_until(*at);
+            later(&rig) > 0
+        });
     rig.run_until(turn.expect("its turn comes") + 0.5);
     assert_eq!(later(&rig), 1);
 }

@@ -7,7 +7,12 @@ const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 0xfe]);
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false, cut: false };
+const META: FrameMeta = FrameMeta {
+    checksum_not_ready: false,
+    vlan: 0,
+    other_host: false,
+    cut: false,
+};
 
 /// A request of five bytes; the checksums come from another program.
 const REQUEST: &str = "
@@ -64,13 +69,23 @@ fn a_datagram_is_the_bytes_of_its_rfcs() {
 
 #[test]
 fn ipv4_options_and_padding_are_skipped() {
-    let answer = Udp { source: SERVER_IP, destination: CLIENT_IP, source_port: 67, destination_port: 68, ..request() };
+    let answer = Udp {
+        source: SERVER_IP,
+        destination: CLIENT_IP,
+        source_port: 67,
+        destination_port: 68,
+        ..request()
+    };
     assert_eq!(decode(&hex(ANSWER), META), Ok(Frame::Udp(answer)));
 }
 
 #[test]
 fn a_checksum_of_zero_is_sent_as_ones() {
-    let frame = Udp { payload: &[0x7a, 0xed], ..request() }.encode();
+    let frame = Udp {
+        payload: &[0x7a, 0xed],
+        ..request()
+    }
+    .encode();
     assert_eq!(frame[40..42], [0xff, 0xff]);
     assert!(decode(&frame, META).is_ok());
 }
@@ -102,9 +117,24 @@ fn an_arp_reply_keeps_all_its_addresses() {
 #[test]
 fn a_vlan_is_another_wire_but_another_host_is_the_callers_to_judge() {
     let frame = hex(REQUEST);
-    assert_eq!(decode(&frame, FrameMeta { vlan: 7, ..META }), Err(BadFrame::Vlan(7)));
-    assert_eq!(decode(&frame, FrameMeta { cut: true, ..META }), Err(BadFrame::TooLong));
-    assert!(decode(&frame, FrameMeta { other_host: true, ..META }).is_ok());
+    assert_eq!(
+        decode(&frame, FrameMeta { vlan: 7, ..META }),
+        Err(BadFrame::Vlan(7))
+    );
+    assert_eq!(
+        decode(&frame, FrameMeta { cut: true, ..META }),
+        Err(BadFrame::TooLong)
+    );
+    assert!(
+        decode(
+            &frame,
+            FrameMeta {
+                other_host: true,
+                ..META
+            }
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -112,7 +142,16 @@ fn an_unfinished_or_absent_udp_checksum_is_not_checked() {
     let mut frame = hex(REQUEST);
     frame[40] ^= 1;
     assert_eq!(bad(&frame), BadFrame::UdpChecksum);
-    assert!(decode(&frame, FrameMeta { checksum_not_ready: true, ..META }).is_ok());
+    assert!(
+        decode(
+            &frame,
+            FrameMeta {
+                checksum_not_ready: true,
+                ..META
+            }
+        )
+        .is_ok()
+    );
     frame[40..42].fill(0);
     assert!(decode(&frame, META).is_ok());
 }
@@ -121,7 +160,16 @@ fn an_unfinished_or_absent_udp_checksum_is_not_checked() {
 fn an_unfinished_udp_checksum_does_not_excuse_the_ipv4_header() {
     let mut frame = hex(REQUEST);
     frame[24] ^= 1;
-    assert_eq!(decode(&frame, FrameMeta { checksum_not_ready: true, ..META }), Err(BadFrame::Ipv4Checksum));
+    assert_eq!(
+        decode(
+            &frame,
+            FrameMeta {
+                checksum_not_ready: true,
+                ..META
+            }
+        ),
+        Err(BadFrame::Ipv4Checksum)
+    );
 }
 
 #[test]
@@ -130,7 +178,10 @@ fn each_cause_has_its_name() {
     let cut = |bytes: &str, length: usize| bad(&hex(bytes)[..length]);
     let cases = [
         (cut(REQUEST, 13), BadFrame::TooShort),
-        (with(6, &[1, 0, 0x5e, 0, 0, 1]), BadFrame::GroupSource(Mac([1, 0, 0x5e, 0, 0, 1]))),
+        (
+            with(6, &[1, 0, 0x5e, 0, 0, 1]),
+            BadFrame::GroupSource(Mac([1, 0, 0x5e, 0, 0, 1])),
+        ),
         (with(12, &[0x81, 0x00]), BadFrame::Tagged),
         (with(12, &[0x88, 0xa8]), BadFrame::Tagged),
         (with(12, &[0x86, 0xdd]), BadFrame::EtherType(0x86dd)),
@@ -174,7 +225,13 @@ fn arp_of_other_families_and_operations_is_refused() {
 fn a_udp_datagram_may_end_before_its_packet() {
     let mut frame = edited(38, &[0, 12]);
     frame[40..42].fill(0);
-    assert_eq!(decode(&frame, META), Ok(Frame::Udp(Udp { payload: b"DHCP", ..request() })));
+    assert_eq!(
+        decode(&frame, META),
+        Ok(Frame::Udp(Udp {
+            payload: b"DHCP",
+            ..request()
+        }))
+    );
 }
 
 #[test]
@@ -189,9 +246,19 @@ fn no_truncation_of_a_good_frame_is_good() {
 #[test]
 fn the_longest_payload_fits() {
     let payload = vec![0xff; Udp::MAX_PAYLOAD];
-    let frame = Udp { payload: &payload, ..request() }.encode();
+    let frame = Udp {
+        payload: &payload,
+        ..request()
+    }
+    .encode();
     assert_eq!(frame[16..18], [0xff, 0xff]);
-    assert_eq!(decode(&frame, META), Ok(Frame::Udp(Udp { payload: &payload, ..request() })));
+    assert_eq!(
+        decode(&frame, META),
+        Ok(Frame::Udp(Udp {
+            payload: &payload,
+            ..request()
+        }))
+    );
 }
 
 fn mac() -> impl Strategy<Value = Mac> {

@@ -14,7 +14,10 @@ fn ip(text: &str) -> Ipv4Addr {
 }
 
 fn route(destination: &str, via: Option<&str>) -> WireRoute {
-    WireRoute { destination: destination.parse().unwrap(), via: via.map(ip) }
+    WireRoute {
+        destination: destination.parse().unwrap(),
+        via: via.map(ip),
+    }
 }
 
 fn client(kind: MessageType) -> ClientMessage<'static> {
@@ -37,7 +40,9 @@ fn client(kind: MessageType) -> ClientMessage<'static> {
 
 /// Returns a client's message as RFC 2131 figure 1 draws it: what differs, then the options.
 fn expected(secs_flags: &str, ciaddr: &str, options: &str) -> Vec<u8> {
-    let header = format!("01 01 06 00 12345678 {secs_flags} {ciaddr} 00000000 00000000 00000000 020000000001");
+    let header = format!(
+        "01 01 06 00 12345678 {secs_flags} {ciaddr} 00000000 00000000 00000000 020000000001"
+    );
     let mut bytes = hex(&header);
     bytes.resize(236, 0);
     bytes.extend(hex("63825363"));
@@ -91,16 +96,29 @@ fn a_release_is_the_bytes_of_its_rfc() {
 
 #[test]
 fn an_empty_client_identifier_is_absent() {
-    let message = ClientMessage { client_id: &[], ..client(MessageType::Inform) };
-    assert_eq!(message.encode(), expected("0000 0000", "00000000", "35 01 08 ff"));
+    let message = ClientMessage {
+        client_id: &[],
+        ..client(MessageType::Inform)
+    };
+    assert_eq!(
+        message.encode(),
+        expected("0000 0000", "00000000", "35 01 08 ff")
+    );
 }
 
 #[test]
 fn further_options_are_sent_unless_they_are_ours_to_set() {
     let own = [0, 50, 52, 53, 54, 55, 56, 57, 61, 82, 255].map(|code| (code, vec![9]));
-    let further = [(60, b"leasehold".to_vec()), (80, vec![]), (12, b"web".to_vec())];
+    let further = [
+        (60, b"leasehold".to_vec()),
+        (80, vec![]),
+        (12, b"web".to_vec()),
+    ];
     let extra = [own.as_slice(), &further].concat();
-    let message = ClientMessage { extra: &extra, ..client(MessageType::Discover) };
+    let message = ClientMessage {
+        extra: &extra,
+        ..client(MessageType::Discover)
+    };
     let options = "
         35 01 01
         3d 0d 00 7765622f6c616e2f65746830
@@ -114,7 +132,11 @@ fn further_options_are_sent_unless_they_are_ours_to_set() {
 #[test]
 fn a_further_option_that_does_not_fit_a_frame_is_left_out() {
     let extra = [(43, vec![1; 2000]), (60, vec![2; 300]), (77, vec![3; 200])];
-    let bytes = ClientMessage { extra: &extra, ..client(MessageType::Discover) }.encode();
+    let bytes = ClientMessage {
+        extra: &extra,
+        ..client(MessageType::Discover)
+    }
+    .encode();
     let options = &bytes[240..];
     // 60 in two instances (RFC 3396), 77 no more: 440 bytes are for further options.
     let class = [option(60, &[2; 255]), option(60, &[2; 45])].concat();
@@ -125,7 +147,12 @@ fn a_further_option_that_does_not_fit_a_frame_is_left_out() {
 #[test]
 fn a_long_text_is_cut_between_characters() {
     let text = "ä".repeat(200);
-    let bytes = ClientMessage { client_id: &[], message: Some(&text), ..client(MessageType::Decline) }.encode();
+    let bytes = ClientMessage {
+        client_id: &[],
+        message: Some(&text),
+        ..client(MessageType::Decline)
+    }
+    .encode();
     assert_eq!(bytes[240..245], [53, 1, 4, 56, 254]);
 }
 
@@ -205,7 +232,10 @@ proptest! {
 #[test]
 fn a_reply_is_read_field_by_field() {
     let message = Message::decode(&Reply::ack(&option(54, &[192, 0, 2, 1])).bytes()).unwrap();
-    let options = Options { server_id: Some(ip("192.0.2.1")), ..Options::default() };
+    let options = Options {
+        server_id: Some(ip("192.0.2.1")),
+        ..Options::default()
+    };
     let expected = Message {
         kind: MessageType::Ack,
         xid: 0x1234_5678,
@@ -224,14 +254,29 @@ fn a_reply_is_read_field_by_field() {
 #[test]
 fn each_cause_has_its_name() {
     let good = || Reply::ack(&[]);
-    let of_type = |value: &[u8]| Reply { options: option(53, value), ..Reply::bare() };
+    let of_type = |value: &[u8]| Reply {
+        options: option(53, value),
+        ..Reply::bare()
+    };
     let cases = [
         (Reply { op: 1, ..good() }, BadMessage::NotAReply(1)),
         (Reply { op: 0, ..good() }, BadMessage::NotAReply(0)),
         (Reply { htype: 6, ..good() }, BadMessage::HardwareType(6)),
         (Reply { hlen: 16, ..good() }, BadMessage::HardwareLength(16)),
-        (Reply { hlen: 255, ..good() }, BadMessage::HardwareLength(255)),
-        (Reply { cookie: [0x63, 0x82, 0x53, 0x64], ..good() }, BadMessage::Cookie),
+        (
+            Reply {
+                hlen: 255,
+                ..good()
+            },
+            BadMessage::HardwareLength(255),
+        ),
+        (
+            Reply {
+                cookie: [0x63, 0x82, 0x53, 0x64],
+                ..good()
+            },
+            BadMessage::Cookie,
+        ),
         (Reply::bare(), BadMessage::NoMessageType),
         (of_type(&[]), BadMessage::NoMessageType),
         (of_type(&[5, 0]), BadMessage::NoMessageType),
@@ -242,17 +287,34 @@ fn each_cause_has_its_name() {
     for (reply, cause) in cases {
         assert_eq!(Message::decode(&reply.bytes()), Err(cause));
     }
-    assert_eq!(Message::decode(&good().bytes()[..239]), Err(BadMessage::TooShort));
+    assert_eq!(
+        Message::decode(&good().bytes()[..239]),
+        Err(BadMessage::TooShort)
+    );
     assert_eq!(Message::decode(&[]), Err(BadMessage::TooShort));
-    for (byte, kind) in [(2, MessageType::Offer), (5, MessageType::Ack), (6, MessageType::Nak)] {
-        assert_eq!(Message::decode(&of_type(&[byte]).bytes()).unwrap().kind, kind);
+    for (byte, kind) in [
+        (2, MessageType::Offer),
+        (5, MessageType::Ack),
+        (6, MessageType::Nak),
+    ] {
+        assert_eq!(
+            Message::decode(&of_type(&[byte]).bytes()).unwrap().kind,
+            kind
+        );
     }
 }
 
 #[test]
 fn a_message_type_in_an_overloaded_field_counts() {
-    let reply = Reply { options: option(52, &[2]), sname: option(53, &[2]), ..Reply::bare() };
-    assert_eq!(Message::decode(&reply.bytes()).unwrap().kind, MessageType::Offer);
+    let reply = Reply {
+        options: option(52, &[2]),
+        sname: option(53, &[2]),
+        ..Reply::bare()
+    };
+    assert_eq!(
+        Message::decode(&reply.bytes()).unwrap().kind,
+        MessageType::Offer
+    );
 }
 
 /// A server's frame, captured on a veth, from its Ethernet header on.
@@ -263,11 +325,17 @@ struct Capture {
 
 impl Capture {
     fn message(&self) -> Message {
-        let meta = FrameMeta { checksum_not_ready: self.checksum_not_ready, ..FrameMeta::default() };
+        let meta = FrameMeta {
+            checksum_not_ready: self.checksum_not_ready,
+            ..FrameMeta::default()
+        };
         match decode(&self.bytes, meta).unwrap() {
             Frame::Udp(udp) => {
                 assert_eq!((udp.source_port, udp.destination_port), (67, 68));
-                assert_eq!((udp.source, udp.source_mac), (ip("192.0.2.1"), Mac([2, 0, 0, 0, 0, 0xfe])));
+                assert_eq!(
+                    (udp.source, udp.source_mac),
+                    (ip("192.0.2.1"), Mac([2, 0, 0, 0, 0, 0xfe]))
+                );
                 Message::decode(udp.payload).unwrap()
             }
             Frame::Arp(_) => panic!("an ARP packet"),
@@ -277,12 +345,18 @@ impl Capture {
 
 /// From the kernel's UDP socket: its checksum is unfinished on a veth.
 fn dnsmasq(text: &str) -> Capture {
-    Capture { bytes: hex(text), checksum_not_ready: true }
+    Capture {
+        bytes: hex(text),
+        checksum_not_ready: true,
+    }
 }
 
 /// From a packet socket, with Kea's own checksum.
 fn kea(text: &str) -> Capture {
-    Capture { bytes: hex(text), checksum_not_ready: false }
+    Capture {
+        bytes: hex(text),
+        checksum_not_ready: false,
+    }
 }
 
 #[test]
@@ -301,7 +375,11 @@ fn dnsmasq_2_90_is_understood() {
         dns: vec![ip("192.0.2.53"), ip("198.51.100.53")],
         ntp: vec![ip("192.0.2.123")],
         domain: Some("lan.example".to_owned()),
-        search: vec!["eng.example.com".to_owned(), "lan.example".to_owned(), "sub.eng.example.com".to_owned()],
+        search: vec![
+            "eng.example.com".to_owned(),
+            "lan.example".to_owned(),
+            "sub.eng.example.com".to_owned(),
+        ],
         mtu: Some(1400),
         broadcast_address: Some(ip("192.0.2.255")),
         static_routes: vec![route("203.0.113.7/32", Some("192.0.2.2"))],
@@ -312,14 +390,33 @@ fn dnsmasq_2_90_is_understood() {
         server_id: Some(ip("192.0.2.1")),
         ..Options::default()
     };
-    assert_eq!((offer_read.kind, ack_read.kind), (MessageType::Offer, MessageType::Ack));
-    assert_eq!((offer_read.yiaddr, ack_read.yiaddr), (ip("192.0.2.145"), ip("192.0.2.145")));
-    assert_eq!((&offer_read.options, &ack_read.options), (&options, &options));
+    assert_eq!(
+        (offer_read.kind, ack_read.kind),
+        (MessageType::Offer, MessageType::Ack)
+    );
+    assert_eq!(
+        (offer_read.yiaddr, ack_read.yiaddr),
+        (ip("192.0.2.145"), ip("192.0.2.145"))
+    );
+    assert_eq!(
+        (&offer_read.options, &ack_read.options),
+        (&options, &options)
+    );
     // If the kernel does not say that it is unfinished, the checksum is plainly wrong.
-    assert_eq!(decode(&offer.bytes, FrameMeta::default()), Err(BadFrame::UdpChecksum));
+    assert_eq!(
+        decode(&offer.bytes, FrameMeta::default()),
+        Err(BadFrame::UdpChecksum)
+    );
     // When configured as an option and asked for, the server identifier comes twice.
     let twice = dnsmasq(include_str!("../captures/dnsmasq-server-id-twice.hex"));
-    assert_eq!(twice.bytes.windows(6).filter(|w| *w == [54, 4, 192, 0, 2, 1]).count(), 2);
+    assert_eq!(
+        twice
+            .bytes
+            .windows(6)
+            .filter(|w| *w == [54, 4, 192, 0, 2, 1])
+            .count(),
+        2
+    );
     assert_eq!(twice.message().options, options);
 }
 
@@ -349,13 +446,21 @@ fn kea_2_2_is_understood() {
         client_id: Some(b"\0abc/net/e".to_vec()),
         ..Options::default()
     };
-    assert_eq!((offer.kind, ack.kind), (MessageType::Offer, MessageType::Ack));
-    assert_eq!((offer.yiaddr, ack.yiaddr), (ip("192.0.2.100"), ip("192.0.2.100")));
+    assert_eq!(
+        (offer.kind, ack.kind),
+        (MessageType::Offer, MessageType::Ack)
+    );
+    assert_eq!(
+        (offer.yiaddr, ack.yiaddr),
+        (ip("192.0.2.100"), ip("192.0.2.100"))
+    );
     assert_eq!((&offer.options, &ack.options), (&options, &options));
 }
 
 /// The options that are read, apart from message type and overload.
-const KNOWN: [u8; 19] = [1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 56, 58, 59, 61, 80, 119, 121, 249];
+const KNOWN: [u8; 19] = [
+    1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 56, 58, 59, 61, 80, 119, 121, 249,
+];
 
 /// Asserts that everything in `some` is in `all`: what is cut off is lost, never changed.
 fn assert_part_of(some: &Options, all: &Options) {
@@ -376,13 +481,19 @@ fn assert_part_of(some: &Options, all: &Options) {
 
 #[test]
 fn every_truncation_of_a_message_loses_options_and_changes_none() {
-    for text in [include_str!("../captures/dnsmasq-ack.hex"), include_str!("../captures/kea-ack.hex")] {
+    for text in [
+        include_str!("../captures/dnsmasq-ack.hex"),
+        include_str!("../captures/kea-ack.hex"),
+    ] {
         let payload = &hex(text)[42..];
         let whole = Message::decode(payload).unwrap();
         for length in 0..payload.len() {
             match Message::decode(&payload[..length]) {
                 Err(cause) if length < 240 => assert_eq!(cause, BadMessage::TooShort),
-                Err(cause) => assert!(length < 243 && cause == BadMessage::NoMessageType, "{length}: {cause}"),
+                Err(cause) => assert!(
+                    length < 243 && cause == BadMessage::NoMessageType,
+                    "{length}: {cause}"
+                ),
                 Ok(message) => assert_part_of(&message.options, &whole.options),
             }
         }
@@ -432,28 +543,52 @@ fn assert_bounded(options: &Options) -> Result<(), TestCaseError> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         (1..=253).contains(&name.len()) && name.chars().all(good)
     };
-    prop_assert!([&options.routers, &options.dns, &options.ntp].iter().all(|list| list.len() <= MAX_ADDRESSES));
+    prop_assert!(
+        [&options.routers, &options.dns, &options.ntp]
+            .iter()
+            .all(|list| list.len() <= MAX_ADDRESSES)
+    );
     prop_assert!(options.static_routes.len() <= MAX_ROUTES);
-    for routes in [&options.classless_routes, &options.microsoft_routes].into_iter().flatten() {
+    for routes in [&options.classless_routes, &options.microsoft_routes]
+        .into_iter()
+        .flatten()
+    {
         prop_assert!((1..=MAX_ROUTES).contains(&routes.len()));
-        prop_assert!(routes.iter().all(|r| r.destination == r.destination.trunc()));
+        prop_assert!(
+            routes
+                .iter()
+                .all(|r| r.destination == r.destination.trunc())
+        );
     }
     prop_assert!(options.search.len() <= MAX_SEARCH && options.search.iter().all(name));
     prop_assert!(options.hostname.iter().chain(&options.domain).all(name));
     prop_assert!(options.dropped.len() <= MAX_DROPPED);
-    let plain = |text: &String| text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+    let plain = |text: &String| {
+        text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic())
+    };
     prop_assert!(options.message.iter().all(plain));
     Ok(())
 }
 
 #[test]
 fn options_as_sent_hold_those_that_no_client_knows_and_all_instances_joined() {
-    let sent = [option(224, &[1]), option(6, &[10, 0, 0, 1]), option(224, &[2]), option(52, &[1])].concat();
+    let sent = [
+        option(224, &[1]),
+        option(6, &[10, 0, 0, 1]),
+        option(224, &[2]),
+        option(52, &[1]),
+    ]
+    .concat();
     let in_file = [option(43, b"x"), vec![255]].concat();
     let mut reply = Reply::ack(&sent);
     reply.file = in_file;
     let options = Message::options_as_sent(&reply.bytes());
-    let expected = [(6, vec![10, 0, 0, 1]), (43, b"x".to_vec()), (53, vec![5]), (224, vec![1, 2])];
+    let expected = [
+        (6, vec![10, 0, 0, 1]),
+        (43, b"x".to_vec()),
+        (53, vec![5]),
+        (224, vec![1, 2]),
+    ];
     assert_eq!(options.into_iter().collect::<Vec<_>>(), expected);
     assert!(Message::options_as_sent(&[2; 100]).is_empty());
 }

@@ -48,9 +48,21 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns every option as it was sent, known to this client or not, except those that say how the others are sent.
-    pub(in crate::wire) fn as_sent(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> BTreeMap<u8, Vec<u8>> {
-        let fields = Self { whole: true, ..Self::default() }.with(options, file, sname);
-        fields.values.into_iter().map(|(code, value)| (code, value.bytes.into_owned())).collect()
+    pub(in crate::wire) fn as_sent(
+        options: &'a [u8],
+        file: &'a [u8],
+        sname: &'a [u8],
+    ) -> BTreeMap<u8, Vec<u8>> {
+        let fields = Self {
+            whole: true,
+            ..Self::default()
+        }
+        .with(options, file, sname);
+        fields
+            .values
+            .into_iter()
+            .map(|(code, value)| (code, value.bytes.into_owned()))
+            .collect()
     }
 
     fn with(mut self, options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
@@ -87,8 +99,14 @@ impl<'a> Fields<'a> {
                 return;
             };
             if self.whole || is_known(code) {
-                let value = Value { bytes: Cow::Borrowed(piece), first: piece.len() };
-                self.values.entry(code).and_modify(|v| v.bytes.to_mut().extend(piece)).or_insert(value);
+                let value = Value {
+                    bytes: Cow::Borrowed(piece),
+                    first: piece.len(),
+                };
+                self.values
+                    .entry(code)
+                    .and_modify(|v| v.bytes.to_mut().extend(piece))
+                    .or_insert(value);
             }
         }
     }

@@ -7,7 +7,10 @@ fn ip(text: &str) -> Ipv4Addr {
 }
 
 fn route(destination: &str, via: Option<&str>) -> WireRoute {
-    WireRoute { destination: destination.parse().unwrap(), via: via.map(ip) }
+    WireRoute {
+        destination: destination.parse().unwrap(),
+        via: via.map(ip),
+    }
 }
 
 /// Reads an ACK with these options.
@@ -23,39 +26,66 @@ fn read_reply(reply: Reply) -> Options {
 fn read_one(code: u8, value: &[u8]) -> Options {
     let mut bytes = match value {
         [] => option(code, &[]),
-        _ => value.chunks(255).flat_map(|piece| option(code, piece)).collect(),
+        _ => value
+            .chunks(255)
+            .flat_map(|piece| option(code, piece))
+            .collect(),
     };
     bytes.extend(option(51, &[0, 0, 0, 60]));
     let options = read(&bytes);
-    assert_eq!(options.lease_time, Some(60), "what follows option {code} was lost");
+    assert_eq!(
+        options.lease_time,
+        Some(60),
+        "what follows option {code} was lost"
+    );
     options
 }
 
 /// Asserts that an option is as if absent, for one cause.
 fn assert_dropped(code: u8, value: &[u8], cause: BadOption) {
-    let expected = Options { lease_time: Some(60), dropped: vec![DroppedOption { code, cause }], ..Options::default() };
+    let expected = Options {
+        lease_time: Some(60),
+        dropped: vec![DroppedOption { code, cause }],
+        ..Options::default()
+    };
     assert_eq!(read_one(code, value), expected);
 }
 
 fn causes(options: &Options) -> Vec<BadOption> {
-    options.dropped.iter().map(|dropped| dropped.cause.clone()).collect()
+    options
+        .dropped
+        .iter()
+        .map(|dropped| dropped.cause.clone())
+        .collect()
 }
 
 // The fields of a message.
 
 #[test]
 fn pads_are_skipped_and_the_end_marker_ends() {
-    let bytes =
-        [&[0, 0][..], &option(26, &[5, 220]), &[0, 0, 0], &option(51, &[0, 0, 0, 9]), &[255], &option(54, &[1; 4])];
+    let bytes = [
+        &[0, 0][..],
+        &option(26, &[5, 220]),
+        &[0, 0, 0],
+        &option(51, &[0, 0, 0, 9]),
+        &[255],
+        &option(54, &[1; 4]),
+    ];
     let options = read(&bytes.concat());
-    assert_eq!((options.mtu, options.lease_time, options.server_id), (Some(1500), Some(9), None));
+    assert_eq!(
+        (options.mtu, options.lease_time, options.server_id),
+        (Some(1500), Some(9), None)
+    );
     assert_eq!(options.dropped, []);
 }
 
 #[test]
 fn an_end_marker_is_not_needed() {
     let options = [option(53, &[5]), option(26, &[5, 220])].concat();
-    let options = read_reply(Reply { options, ..Reply::bare() });
+    let options = read_reply(Reply {
+        options,
+        ..Reply::bare()
+    });
     assert_eq!((options.mtu, options.dropped), (Some(1500), vec![]));
 }
 
@@ -63,43 +93,78 @@ fn an_end_marker_is_not_needed() {
 fn an_option_past_the_end_ends_its_field_and_is_noted() {
     for tail in [&[6, 8, 192, 0, 2, 53][..], &[6], &[6, 1]] {
         let options = [&option(53, &[5]), &option(26, &[5, 220]), tail].concat();
-        let options = read_reply(Reply { options, ..Reply::bare() });
+        let options = read_reply(Reply {
+            options,
+            ..Reply::bare()
+        });
         assert_eq!((options.mtu, &options.dns), (Some(1500), &vec![]));
-        assert_eq!(options.dropped, [DroppedOption { code: 6, cause: BadOption::Truncated }]);
+        assert_eq!(
+            options.dropped,
+            [DroppedOption {
+                code: 6,
+                cause: BadOption::Truncated
+            }]
+        );
     }
 }
 
 #[test]
 fn an_option_whose_last_piece_is_cut_short_is_dropped_with_its_good_pieces() {
     let default_route = [0, 192, 0, 2, 1];
-    let options = [&option(53, &[5]), &option(121, &default_route), &option(52, &[1]), &[121, 200, 0][..]].concat();
+    let options = [
+        &option(53, &[5]),
+        &option(121, &default_route),
+        &option(52, &[1]),
+        &[121, 200, 0][..],
+    ]
+    .concat();
     let file = [option(121, &default_route), option(26, &[5, 220])].concat();
-    let options = read_reply(Reply { options, file, ..Reply::bare() });
+    let options = read_reply(Reply {
+        options,
+        file,
+        ..Reply::bare()
+    });
     assert_eq!((options.classless_routes, options.mtu), (None, Some(1500)));
 }
 
 #[test]
 fn an_overload_that_is_cut_short_overloads_nothing() {
     let options = [&option(53, &[5]), &option(52, &[1]), &[52, 9][..]].concat();
-    let options = read_reply(Reply { options, file: option(26, &[5, 220]), ..Reply::bare() });
+    let options = read_reply(Reply {
+        options,
+        file: option(26, &[5, 220]),
+        ..Reply::bare()
+    });
     assert_eq!(options.mtu, None);
 }
 
 #[test]
 fn overload_names_the_fields_that_hold_options() {
-    for (value, mtu, lease) in [(1, Some(1500), None), (2, None, Some(60)), (3, Some(1500), Some(60))] {
+    for (value, mtu, lease) in [
+        (1, Some(1500), None),
+        (2, None, Some(60)),
+        (3, Some(1500), Some(60)),
+    ] {
         let options = read_reply(Reply {
             file: option(26, &[5, 220]),
             sname: option(51, &[0, 0, 0, 60]),
             ..Reply::ack(&option(52, &[value]))
         });
-        assert_eq!((options.mtu, options.lease_time, options.dropped), (mtu, lease, vec![]), "overload {value}");
+        assert_eq!(
+            (options.mtu, options.lease_time, options.dropped),
+            (mtu, lease, vec![]),
+            "overload {value}"
+        );
     }
 }
 
 #[test]
 fn file_and_sname_hold_no_options_unless_overloaded() {
-    let options = read_reply(Reply { file: option(26, &[5, 220]), sname: option(1, &[255; 4]), ..Reply::ack(&[]) });
+    let options = read_reply(Reply {
+        file: option(26, &[5, 220]),
+        sname: option(1, &[255; 4]),
+        ..Reply::ack(&[])
+    });
     assert_eq!(options, Options::default());
 }
 
@@ -112,7 +177,11 @@ fn an_unknown_overload_is_dropped() {
         (&[1, 1], BadOption::Length(2)),
     ] {
         let file = option(26, &[5, 220]);
-        let options = read_reply(Reply { sname: file.clone(), file, ..Reply::ack(&option(52, value)) });
+        let options = read_reply(Reply {
+            sname: file.clone(),
+            file,
+            ..Reply::ack(&option(52, value))
+        });
         assert_eq!(options.dropped, [DroppedOption { code: 52, cause }]);
         assert_eq!(options.mtu, None);
     }
@@ -120,16 +189,28 @@ fn an_unknown_overload_is_dropped() {
 
 #[test]
 fn an_overload_inside_file_does_not_open_sname() {
-    let options =
-        read_reply(Reply { file: option(52, &[2]), sname: option(26, &[5, 220]), ..Reply::ack(&option(52, &[1])) });
+    let options = read_reply(Reply {
+        file: option(52, &[2]),
+        sname: option(26, &[5, 220]),
+        ..Reply::ack(&option(52, &[1]))
+    });
     assert_eq!(options.mtu, None);
-    assert_eq!(options.dropped, [DroppedOption { code: 52, cause: BadOption::Misplaced }]);
+    assert_eq!(
+        options.dropped,
+        [DroppedOption {
+            code: 52,
+            cause: BadOption::Misplaced
+        }]
+    );
 }
 
 #[test]
 fn an_overload_behind_all_other_options_still_opens_file() {
     let bytes = [option(26, &[5, 220]), option(52, &[1])].concat();
-    let options = read_reply(Reply { file: option(51, &[0, 0, 0, 60]), ..Reply::ack(&bytes) });
+    let options = read_reply(Reply {
+        file: option(51, &[0, 0, 0, 60]),
+        ..Reply::ack(&bytes)
+    });
     assert_eq!((options.mtu, options.lease_time), (Some(1500), Some(60)));
 }
 
@@ -147,8 +228,16 @@ fn the_end_of_options_is_not_the_end_of_file_and_sname() {
 #[test]
 fn pieces_that_are_not_adjacent_are_joined() {
     // Cut inside an address, with other options between.
-    let bytes = [option(6, &[192, 0]), option(26, &[5, 220]), option(6, &[2, 53, 198]), option(6, &[51, 100, 53])];
-    assert_eq!(read(&bytes.concat()).dns, [ip("192.0.2.53"), ip("198.51.100.53")]);
+    let bytes = [
+        option(6, &[192, 0]),
+        option(26, &[5, 220]),
+        option(6, &[2, 53, 198]),
+        option(6, &[51, 100, 53]),
+    ];
+    assert_eq!(
+        read(&bytes.concat()).dns,
+        [ip("192.0.2.53"), ip("198.51.100.53")]
+    );
 }
 
 #[test]
@@ -168,13 +257,26 @@ fn an_option_longer_than_255_bytes_is_joined() {
     let options = read_one(121, &routes);
     assert_eq!(options.dropped, []);
     let routes = options.classless_routes.unwrap();
-    assert_eq!((routes.len(), routes[59]), (60, route("10.0.59.0/24", Some("192.0.2.1"))));
+    assert_eq!(
+        (routes.len(), routes[59]),
+        (60, route("10.0.59.0/24", Some("192.0.2.1")))
+    );
 }
 
 #[test]
 fn of_a_fixed_option_given_twice_the_first_counts() {
-    let options = read(&[option(54, &[192, 0, 2, 1]), option(26, &[5, 220]), option(54, &[192, 0, 2, 2])].concat());
-    assert_eq!((options.server_id, options.mtu, options.dropped), (Some(ip("192.0.2.1")), Some(1500), vec![]));
+    let options = read(
+        &[
+            option(54, &[192, 0, 2, 1]),
+            option(26, &[5, 220]),
+            option(54, &[192, 0, 2, 2]),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        (options.server_id, options.mtu, options.dropped),
+        (Some(ip("192.0.2.1")), Some(1500), vec![])
+    );
 }
 
 #[test]
@@ -186,40 +288,89 @@ fn a_fixed_option_in_pieces_is_joined() {
 #[test]
 fn what_is_dropped_is_counted_only_so_far() {
     let options = read(&option(3, &[127; 252]));
-    assert_eq!((options.routers.len(), options.dropped.len()), (0, MAX_DROPPED));
+    assert_eq!(
+        (options.routers.len(), options.dropped.len()),
+        (0, MAX_DROPPED)
+    );
 }
 
 #[test]
 fn unknown_options_are_skipped() {
-    assert_eq!(read_one(43, &[1, 2, 3]), Options { lease_time: Some(60), ..Options::default() });
+    assert_eq!(
+        read_one(43, &[1, 2, 3]),
+        Options {
+            lease_time: Some(60),
+            ..Options::default()
+        }
+    );
 }
 
 // The rows of the module's table.
 
 #[test]
 fn every_option_of_fixed_length_refuses_other_lengths() {
-    for (code, length) in [(1, 4), (26, 2), (28, 4), (51, 4), (54, 4), (58, 4), (59, 4), (80, 0)] {
-        for wrong in [0, 1, 2, 3, 4, 5, 8].into_iter().filter(|wrong| *wrong != length) {
+    for (code, length) in [
+        (1, 4),
+        (26, 2),
+        (28, 4),
+        (51, 4),
+        (54, 4),
+        (58, 4),
+        (59, 4),
+        (80, 0),
+    ] {
+        for wrong in [0, 1, 2, 3, 4, 5, 8]
+            .into_iter()
+            .filter(|wrong| *wrong != length)
+        {
             let options = read(&option(code, &vec![9; wrong]));
-            let dropped = vec![DroppedOption { code, cause: BadOption::Length(wrong) }];
-            assert_eq!(options, Options { dropped, ..Options::default() });
+            let dropped = vec![DroppedOption {
+                code,
+                cause: BadOption::Length(wrong),
+            }];
+            assert_eq!(
+                options,
+                Options {
+                    dropped,
+                    ..Options::default()
+                }
+            );
         }
     }
 }
 
 #[test]
 fn masks_are_prefixes_of_ones_and_never_empty() {
-    for (mask, prefix) in [("255.255.255.0", 24), ("128.0.0.0", 1), ("255.255.255.255", 32), ("255.255.254.0", 23)] {
+    for (mask, prefix) in [
+        ("255.255.255.0", 24),
+        ("128.0.0.0", 1),
+        ("255.255.255.255", 32),
+        ("255.255.254.0", 23),
+    ] {
         assert_eq!(read_one(1, &ip(mask).octets()).subnet_mask, Some(prefix));
     }
-    for mask in ["0.0.0.0", "255.0.255.0", "0.0.0.255", "255.255.255.1", "127.255.255.255"] {
+    for mask in [
+        "0.0.0.0",
+        "255.0.255.0",
+        "0.0.0.255",
+        "255.255.255.1",
+        "127.255.255.255",
+    ] {
         assert_dropped(1, &ip(mask).octets(), BadOption::Mask(ip(mask)));
     }
 }
 
 #[test]
 fn a_server_identifier_is_a_hosts_address() {
-    for address in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255"] {
+    for address in [
+        "0.0.0.0",
+        "0.1.2.3",
+        "127.0.0.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+    ] {
         assert_dropped(54, &ip(address).octets(), BadOption::NotAHost(ip(address)));
     }
     assert_eq!(read_one(54, &[10, 0, 0, 1]).server_id, Some(ip("10.0.0.1")));
@@ -240,9 +391,18 @@ fn addresses_that_no_host_has_are_left_out_of_lists() {
     let bytes: Vec<u8> = list.iter().flat_map(|text| ip(text).octets()).collect();
     for code in [3, 6, 42] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns, &options.ntp].into_iter().find(|list| !list.is_empty()).unwrap();
+        let found = [&options.routers, &options.dns, &options.ntp]
+            .into_iter()
+            .find(|list| !list.is_empty())
+            .unwrap();
         assert_eq!(found, &[ip("192.0.2.53"), ip("198.51.100.53")]);
-        assert_eq!(causes(&options), list[1..7].iter().map(|text| BadOption::NotAHost(ip(text))).collect::<Vec<_>>());
+        assert_eq!(
+            causes(&options),
+            list[1..7]
+                .iter()
+                .map(|text| BadOption::NotAHost(ip(text)))
+                .collect::<Vec<_>>()
+        );
     }
 }
 
@@ -253,11 +413,25 @@ fn a_router_outside_any_subnet_is_passed_on() {
 
 #[test]
 fn an_address_that_a_list_names_twice_is_there_once() {
-    let bytes: Vec<u8> = [2, 1, 2, 3, 1].into_iter().cycle().take(40).flat_map(|n| [10, 0, 0, n]).collect();
+    let bytes: Vec<u8> = [2, 1, 2, 3, 1]
+        .into_iter()
+        .cycle()
+        .take(40)
+        .flat_map(|n| [10, 0, 0, n])
+        .collect();
     for code in [3, 6, 42] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns, &options.ntp].into_iter().find(|list| !list.is_empty()).unwrap();
-        assert_eq!((found, causes(&options)), (&vec![ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.3")], vec![]));
+        let found = [&options.routers, &options.dns, &options.ntp]
+            .into_iter()
+            .find(|list| !list.is_empty())
+            .unwrap();
+        assert_eq!(
+            (found, causes(&options)),
+            (
+                &vec![ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.3")],
+                vec![]
+            )
+        );
     }
 }
 
@@ -265,7 +439,10 @@ fn an_address_that_a_list_names_twice_is_there_once() {
 fn long_address_lists_keep_their_beginning() {
     let bytes: Vec<u8> = (1..=63).flat_map(|n| [10, 0, 0, n]).collect();
     let options = read_one(6, &bytes);
-    assert_eq!((options.dns.len(), options.dns[15]), (MAX_ADDRESSES, ip("10.0.0.16")));
+    assert_eq!(
+        (options.dns.len(), options.dns[15]),
+        (MAX_ADDRESSES, ip("10.0.0.16"))
+    );
     assert_eq!(causes(&options), [BadOption::TooMany(MAX_ADDRESSES)]);
 }
 
@@ -298,23 +475,41 @@ fn classless_routes_are_those_of_the_rfc() {
         route("169.254.169.254/32", None),
         route("224.0.0.0/4", Some("192.0.2.5")),
     ];
-    assert_eq!(read_one(121, &bytes).classless_routes, Some(expected.clone()));
+    assert_eq!(
+        read_one(121, &bytes).classless_routes,
+        Some(expected.clone())
+    );
     assert_eq!(read_one(249, &bytes).microsoft_routes, Some(expected));
 }
 
 #[test]
 fn host_bits_of_a_destination_are_masked_off() {
-    let options = read_one(121, &[9, 10, 255, 192, 0, 2, 1, 20, 172, 16, 255, 192, 0, 2, 1]);
-    let expected = vec![route("10.128.0.0/9", Some("192.0.2.1")), route("172.16.240.0/20", Some("192.0.2.1"))];
-    assert_eq!((options.classless_routes, options.dropped), (Some(expected), vec![]));
+    let options = read_one(
+        121,
+        &[9, 10, 255, 192, 0, 2, 1, 20, 172, 16, 255, 192, 0, 2, 1],
+    );
+    let expected = vec![
+        route("10.128.0.0/9", Some("192.0.2.1")),
+        route("172.16.240.0/20", Some("192.0.2.1")),
+    ];
+    assert_eq!(
+        (options.classless_routes, options.dropped),
+        (Some(expected), vec![])
+    );
 }
 
 #[test]
 fn bad_classless_routes_are_as_if_absent_so_that_option_3_counts() {
     let good = [0, 192, 0, 2, 1];
     for (tail, cause) in [
-        (&[60, 1, 2, 3, 4, 192, 0, 2, 1][..], BadOption::RouteWidth(60)),
-        (&[33, 1, 2, 3, 4, 5, 192, 0, 2, 1], BadOption::RouteWidth(33)),
+        (
+            &[60, 1, 2, 3, 4, 192, 0, 2, 1][..],
+            BadOption::RouteWidth(60),
+        ),
+        (
+            &[33, 1, 2, 3, 4, 5, 192, 0, 2, 1],
+            BadOption::RouteWidth(33),
+        ),
         (&[255], BadOption::RouteWidth(255)),
         (&[24], BadOption::RouteTruncated),
         (&[24, 10, 0], BadOption::RouteTruncated),
@@ -328,7 +523,10 @@ fn bad_classless_routes_are_as_if_absent_so_that_option_3_counts() {
     }
     assert_dropped(121, &[], BadOption::NoRoute);
     let both = read(&[option(121, &[60]), option(3, &good[1..])].concat());
-    assert_eq!((both.classless_routes, both.routers), (None, vec![ip("192.0.2.1")]));
+    assert_eq!(
+        (both.classless_routes, both.routers),
+        (None, vec![ip("192.0.2.1")])
+    );
 }
 
 #[test]
@@ -346,7 +544,10 @@ fn routes_that_cannot_be_are_left_out() {
     ]
     .concat();
     let options = read_one(121, &bytes);
-    assert_eq!(options.classless_routes, Some(vec![route("0.0.0.0/1", Some("192.0.2.1"))]));
+    assert_eq!(
+        options.classless_routes,
+        Some(vec![route("0.0.0.0/1", Some("192.0.2.1"))])
+    );
     let to = |text: &str| BadOption::Destination(text.parse().unwrap());
     let expected = [
         to("127.0.0.0/8"),
@@ -365,16 +566,32 @@ fn routes_that_cannot_be_are_left_out() {
 fn classless_routes_of_which_none_is_left_are_as_if_absent() {
     let options = read_one(121, &[24, 10, 0, 0, 127, 0, 0, 1]);
     assert_eq!(options.classless_routes, None);
-    assert_eq!(causes(&options), [BadOption::NotAHost(ip("127.0.0.1")), BadOption::NoRoute]);
+    assert_eq!(
+        causes(&options),
+        [BadOption::NotAHost(ip("127.0.0.1")), BadOption::NoRoute]
+    );
 }
 
 #[test]
 fn hundreds_of_routes_are_passed_on_and_more_are_dropped_whole() {
-    let routes = |n: usize| -> Vec<u8> { (0..n).flat_map(|n| [16, 10, n as u8, 192, 0, 2, 1]).collect() };
-    assert_eq!(read_one(121, &routes(MAX_ROUTES)).classless_routes.unwrap().len(), MAX_ROUTES);
+    let routes = |n: usize| -> Vec<u8> {
+        (0..n)
+            .flat_map(|n| [16, 10, n as u8, 192, 0, 2, 1])
+            .collect()
+    };
+    assert_eq!(
+        read_one(121, &routes(MAX_ROUTES))
+            .classless_routes
+            .unwrap()
+            .len(),
+        MAX_ROUTES
+    );
     assert_dropped(121, &routes(MAX_ROUTES + 1), BadOption::TooMany(MAX_ROUTES));
     let pairs = |n: usize| [10, 0, 0, 1, 192, 0, 2, 1].repeat(n);
-    assert_eq!(read_one(33, &pairs(MAX_ROUTES)).static_routes.len(), MAX_ROUTES);
+    assert_eq!(
+        read_one(33, &pairs(MAX_ROUTES)).static_routes.len(),
+        MAX_ROUTES
+    );
     assert_dropped(33, &pairs(MAX_ROUTES + 1), BadOption::TooMany(MAX_ROUTES));
 }
 
@@ -396,12 +613,23 @@ fn static_routes_lead_to_hosts_and_to_networks_of_a_class() {
 
 #[test]
 fn a_static_route_is_never_the_default_route() {
-    let bytes = [[0, 0, 0, 0, 192, 0, 2, 1], [10, 0, 0, 1, 0, 0, 0, 0], [10, 0, 0, 2, 192, 0, 2, 2]].concat();
+    let bytes = [
+        [0, 0, 0, 0, 192, 0, 2, 1],
+        [10, 0, 0, 1, 0, 0, 0, 0],
+        [10, 0, 0, 2, 192, 0, 2, 2],
+    ]
+    .concat();
     let options = read_one(33, &bytes);
-    assert_eq!(options.static_routes, [route("10.0.0.2/32", Some("192.0.2.2"))]);
+    assert_eq!(
+        options.static_routes,
+        [route("10.0.0.2/32", Some("192.0.2.2"))]
+    );
     assert_eq!(
         causes(&options),
-        [BadOption::Destination("0.0.0.0/8".parse().unwrap()), BadOption::NotAHost(Ipv4Addr::UNSPECIFIED)]
+        [
+            BadOption::Destination("0.0.0.0/8".parse().unwrap()),
+            BadOption::NotAHost(Ipv4Addr::UNSPECIFIED)
+        ]
     );
 }
 
@@ -417,7 +645,10 @@ fn names_are_of_letters_digits_hyphens_underscores_and_dots() {
         (&longest, &longest),
     ] {
         assert_eq!(read_one(15, sent.as_bytes()).domain.as_deref(), Some(read));
-        assert_eq!(read_one(12, sent.as_bytes()).hostname.as_deref(), Some(read));
+        assert_eq!(
+            read_one(12, sent.as_bytes()).hostname.as_deref(),
+            Some(read)
+        );
     }
 }
 
@@ -450,7 +681,11 @@ fn names_with_anything_else_are_dropped() {
         &too_long,
         &many,
     ] {
-        let shown: String = name.bytes().flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
+        let shown: String = name
+            .bytes()
+            .flat_map(|byte| byte.escape_ascii())
+            .map(char::from)
+            .collect();
         let shown = &shown[..shown.len().min(MAX_NO_NAME)];
         assert_dropped(15, name.as_bytes(), BadOption::Name(shown.to_owned()));
         assert_dropped(12, name.as_bytes(), BadOption::Name(shown.to_owned()));
@@ -462,14 +697,27 @@ fn names_with_anything_else_are_dropped() {
 fn a_search_list_is_read_with_its_pointers_backwards() {
     // RFC 3397 §2: eng.apple.com., marketing.apple.com.
     let bytes = b"\x03eng\x05apple\x03com\x00\x09marketing\xc0\x04";
-    assert_eq!(read_one(119, bytes).search, ["eng.apple.com", "marketing.apple.com"]);
+    assert_eq!(
+        read_one(119, bytes).search,
+        ["eng.apple.com", "marketing.apple.com"]
+    );
     // The same, split by RFC 3396 inside a label and inside the pointer.
-    let split =
-        [option(119, &bytes[..7]), option(26, &[5, 220]), option(119, &bytes[7..25]), option(119, &bytes[25..])];
-    assert_eq!(read(&split.concat()).search, ["eng.apple.com", "marketing.apple.com"]);
+    let split = [
+        option(119, &bytes[..7]),
+        option(26, &[5, 220]),
+        option(119, &bytes[7..25]),
+        option(119, &bytes[25..]),
+    ];
+    assert_eq!(
+        read(&split.concat()).search,
+        ["eng.apple.com", "marketing.apple.com"]
+    );
     // A pointer to a pointer, and one to nothing but a pointer.
     let chain = b"\x03com\x00\x01a\xc0\x00\x01b\xc0\x05\xc0\x09";
-    assert_eq!(read_one(119, chain).search, ["com", "a.com", "b.a.com", "b.a.com"]);
+    assert_eq!(
+        read_one(119, chain).search,
+        ["com", "a.com", "b.a.com", "b.a.com"]
+    );
 }
 
 #[test]
@@ -493,14 +741,26 @@ fn a_pointer_inside_a_label_leads_no_further_forward_than_any_other() {
     // The first name's label hides a pointer to byte 5; the second name begins at byte 6 and points at it.
     let options = read_one(119, b"\x04a\xc0\x05a\x00\xc0\x02");
     assert_eq!(options.search, [""; 0]);
-    assert_eq!(causes(&options), [BadOption::Name(r"a\xc0\x05a".to_owned()), BadOption::Compression]);
+    assert_eq!(
+        causes(&options),
+        [
+            BadOption::Name(r"a\xc0\x05a".to_owned()),
+            BadOption::Compression
+        ]
+    );
 }
 
 #[test]
 fn a_search_list_that_ends_early_or_has_unknown_labels_is_dropped_whole() {
-    for bytes in
-        [&b"\x03com"[..], b"\x03co", b"\x03", b"\x03com\x00\x05ab", b"\x40a\x00", b"\x80a\x00", b"\x03com\x00\xbf\x00"]
-    {
+    for bytes in [
+        &b"\x03com"[..],
+        b"\x03co",
+        b"\x03",
+        b"\x03com\x00\x05ab",
+        b"\x40a\x00",
+        b"\x80a\x00",
+        b"\x03com\x00\xbf\x00",
+    ] {
         assert_dropped(119, bytes, BadOption::Compression);
     }
     assert_dropped(119, b"", BadOption::Length(0));
@@ -508,7 +768,10 @@ fn a_search_list_that_ends_early_or_has_unknown_labels_is_dropped_whole() {
 
 #[test]
 fn one_bad_name_of_a_search_list_is_left_out() {
-    let options = read_one(119, b"\x03com\x00\x00\x03a\nb\x00\x01-\x00\x03a.b\x00\x03org\x00");
+    let options = read_one(
+        119,
+        b"\x03com\x00\x00\x03a\nb\x00\x01-\x00\x03a.b\x00\x03org\x00",
+    );
     assert_eq!(options.search, ["com", "org"]);
     let names = ["", r"a\nb", "-", "a.b"].map(|name| BadOption::Name(name.to_owned()));
     assert_eq!(causes(&options), names);
@@ -517,16 +780,30 @@ fn one_bad_name_of_a_search_list_is_left_out() {
 #[test]
 fn a_search_list_stops_at_its_limit() {
     let options = read_one(119, &b"\x01a\x00".repeat(100));
-    assert_eq!((options.search.len(), causes(&options)), (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)]));
+    assert_eq!(
+        (options.search.len(), causes(&options)),
+        (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)])
+    );
     // Bad names count, so that they cost no more than good ones.
     let options = read_one(119, &[0; 100]);
-    assert_eq!((options.search.len(), options.dropped.len()), (0, MAX_DROPPED));
+    assert_eq!(
+        (options.search.len(), options.dropped.len()),
+        (0, MAX_DROPPED)
+    );
 }
 
 #[test]
 fn a_text_is_escaped_and_cut() {
-    assert_eq!(read_one(56, b"no such lease").message.as_deref(), Some("no such lease"));
-    assert_eq!(read_one(56, b"a\nb\x1b[2J\0\xc3\xa4\0\0").message.as_deref(), Some("a\\nb\\x1b[2J\\x00\\xc3\\xa4"));
+    assert_eq!(
+        read_one(56, b"no such lease").message.as_deref(),
+        Some("no such lease")
+    );
+    assert_eq!(
+        read_one(56, b"a\nb\x1b[2J\0\xc3\xa4\0\0")
+            .message
+            .as_deref(),
+        Some("a\\nb\\x1b[2J\\x00\\xc3\\xa4")
+    );
     let cut = read_one(56, &[7; 100]).message.unwrap();
     assert_eq!((cut.len(), cut.ends_with("\\x07")), (252, true));
     assert_eq!(read_one(56, &[b'x'; 600]).message.unwrap().len(), MAX_TEXT);
@@ -547,17 +824,35 @@ fn an_mtu_has_two_bytes_and_is_68_at_least() {
 
 #[test]
 fn times_are_passed_on_as_they_are() {
-    let all = [option(51, &[0; 4]), option(58, &[255; 4]), option(59, &[0, 0, 0, 1])].concat();
+    let all = [
+        option(51, &[0; 4]),
+        option(58, &[255; 4]),
+        option(59, &[0, 0, 0, 1]),
+    ]
+    .concat();
     let options = read(&all);
-    assert_eq!((options.lease_time, options.t1, options.t2), (Some(0), Some(u32::MAX), Some(1)));
+    assert_eq!(
+        (options.lease_time, options.t1, options.t2),
+        (Some(0), Some(u32::MAX), Some(1))
+    );
 }
 
 #[test]
 fn a_broadcast_address_may_be_the_limited_one() {
-    assert_eq!(read_one(28, &[255; 4]).broadcast_address, Some(Ipv4Addr::BROADCAST));
-    assert_eq!(read_one(28, &[192, 0, 2, 255]).broadcast_address, Some(ip("192.0.2.255")));
+    assert_eq!(
+        read_one(28, &[255; 4]).broadcast_address,
+        Some(Ipv4Addr::BROADCAST)
+    );
+    assert_eq!(
+        read_one(28, &[192, 0, 2, 255]).broadcast_address,
+        Some(ip("192.0.2.255"))
+    );
     assert_dropped(28, &[0; 4], BadOption::NotAHost(Ipv4Addr::UNSPECIFIED));
-    assert_dropped(28, &[127, 255, 255, 255], BadOption::NotAHost(ip("127.255.255.255")));
+    assert_dropped(
+        28,
+        &[127, 255, 255, 255],
+        BadOption::NotAHost(ip("127.255.255.255")),
+    );
 }
 
 #[test]

@@ -22,7 +22,11 @@ pub(super) fn flag(value: &Value<'_>) -> Result<bool, BadOption> {
 
 /// Accepts any bytes, but at least one.
 pub(super) fn bytes(value: Value<'_>) -> Result<Vec<u8>, BadOption> {
-    if value.bytes.is_empty() { Err(BadOption::Length(0)) } else { Ok(value.bytes.into_owned()) }
+    if value.bytes.is_empty() {
+        Err(BadOption::Length(0))
+    } else {
+        Ok(value.bytes.into_owned())
+    }
 }
 
 pub(super) fn mtu(value: &Value<'_>) -> Result<u16, BadOption> {
@@ -44,14 +48,22 @@ pub(super) fn mask(value: &Value<'_>) -> Result<u8, BadOption> {
 /// Reads the address of a host.
 pub(super) fn host(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     let address = address(value)?;
-    if can_be_host(address) { Ok(address) } else { Err(BadOption::NotAHost(address)) }
+    if can_be_host(address) {
+        Ok(address)
+    } else {
+        Err(BadOption::NotAHost(address))
+    }
 }
 
 /// Reads the address that reaches all hosts of a subnet, 255.255.255.255 included.
 pub(super) fn broadcast(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     let address = address(value)?;
     let good = address.is_broadcast() || can_be_host(address);
-    if good { Ok(address) } else { Err(BadOption::NotAHost(address)) }
+    if good {
+        Ok(address)
+    } else {
+        Err(BadOption::NotAHost(address))
+    }
 }
 
 fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
@@ -60,7 +72,10 @@ fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
 
 /// Reads a list of hosts, each once. Addresses that no host can have are left out, and so are those after the first
 /// [`MAX_ADDRESSES`].
-pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<Ipv4Addr>, BadOption> {
+pub(super) fn hosts(
+    value: &[u8],
+    note: &mut impl FnMut(BadOption),
+) -> Result<Vec<Ipv4Addr>, BadOption> {
     let (addresses, rest) = value.as_chunks::<4>();
     if addresses.is_empty() || !rest.is_empty() {
         return Err(BadOption::Length(value.len()));
@@ -91,7 +106,10 @@ pub(crate) fn can_be_host(address: Ipv4Addr) -> bool {
 ///
 /// There is no mask: the network number implies it (RFC 3442, introduction). A destination with nothing behind its class's
 /// network part is that network; any other is a host. 0.0.0.0, which must not occur, is net 0.
-pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
+pub(super) fn static_routes(
+    value: &[u8],
+    note: &mut impl FnMut(BadOption),
+) -> Result<Vec<WireRoute>, BadOption> {
     let (pairs, rest) = value.as_chunks::<8>();
     if pairs.is_empty() || !rest.is_empty() {
         return Err(BadOption::Length(value.len()));
@@ -108,7 +126,10 @@ pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> R
         } else if !can_be_host(via) {
             note(BadOption::NotAHost(via));
         } else {
-            routes.push(WireRoute { destination, via: Some(via) });
+            routes.push(WireRoute {
+                destination,
+                via: Some(via),
+            });
         }
     }
     Ok(routes)
@@ -122,18 +143,27 @@ fn classful(destination: Ipv4Addr) -> Ipv4Net {
         224.. => 32,
     };
     let network = Ipv4Net::new_assert(destination, class);
-    if network.network() == destination { network } else { Ipv4Net::new_assert(destination, 32) }
+    if network.network() == destination {
+        network
+    } else {
+        Ipv4Net::new_assert(destination, 32)
+    }
 }
 
 /// Reads option 121 or 249 (RFC 3442): width, the significant bytes of the destination, router; never returns an empty list.
-pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
+pub(super) fn classless_routes(
+    value: &[u8],
+    note: &mut impl FnMut(BadOption),
+) -> Result<Vec<WireRoute>, BadOption> {
     let mut reader = Reader(value);
     let mut routes = Vec::new();
     while let Some(width) = reader.u8() {
         if width > 32 {
             return Err(BadOption::RouteWidth(width));
         }
-        let significant = reader.slice(usize::from(width.div_ceil(8))).ok_or(BadOption::RouteTruncated)?;
+        let significant = reader
+            .slice(usize::from(width.div_ceil(8)))
+            .ok_or(BadOption::RouteTruncated)?;
         let router = reader.ipv4().ok_or(BadOption::RouteTruncated)?;
         if routes.len() == MAX_ROUTES {
             return Err(BadOption::TooMany(MAX_ROUTES));
@@ -144,14 +174,24 @@ pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -
         if !can_be_routed_to(destination) {
             note(BadOption::Destination(destination));
         } else if router.is_unspecified() {
-            routes.push(WireRoute { destination, via: None });
+            routes.push(WireRoute {
+                destination,
+                via: None,
+            });
         } else if can_be_host(router) {
-            routes.push(WireRoute { destination, via: Some(router) });
+            routes.push(WireRoute {
+                destination,
+                via: Some(router),
+            });
         } else {
             note(BadOption::NotAHost(router));
         }
     }
-    if routes.is_empty() { Err(BadOption::NoRoute) } else { Ok(routes) }
+    if routes.is_empty() {
+        Err(BadOption::NoRoute)
+    } else {
+        Ok(routes)
+    }
 }
 
 /// Returns whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited broadcast.
@@ -167,7 +207,10 @@ pub(super) fn name(value: &[u8]) -> Result<String, BadOption> {
 }
 
 /// Reads a search list (119, RFC 3397): names in DNS wire form, compressed within the option.
-pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<String>, BadOption> {
+pub(super) fn search(
+    value: &[u8],
+    note: &mut impl FnMut(BadOption),
+) -> Result<Vec<String>, BadOption> {
     if value.is_empty() {
         return Err(BadOption::Length(0));
     }
@@ -199,7 +242,10 @@ fn bad_name(bad: BadName, text: &[u8]) -> BadOption {
 
 /// Reads a text for people (56): printable ASCII stays, everything else is escaped, and a long text is cut.
 pub(super) fn text(value: &[u8]) -> Result<String, BadOption> {
-    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = value
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     if end == 0 {
         return Err(BadOption::Length(value.len()));
     }

@@ -9,11 +9,18 @@ const TOO_LITTLE: u64 = 4 << 20;
 const LITTLE: u64 = 64 << 20;
 
 /// `check` is the directory's name in findings.
-pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directory) -> Vec<Finding> {
+pub(in crate::cli::doctor) fn directory(
+    check: &'static str,
+    directory: &Directory,
+) -> Vec<Finding> {
     let path = directory.path.display();
     let Some(standing) = directory.found else {
         let way_out = "the daemon makes it when it starts: systemctl start leasehold.service";
-        return vec![Finding::warning(check, format!("there is no {path}"), way_out)];
+        return vec![Finding::warning(
+            check,
+            format!("there is no {path}"),
+            way_out,
+        )];
     };
     let mut findings = Vec::new();
     if standing.is_writable_by_others() {
@@ -22,9 +29,17 @@ pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directo
             standing.mode & 0o7777,
             standing.owner
         );
-        findings.push(Finding::failure(check, found, format!("chown root: {path} && chmod 700 {path}")));
+        findings.push(Finding::failure(
+            check,
+            found,
+            format!("chown root: {path} && chmod 700 {path}"),
+        ));
     }
-    findings.extend(directory.room.map(|room| space(check, &path.to_string(), room)));
+    findings.extend(
+        directory
+            .room
+            .map(|room| space(check, &path.to_string(), room)),
+    );
     findings
 }
 
@@ -40,20 +55,29 @@ pub(in crate::cli::doctor) fn later_store(store: &LaterStore) -> Finding {
 fn space(check: &'static str, path: &str, room: Room) -> Finding {
     let free = format!("{path} has {} free", bytes(room.free));
     match room {
-        Room { read_only: true, .. } => Finding::failure(
+        Room {
+            read_only: true, ..
+        } => Finding::failure(
             check,
             format!("{path} is read-only"),
             "mount it writable, or choose another with --state-dir",
         ),
-        Room { files: 0, .. } => {
-            Finding::failure(check, format!("{path} has no room for another file"), "remove files there")
-        }
-        Room { free: ..TOO_LITTLE, .. } => {
-            Finding::failure(check, free, "make room: no lease can be recorded, and ADDs fail")
-        }
-        Room { free: TOO_LITTLE..LITTLE, .. } => {
-            Finding::warning(check, free, "make room before no lease can be recorded")
-        }
+        Room { files: 0, .. } => Finding::failure(
+            check,
+            format!("{path} has no room for another file"),
+            "remove files there",
+        ),
+        Room {
+            free: ..TOO_LITTLE, ..
+        } => Finding::failure(
+            check,
+            free,
+            "make room: no lease can be recorded, and ADDs fail",
+        ),
+        Room {
+            free: TOO_LITTLE..LITTLE,
+            ..
+        } => Finding::warning(check, free, "make room before no lease can be recorded"),
         _ => Finding::ok(check, free),
     }
 }
@@ -73,12 +97,28 @@ mod tests {
     use crate::cli::doctor::facts::Standing;
     use crate::cli::doctor::finding::Level;
 
-    const PLENTY: Room = Room { read_only: false, free: 1 << 40, files: 1 << 20 };
+    const PLENTY: Room = Room {
+        read_only: false,
+        free: 1 << 40,
+        files: 1 << 20,
+    };
 
     fn judged(mode: u32, room: Room) -> Level {
-        let found = Some(Standing { mode, owner: 0, is_socket: false });
-        let facts = Directory { path: "/var/lib/leasehold".into(), found, room: Some(room) };
-        directory("state", &facts).iter().map(|found| found.level).max().unwrap()
+        let found = Some(Standing {
+            mode,
+            owner: 0,
+            is_socket: false,
+        });
+        let facts = Directory {
+            path: "/var/lib/leasehold".into(),
+            found,
+            room: Some(room),
+        };
+        directory("state", &facts)
+            .iter()
+            .map(|found| found.level)
+            .max()
+            .unwrap()
     }
 
     #[test]
@@ -93,13 +133,26 @@ mod tests {
         ] {
             assert_eq!(judged(0o700, Room { free, ..PLENTY }), level, "{free}");
         }
-        assert_eq!(judged(0o700, Room { read_only: true, ..PLENTY }), Level::Failure);
+        assert_eq!(
+            judged(
+                0o700,
+                Room {
+                    read_only: true,
+                    ..PLENTY
+                }
+            ),
+            Level::Failure
+        );
         assert_eq!(judged(0o700, Room { files: 0, ..PLENTY }), Level::Failure);
     }
 
     #[test]
     fn a_directory_that_is_not_there_yet_is_no_failure() {
-        let facts = Directory { path: "/x".into(), found: None, room: None };
+        let facts = Directory {
+            path: "/x".into(),
+            found: None,
+            room: None,
+        };
         assert_eq!(directory("state", &facts)[0].level, Level::Warning);
     }
 }

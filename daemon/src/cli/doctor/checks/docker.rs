@@ -32,10 +32,16 @@ pub(in crate::cli::doctor) fn docker(docker: &Docker) -> Vec<Finding> {
 fn ours(docker: &Docker) -> Option<Finding> {
     let directory = docker.plugin_dir.as_ref()?;
     let path = directory.join("leasehold.sock");
-    let answers = docker.sockets.iter().any(|(socket, listener)| *socket == path && *listener == Listener::Answers);
+    let answers = docker
+        .sockets
+        .iter()
+        .any(|(socket, listener)| *socket == path && *listener == Listener::Answers);
     let is_there = docker.sockets.iter().any(|(socket, _)| *socket == path);
     match (answers, is_there) {
-        (true, _) => Some(Finding::ok("Docker plugin", format!("the drivers at {} answer", path.display()))),
+        (true, _) => Some(Finding::ok(
+            "Docker plugin",
+            format!("the drivers at {} answer", path.display()),
+        )),
         (false, true) => None,
         (false, false) => Some(Finding::failure(
             "Docker plugin",
@@ -52,13 +58,25 @@ fn exec_root(docker: &Docker) -> Option<Finding> {
     let looked = &docker.netns_dir;
     // /var/run is /run on most hosts.
     let plain = |path: &std::path::Path| {
-        path.strip_prefix("/var").map_or(path.to_owned(), |rest| std::path::Path::new("/").join(rest))
+        path.strip_prefix("/var")
+            .map_or(path.to_owned(), |rest| std::path::Path::new("/").join(rest))
     };
     if plain(&kept) == plain(looked) {
-        return Some(Finding::ok("Docker's namespaces", format!("dockerd keeps them in {}", looked.display())));
+        return Some(Finding::ok(
+            "Docker's namespaces",
+            format!("dockerd keeps them in {}", looked.display()),
+        ));
     }
-    let found = format!("dockerd keeps them in {}, and the daemon looks in {}", kept.display(), looked.display());
-    Some(Finding::failure("Docker's namespaces", found, format!("set LEASEHOLD_DOCKER_NETNS_DIR={}", kept.display())))
+    let found = format!(
+        "dockerd keeps them in {}, and the daemon looks in {}",
+        kept.display(),
+        looked.display()
+    );
+    Some(Finding::failure(
+        "Docker's namespaces",
+        found,
+        format!("set LEASEHOLD_DOCKER_NETNS_DIR={}", kept.display()),
+    ))
 }
 
 #[cfg(test)]
@@ -79,20 +97,48 @@ mod tests {
 
     #[test]
     fn a_plugin_that_does_not_answer_is_worse_than_none() {
-        for (listener, level) in
-            [(Listener::Answers, Level::Ok), (Listener::Nobody, Level::Warning), (Listener::Silent, Level::Failure)]
-        {
-            assert_eq!(docker(&served(listener)).iter().map(|found| found.level).collect::<Vec<_>>(), [level]);
+        for (listener, level) in [
+            (Listener::Answers, Level::Ok),
+            (Listener::Nobody, Level::Warning),
+            (Listener::Silent, Level::Failure),
+        ] {
+            assert_eq!(
+                docker(&served(listener))
+                    .iter()
+                    .map(|found| found.level)
+                    .collect::<Vec<_>>(),
+                [level]
+            );
         }
-        assert_eq!(docker(&Docker { sockets: Vec::new(), ..served(Listener::Answers) })[0].level, Level::Failure);
-        assert_eq!(docker(&Docker { plugin_dir: None, sockets: Vec::new(), ..served(Listener::Answers) }), []);
+        assert_eq!(
+            docker(&Docker {
+                sockets: Vec::new(),
+                ..served(Listener::Answers)
+            })[0]
+                .level,
+            Level::Failure
+        );
+        assert_eq!(
+            docker(&Docker {
+                plugin_dir: None,
+                sockets: Vec::new(),
+                ..served(Listener::Answers)
+            }),
+            []
+        );
     }
 
     #[test]
     fn namespaces_are_looked_for_where_dockerd_keeps_them() {
-        for (root, level) in [("/var/run/docker", Level::Ok), ("/run/docker", Level::Ok), ("/mnt/run", Level::Failure)]
-        {
-            let facts = Docker { exec_root: Some(PathBuf::from(root)), ..served(Listener::Answers) };
+        for (root, level) in [
+            ("/var/run/docker", Level::Ok),
+            ("/run/docker", Level::Ok),
+            ("/mnt/run", Level::Failure),
+        ] {
+            let facts = Docker {
+                exec_root: Some(PathBuf::from(root)),
+                ..served(Listener::Answers)
+            };
             assert_eq!(exec_root(&facts).unwrap().level, level, "{root}");
         }
     }

@@ -14,7 +14,9 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32]) -> Finding {
         [] => Finding::ok("incumbent", "no daemon of the replaced plugin runs"),
         [process, ..] => Finding::failure(
             "incumbent",
-            format!("`dhcp daemon` of the replaced plugin runs (process {process}), and serves its containers"),
+            format!(
+                "`dhcp daemon` of the replaced plugin runs (process {process}), and serves its containers"
+            ),
             format!(
                 "systemctl disable --now cni-dhcp.service cni-dhcp.socket, or kill {process}; leasehold adopts its containers"
             ),
@@ -23,16 +25,20 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32]) -> Finding {
 }
 
 pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
-    let Identity { machine_id, in_conflict } = identity;
+    let Identity {
+        machine_id,
+        in_conflict,
+    } = identity;
     match (machine_id, in_conflict.as_slice()) {
         (MachineId::Missing, _) => Finding::warning(
             "machine id",
             "/etc/machine-id holds none: networks with `clientId` `duid` are refused",
             "systemd-machine-id-setup",
         ),
-        (MachineId::Known, []) => {
-            Finding::ok("machine id", "nothing on the LAN suggests that another host has the same one")
-        }
+        (MachineId::Known, []) => Finding::ok(
+            "machine id",
+            "nothing on the LAN suggests that another host has the same one",
+        ),
         (MachineId::Known, [one, ..]) => Finding::warning(
             "machine id",
             format!(
@@ -46,13 +52,16 @@ pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
 pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Finding> {
     let Neighbours { most, leases } = *neighbours;
     let most = most?;
-    let found =
-        format!("the kernel keeps {most} neighbours for all namespaces together, and there are {leases} leases");
+    let found = format!(
+        "the kernel keeps {most} neighbours for all namespaces together, and there are {leases} leases"
+    );
     // Each container has at least its router as a neighbour, and the host and other machines have the container as one.
     Some(match leases.saturating_mul(2) {
         needed if needed > most => {
-            let way_out =
-                format!("sysctl net.ipv4.neigh.default.gc_thresh3={}", needed.saturating_mul(2).next_power_of_two());
+            let way_out = format!(
+                "sysctl net.ipv4.neigh.default.gc_thresh3={}",
+                needed.saturating_mul(2).next_power_of_two()
+            );
             Finding::warning("neighbours", found, way_out)
         }
         _ => Finding::ok("neighbours", found),
@@ -64,7 +73,11 @@ pub(in crate::cli::doctor) fn clock(clock: &Clock) -> Finding {
         return Finding::ok("clock", "none of leasehold's files is newer than it");
     };
     let found = format!("{} is {} s newer than it", path.display(), ahead.as_secs());
-    Finding::warning("clock", found, "set it (timedatectl set-ntp true): after a reboot, leases are timed by it")
+    Finding::warning(
+        "clock",
+        found,
+        "set it (timedatectl set-ntp true): after a reboot, leases are timed by it",
+    )
 }
 
 #[cfg(test)]
@@ -76,14 +89,20 @@ mod tests {
     fn the_incumbent_is_named_with_its_process() {
         assert_eq!(incumbent(&[]).level, Level::Ok);
         let found = incumbent(&[42]);
-        assert!(found.level == Level::Failure && found.found.contains("process 42"), "{found:?}");
+        assert!(
+            found.level == Level::Failure && found.found.contains("process 42"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_machine_id_may_be_another_hosts_too() {
         let of = |machine_id, conflicts: &[&str]| {
-            identity(&Identity { machine_id, in_conflict: conflicts.iter().map(|text| (*text).to_owned()).collect() })
-                .level
+            identity(&Identity {
+                machine_id,
+                in_conflict: conflicts.iter().map(|text| (*text).to_owned()).collect(),
+            })
+            .level
         };
         assert_eq!(of(MachineId::Known, &[]), Level::Ok);
         assert_eq!(of(MachineId::Known, &["lan/c1/eth0"]), Level::Warning);
@@ -92,19 +111,39 @@ mod tests {
 
     #[test]
     fn the_neighbour_table_has_room_for_each_lease_twice() {
-        let of = |leases| neighbours(&Neighbours { most: Some(1024), leases }).unwrap();
+        let of = |leases| {
+            neighbours(&Neighbours {
+                most: Some(1024),
+                leases,
+            })
+            .unwrap()
+        };
         assert_eq!(of(512).level, Level::Ok);
         let found = of(513);
         assert_eq!(
             (found.level, found.way_out.as_deref()),
-            (Level::Warning, Some("sysctl net.ipv4.neigh.default.gc_thresh3=4096"))
+            (
+                Level::Warning,
+                Some("sysctl net.ipv4.neigh.default.gc_thresh3=4096")
+            )
         );
-        assert_eq!(neighbours(&Neighbours { most: None, leases: 9 }), None);
+        assert_eq!(
+            neighbours(&Neighbours {
+                most: None,
+                leases: 9
+            }),
+            None
+        );
     }
 
     #[test]
     fn a_clock_that_was_set_back_is_told_by_what_was_written() {
-        let of = |seconds| clock(&Clock { ahead: Some(("/x".into(), Duration::from_secs(seconds))) }).level;
+        let of = |seconds| {
+            clock(&Clock {
+                ahead: Some(("/x".into(), Duration::from_secs(seconds))),
+            })
+            .level
+        };
         assert_eq!((of(60), of(61)), (Level::Ok, Level::Warning));
         assert_eq!(clock(&Clock { ahead: None }).level, Level::Ok);
     }

@@ -37,7 +37,9 @@ fn capabilities(kernel: &Kernel) -> Finding {
         Some(pid) => format!("the daemon (process {pid})"),
         None => "this process".to_owned(),
     };
-    let lacks = CAPABILITIES.iter().filter(|(number, _)| kernel.capabilities & (1 << number) == 0);
+    let lacks = CAPABILITIES
+        .iter()
+        .filter(|(number, _)| kernel.capabilities & (1 << number) == 0);
     let lacks: Vec<_> = lacks.map(|(_, name)| *name).collect();
     if lacks.is_empty() {
         return Finding::ok("capabilities", format!("{whose} has all six"));
@@ -45,11 +47,14 @@ fn capabilities(kernel: &Kernel) -> Finding {
     let found = format!("{whose} lacks {}", lacks.join(", "));
     match kernel.daemon {
         Some(_) => {
-            let way_out =
-                "start it with `systemctl start leasehold`, or add them to its container (reference.md, Capabilities)";
+            let way_out = "start it with `systemctl start leasehold`, or add them to its container (reference.md, Capabilities)";
             Finding::failure("capabilities", found, way_out)
         }
-        None => Finding::warning("capabilities", found, "run `leasehold doctor` as root, or some faults stay unseen"),
+        None => Finding::warning(
+            "capabilities",
+            found,
+            "run `leasehold doctor` as root, or some faults stay unseen",
+        ),
     }
 }
 
@@ -74,15 +79,24 @@ mod tests {
 
     #[test]
     fn capabilities_that_the_daemon_lacks_are_named() {
-        let all = CAPABILITIES.iter().fold(0, |all, (number, _)| all | 1 << number);
+        let all = CAPABILITIES
+            .iter()
+            .fold(0, |all, (number, _)| all | 1 << number);
         let of = |capabilities, daemon| capabilities_of(capabilities, daemon);
         assert_eq!(of(all, Some(7)).level, Level::Ok);
         let found = of(all & !(1 << 13), Some(7));
-        assert_eq!((found.level, found.found.as_str()), (Level::Failure, "the daemon (process 7) lacks NET_RAW"));
+        assert_eq!(
+            (found.level, found.found.as_str()),
+            (Level::Failure, "the daemon (process 7) lacks NET_RAW")
+        );
         assert_eq!(of(0, None).level, Level::Warning);
     }
 
     fn capabilities_of(capabilities: u64, daemon: Option<u32>) -> Finding {
-        super::capabilities(&Kernel { release: String::new(), capabilities, daemon })
+        super::capabilities(&Kernel {
+            release: String::new(),
+            capabilities,
+            daemon,
+        })
     }
 }

@@ -26,7 +26,10 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(Finding::ok(
             "networks",
-            format!("none in {} gets its addresses from leasehold", facts.directory.display()),
+            format!(
+                "none in {} gets its addresses from leasehold",
+                facts.directory.display()
+            ),
         ));
     }
     findings.extend(bridge(facts));
@@ -38,10 +41,22 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     let named = format!("{name} ({})", file.display());
     if let Some(refused) = &network.refused {
         let way_out = "correct its configuration: an ADD would fail with the same message";
-        return vec![Finding::failure("network", format!("{named}: {refused}"), way_out)];
+        return vec![Finding::failure(
+            "network",
+            format!("{named}: {refused}"),
+            way_out,
+        )];
     }
-    let Some(ParentFacts { ifname, found, is_standing }) = &network.parent else {
-        return vec![Finding::ok("network", format!("{named} names no link of the host"))];
+    let Some(ParentFacts {
+        ifname,
+        found,
+        is_standing,
+    }) = &network.parent
+    else {
+        return vec![Finding::ok(
+            "network",
+            format!("{named} names no link of the host"),
+        )];
     };
     let Some(link) = found else {
         return vec![match is_standing {
@@ -50,13 +65,20 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
                 format!("{named}: there is no link {ifname}"),
                 "name a link of this host as its `master`",
             ),
-            false => Finding::ok("network", format!("{named}: its first container will make bridge {ifname}")),
+            false => Finding::ok(
+                "network",
+                format!("{named}: its first container will make bridge {ifname}"),
+            ),
         }];
     };
     let mut findings = Vec::new();
     if !link.carrier && *is_standing {
         let way_out = format!("plug {ifname} in, or set it up: ip link set {ifname} up");
-        findings.push(Finding::failure("network", format!("{named}: {ifname} has no carrier"), way_out));
+        findings.push(Finding::failure(
+            "network",
+            format!("{named}: {ifname} has no carrier"),
+            way_out,
+        ));
     }
     if link.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
         let found = format!(
@@ -72,19 +94,31 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
 
 /// Bridged frames may go through iptables, where Docker drops what it does not know.
 fn bridge(facts: &NetworksFacts) -> Option<Finding> {
-    let bridged = facts.ours.iter().find(|network| network.plugin == "bridge")?;
+    let bridged = facts
+        .ours
+        .iter()
+        .find(|network| network.plugin == "bridge")?;
     match (facts.bridge_nf?, facts.forward_drop) {
         (true, Some(true)) => Some(Finding::failure(
             "bridge netfilter",
-            format!("traffic on the bridge of {} goes through iptables, where FORWARD drops by policy", bridged.name),
+            format!(
+                "traffic on the bridge of {} goes through iptables, where FORWARD drops by policy",
+                bridged.name
+            ),
             "sysctl net.bridge.bridge-nf-call-iptables=0, or let the bridge through in FORWARD",
         )),
         (true, _) => Some(Finding::warning(
             "bridge netfilter",
-            format!("traffic on the bridge of {} goes through iptables", bridged.name),
+            format!(
+                "traffic on the bridge of {} goes through iptables",
+                bridged.name
+            ),
             "let it through in FORWARD, or sysctl net.bridge.bridge-nf-call-iptables=0",
         )),
-        (false, _) => Some(Finding::ok("bridge netfilter", "bridges do not go through iptables")),
+        (false, _) => Some(Finding::ok(
+            "bridge netfilter",
+            "bridges do not go through iptables",
+        )),
     }
 }
 
@@ -96,8 +130,18 @@ mod tests {
 
     fn of(plugin: &str, link: Option<(bool, bool)>) -> NetworkFacts {
         let found = link.map(|(carrier, wireless)| LinkFacts { carrier, wireless });
-        let parent = Some(ParentFacts { ifname: "eth0".to_owned(), found, is_standing: plugin != "bridge" });
-        NetworkFacts { name: "lan".to_owned(), file: "/x".into(), plugin: plugin.to_owned(), refused: None, parent }
+        let parent = Some(ParentFacts {
+            ifname: "eth0".to_owned(),
+            found,
+            is_standing: plugin != "bridge",
+        });
+        NetworkFacts {
+            name: "lan".to_owned(),
+            file: "/x".into(),
+            plugin: plugin.to_owned(),
+            refused: None,
+            parent,
+        }
     }
 
     #[test]
@@ -105,21 +149,46 @@ mod tests {
         let table = [
             (of("macvlan", Some((true, false))), Level::Ok, "is on eth0"),
             (of("macvlan", None), Level::Failure, "there is no link eth0"),
-            (of("macvlan", Some((false, false))), Level::Failure, "no carrier"),
-            (of("macvlan", Some((true, true))), Level::Failure, "wireless"),
-            (of("ipvlan", Some((true, true))), Level::Ok, "is on eth0"),
-            (of("bridge", None), Level::Ok, "its first container will make bridge"),
             (
-                NetworkFacts { refused: Some("ipam.grace: x".to_owned()), ..of("macvlan", None) },
+                of("macvlan", Some((false, false))),
+                Level::Failure,
+                "no carrier",
+            ),
+            (
+                of("macvlan", Some((true, true))),
+                Level::Failure,
+                "wireless",
+            ),
+            (of("ipvlan", Some((true, true))), Level::Ok, "is on eth0"),
+            (
+                of("bridge", None),
+                Level::Ok,
+                "its first container will make bridge",
+            ),
+            (
+                NetworkFacts {
+                    refused: Some("ipam.grace: x".to_owned()),
+                    ..of("macvlan", None)
+                },
                 Level::Failure,
                 "ipam.grace",
             ),
-            (NetworkFacts { parent: None, ..of("ptp", None) }, Level::Ok, "names no link"),
+            (
+                NetworkFacts {
+                    parent: None,
+                    ..of("ptp", None)
+                },
+                Level::Ok,
+                "names no link",
+            ),
         ];
         for (facts, level, text) in table {
             let found = network(&facts);
             assert_eq!(found.len(), 1, "{found:?}");
-            assert!(found[0].level == level && found[0].found.contains(text), "{found:?}");
+            assert!(
+                found[0].level == level && found[0].found.contains(text),
+                "{found:?}"
+            );
         }
     }
 
@@ -133,16 +202,35 @@ mod tests {
         };
         assert_eq!(bridge(&on("macvlan")), None);
         assert_eq!(bridge(&on("bridge")).unwrap().level, Level::Failure);
-        let unsaid = NetworksFacts { forward_drop: None, ..on("bridge") };
+        let unsaid = NetworksFacts {
+            forward_drop: None,
+            ..on("bridge")
+        };
         assert_eq!(bridge(&unsaid).unwrap().level, Level::Warning);
-        assert_eq!(bridge(&NetworksFacts { bridge_nf: None, ..on("bridge") }), None);
+        assert_eq!(
+            bridge(&NetworksFacts {
+                bridge_nf: None,
+                ..on("bridge")
+            }),
+            None
+        );
     }
 
     #[test]
     fn a_directory_that_cannot_be_read_is_named() {
-        let facts = NetworksFacts { unread_directory: Some("No such file".to_owned()), ..NetworksFacts::default() };
+        let facts = NetworksFacts {
+            unread_directory: Some("No such file".to_owned()),
+            ..NetworksFacts::default()
+        };
         assert_eq!(networks(&facts)[0].level, Level::Warning);
-        let facts = NetworksFacts { unread: vec![("/x".into(), "no JSON".to_owned())], ..NetworksFacts::default() };
-        assert!(networks(&facts)[0].found.contains("/x cannot be read: no JSON"));
+        let facts = NetworksFacts {
+            unread: vec![("/x".into(), "no JSON".to_owned())],
+            ..NetworksFacts::default()
+        };
+        assert!(
+            networks(&facts)[0]
+                .found
+                .contains("/x cannot be read: no JSON")
+        );
     }
 }

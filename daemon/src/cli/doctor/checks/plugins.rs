@@ -6,11 +6,20 @@ use crate::cli::doctor::finding::Finding;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(in crate::cli::doctor) fn plugins(directories: &[PluginDirectory]) -> Vec<Finding> {
-    let is_installed = directories.iter().any(|directory| matches!(directory.dhcp, Plugin::Ours(_)));
-    let findings: Vec<_> = directories.iter().filter_map(|directory| plugin(directory, is_installed)).collect();
+    let is_installed = directories
+        .iter()
+        .any(|directory| matches!(directory.dhcp, Plugin::Ours(_)));
+    let findings: Vec<_> = directories
+        .iter()
+        .filter_map(|directory| plugin(directory, is_installed))
+        .collect();
     if findings.is_empty() {
         let found = "no runtime on this host has a directory for CNI plugins";
-        return vec![Finding::warning("CNI plugin", found, "if there is one: leasehold install --cni-bin-dir DIR")];
+        return vec![Finding::warning(
+            "CNI plugin",
+            found,
+            "if there is one: leasehold install --cni-bin-dir DIR",
+        )];
     }
     findings
 }
@@ -21,11 +30,13 @@ fn plugin(directory: &PluginDirectory, is_installed: bool) -> Option<Finding> {
     let path = directory.path.join("dhcp");
     let path = path.display();
     Some(match &directory.dhcp {
-        Plugin::Ours(version) if version == VERSION => {
-            Finding::ok("CNI plugin", format!("{path} is leasehold's, version {VERSION}"))
-        }
+        Plugin::Ours(version) if version == VERSION => Finding::ok(
+            "CNI plugin",
+            format!("{path} is leasehold's, version {VERSION}"),
+        ),
         Plugin::Ours(version) => {
-            let found = format!("{path} is leasehold's, version {version}, and this is version {VERSION}");
+            let found =
+                format!("{path} is leasehold's, version {version}, and this is version {VERSION}");
             Finding::warning("CNI plugin", found, "leasehold install")
         }
         Plugin::Foreign => Finding::failure(
@@ -34,7 +45,11 @@ fn plugin(directory: &PluginDirectory, is_installed: bool) -> Option<Finding> {
             "leasehold install --force, which keeps it for `leasehold uninstall`",
         ),
         Plugin::None if is_installed => return None,
-        Plugin::None => Finding::failure("CNI plugin", format!("there is no {path}"), "leasehold install"),
+        Plugin::None => Finding::failure(
+            "CNI plugin",
+            format!("there is no {path}"),
+            "leasehold install",
+        ),
     })
 }
 
@@ -44,9 +59,17 @@ mod tests {
     use crate::cli::doctor::finding::Level;
 
     fn judged(found: Vec<Plugin>) -> Vec<Level> {
-        let directories: Vec<_> =
-            found.into_iter().map(|dhcp| PluginDirectory { path: "/opt/cni/bin".into(), dhcp }).collect();
-        plugins(&directories).iter().map(|found| found.level).collect()
+        let directories: Vec<_> = found
+            .into_iter()
+            .map(|dhcp| PluginDirectory {
+                path: "/opt/cni/bin".into(),
+                dhcp,
+            })
+            .collect();
+        plugins(&directories)
+            .iter()
+            .map(|found| found.level)
+            .collect()
     }
 
     #[test]
@@ -54,7 +77,10 @@ mod tests {
         let ours = |version: &str| Plugin::Ours(version.to_owned());
         assert_eq!(judged(vec![ours(VERSION), Plugin::None]), [Level::Ok]);
         assert_eq!(judged(vec![ours("0.0.1")]), [Level::Warning]);
-        assert_eq!(judged(vec![ours(VERSION), Plugin::Foreign]), [Level::Ok, Level::Failure]);
+        assert_eq!(
+            judged(vec![ours(VERSION), Plugin::Foreign]),
+            [Level::Ok, Level::Failure]
+        );
         assert_eq!(judged(vec![Plugin::None]), [Level::Failure]);
         assert_eq!(judged(vec![]), [Level::Warning]);
     }

@@ -9,11 +9,21 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
     match &socket.found {
         None => {
             let way_out = "systemctl enable --now leasehold.socket leasehold.service, or start `leasehold daemon`";
-            return vec![Finding::failure("socket", format!("there is none at {path}"), way_out)];
+            return vec![Finding::failure(
+                "socket",
+                format!("there is none at {path}"),
+                way_out,
+            )];
         }
-        Some(Standing { is_socket: false, .. }) => {
+        Some(Standing {
+            is_socket: false, ..
+        }) => {
             let way_out = format!("remove it: {path} must be free for the daemon's socket");
-            return vec![Finding::failure("socket", format!("{path} is not a socket"), way_out)];
+            return vec![Finding::failure(
+                "socket",
+                format!("{path} is not a socket"),
+                way_out,
+            )];
         }
         Some(standing) if standing.is_open_to_others() => findings.push(Finding::failure(
             "socket",
@@ -26,13 +36,21 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
         )),
         Some(_) => {}
     }
-    if let Some(directory) = socket.directory.as_ref().filter(|directory| directory.is_writable_by_others()) {
+    if let Some(directory) = socket
+        .directory
+        .as_ref()
+        .filter(|directory| directory.is_writable_by_others())
+    {
         let parent = socket.path.parent().unwrap_or(&socket.path).display();
         let found = format!(
             "users other than root may write to {parent} (mode {:04o}): DELs are not kept there",
             directory.mode & 0o7777
         );
-        findings.push(Finding::failure("socket", found, format!("chown root: {parent} && chmod 755 {parent}")));
+        findings.push(Finding::failure(
+            "socket",
+            found,
+            format!("chown root: {parent} && chmod 755 {parent}"),
+        ));
     }
     findings.push(match &socket.answer {
         Answer::Leases(bindings) => {
@@ -40,7 +58,10 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
                 1 => "1 lease".to_owned(),
                 count => format!("{count} leases"),
             };
-            Finding::ok("socket", format!("the daemon at {path} answers; it has {leases}"))
+            Finding::ok(
+                "socket",
+                format!("the daemon at {path} answers; it has {leases}"),
+            )
         }
         Answer::Nobody => Finding::failure(
             "socket",
@@ -67,7 +88,13 @@ mod tests {
     use crate::cli::doctor::finding::Level;
 
     fn at(mode: u32, answer: Answer) -> Socket {
-        let standing = |mode, is_socket| Some(Standing { mode, owner: 0, is_socket });
+        let standing = |mode, is_socket| {
+            Some(Standing {
+                mode,
+                owner: 0,
+                is_socket,
+            })
+        };
         Socket {
             path: "/run/cni/dhcp.sock".into(),
             found: standing(mode, true),
@@ -79,26 +106,42 @@ mod tests {
     #[test]
     fn a_socket_of_roots_that_answers_is_in_order() {
         let found = socket(&at(0o600, Answer::Leases(Box::default())));
-        assert_eq!(found.iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Ok]);
+        assert_eq!(
+            found.iter().map(|found| found.level).collect::<Vec<_>>(),
+            [Level::Ok]
+        );
     }
 
     #[test]
     fn each_fault_of_a_socket_is_named() {
-        let missing = Socket { found: None, ..at(0o600, Answer::Nobody) };
+        let missing = Socket {
+            found: None,
+            ..at(0o600, Answer::Nobody)
+        };
         let shared = Socket {
-            directory: Some(Standing { mode: 0o777, owner: 0, is_socket: false }),
+            directory: Some(Standing {
+                mode: 0o777,
+                owner: 0,
+                is_socket: false,
+            }),
             ..at(0o600, Answer::Silent)
         };
         let table = [
             (missing, &["there is none at"][..]),
-            (at(0o666, Answer::Nobody), &["users other than root may use", "nobody listens"]),
+            (
+                at(0o666, Answer::Nobody),
+                &["users other than root may use", "nobody listens"],
+            ),
             (shared, &["may write to /run/cni", "does not answer"]),
         ];
         for (facts, texts) in table {
             let found = socket(&facts);
             assert_eq!(found.len(), texts.len(), "{found:?}");
             for (found, text) in found.iter().zip(texts) {
-                assert!(found.level == Level::Failure && found.found.contains(text), "{found:?}");
+                assert!(
+                    found.level == Level::Failure && found.found.contains(text),
+                    "{found:?}"
+                );
             }
         }
     }

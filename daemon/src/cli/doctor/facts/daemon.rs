@@ -20,7 +20,10 @@ pub(super) fn socket(path: &Path) -> Socket {
     let answer = match get_within(path, BINDINGS, PATIENCE) {
         Ok(body) => match serde_json::from_slice(&body) {
             Ok(bindings) => Answer::Leases(Box::new(bindings)),
-            Err(error) => Answer::Other(format!("what answers at {} is another version: {error}", path.display())),
+            Err(error) => Answer::Other(format!(
+                "what answers at {} is another version: {error}",
+                path.display()
+            )),
         },
         Err(ClientError::NoDaemon(_)) => Answer::Nobody,
         Err(ClientError::Io { .. }) => Answer::Silent,
@@ -31,26 +34,44 @@ pub(super) fn socket(path: &Path) -> Socket {
             | ClientError::Unreadable(_)),
         ) => Answer::Other(error.to_string()),
     };
-    Socket { path: path.to_owned(), found: standing(path), directory: path.parent().and_then(standing), answer }
+    Socket {
+        path: path.to_owned(),
+        found: standing(path),
+        directory: path.parent().and_then(standing),
+        answer,
+    }
 }
 
 /// Returns the attachments that servers recognise by the machine id and that, according to the daemon's events, had a conflict or
 /// lost their address.
 pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
     let is_machines = |identity: &Identity| identity.client_id.starts_with(DUID);
-    let by_machine = bindings.bindings.iter().filter(|binding| binding.identity.as_ref().is_some_and(is_machines));
-    let by_machine: BTreeSet<String> = by_machine.map(|binding| binding.attachment.to_string()).collect();
+    let by_machine = bindings
+        .bindings
+        .iter()
+        .filter(|binding| binding.identity.as_ref().is_some_and(is_machines));
+    let by_machine: BTreeSet<String> = by_machine
+        .map(|binding| binding.attachment.to_string())
+        .collect();
     if by_machine.is_empty() {
         return Vec::new();
     }
     let (mut found, mut after) = (BTreeSet::new(), 0);
     loop {
         let page = get_within(socket, &format!("{EVENTS}?after={after}"), PATIENCE).ok();
-        let Some(Events { events, next_after }) = page.and_then(|body| serde_json::from_slice(&body).ok()) else {
+        let Some(Events { events, next_after }) =
+            page.and_then(|body| serde_json::from_slice(&body).ok())
+        else {
             break;
         };
-        let about = events.iter().filter(|event| ["conflict", "lost"].contains(&event.kind.as_str()));
-        found.extend(about.map(|event| event.attachment.to_string()).filter(|whose| by_machine.contains(whose)));
+        let about = events
+            .iter()
+            .filter(|event| ["conflict", "lost"].contains(&event.kind.as_str()));
+        found.extend(
+            about
+                .map(|event| event.attachment.to_string())
+                .filter(|whose| by_machine.contains(whose)),
+        );
         if events.is_empty() || next_after <= after {
             break;
         }

@@ -19,20 +19,29 @@ const CONFIGURATION: &str = "/etc/docker/daemon.json";
 const EXEC_ROOT: &str = "/var/run/docker";
 
 pub(super) fn docker(args: &DoctorArgs, processes: &[Process]) -> Docker {
-    let directory = args.docker_plugin_dir.clone().unwrap_or_else(|| PLUGINS.into());
+    let directory = args
+        .docker_plugin_dir
+        .clone()
+        .unwrap_or_else(|| PLUGINS.into());
     let exec_root = processes::exec_root(processes);
     Docker {
         plugin_dir: args.docker_plugin_dir.clone(),
-        sockets: sockets(&directory).into_iter().map(|path| (path.clone(), listener(&path))).collect(),
+        sockets: sockets(&directory)
+            .into_iter()
+            .map(|path| (path.clone(), listener(&path)))
+            .collect(),
         netns_dir: args.docker_netns_dir.clone(),
-        exec_root: exec_root.map(|said| said.or_else(configured).unwrap_or_else(|| EXEC_ROOT.into())),
+        exec_root: exec_root
+            .map(|said| said.or_else(configured).unwrap_or_else(|| EXEC_ROOT.into())),
     }
 }
 
 fn sockets(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut sockets: Vec<_> =
-        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
+    let mut sockets: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "sock"))
+        .collect();
     sockets.sort();
     sockets
 }
@@ -48,6 +57,7 @@ fn listener(path: &Path) -> Listener {
 
 /// Returns the `exec-root` of dockerd's configuration.
 fn configured() -> Option<PathBuf> {
-    let configuration: Value = serde_json::from_str(&fs::read_to_string(CONFIGURATION).ok()?).ok()?;
+    let configuration: Value =
+        serde_json::from_str(&fs::read_to_string(CONFIGURATION).ok()?).ok()?;
     configuration["exec-root"].as_str().map(PathBuf::from)
 }

@@ -14,48 +14,77 @@ use crate::store::{StoreError, check_version};
 /// Returns what is at a path.
 pub(super) fn standing(path: &Path) -> Option<Standing> {
     let found = fs::metadata(path).ok()?;
-    Some(Standing { mode: found.mode(), owner: found.uid(), is_socket: found.file_type().is_socket() })
+    Some(Standing {
+        mode: found.mode(),
+        owner: found.uid(),
+        is_socket: found.file_type().is_socket(),
+    })
 }
 
 pub(super) fn directory(path: &Path) -> Directory {
-    Directory { path: path.to_owned(), found: standing(path), room: room(path) }
+    Directory {
+        path: path.to_owned(),
+        found: standing(path),
+        room: room(path),
+    }
 }
 
 /// Returns the store in this directory if a later release wrote it.
 pub(super) fn later_store(state_dir: &Path) -> Option<LaterStore> {
     let why = check_version(state_dir).err()?;
     let said = why.to_string();
-    let StoreError::NewerFormat { path, .. } = why else { return None };
+    let StoreError::NewerFormat { path, .. } = why else {
+        return None;
+    };
     Some(LaterStore { path, said })
 }
 
 fn room(path: &Path) -> Option<Room> {
     let found = statvfs(path).ok()?;
     // Some file systems do not count files.
-    let files = if found.files() == 0 { u64::MAX } else { found.files_available() };
+    let files = if found.files() == 0 {
+        u64::MAX
+    } else {
+        found.files_available()
+    };
     Some(Room {
         read_only: found.flags().contains(FsFlags::ST_RDONLY),
-        free: found.blocks_available().saturating_mul(found.fragment_size()),
+        free: found
+            .blocks_available()
+            .saturating_mul(found.fragment_size()),
         files,
     })
 }
 
 pub(super) fn machine_id() -> MachineId {
-    if site().machine_id.is_some() { MachineId::Known } else { MachineId::Missing }
+    if site().machine_id.is_some() {
+        MachineId::Known
+    } else {
+        MachineId::Missing
+    }
 }
 
 /// Returns how many neighbours the kernel keeps for all namespaces together.
 pub(super) fn most_neighbours() -> Option<u64> {
-    fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3").ok()?.trim().parse().ok()
+    fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Compares the clock with the times of this program and of the store.
 pub(super) fn clock(state_dir: &Path) -> Clock {
     let now = SystemTime::now();
-    let files = [Some(state_dir.join("leases.redb")), std::env::current_exe().ok()];
+    let files = [
+        Some(state_dir.join("leases.redb")),
+        std::env::current_exe().ok(),
+    ];
     let ahead = files.into_iter().flatten().filter_map(|path| {
         let written = fs::metadata(&path).ok()?.modified().ok()?;
         Some((path, written.duration_since(now).ok()?))
     });
-    Clock { ahead: ahead.max_by_key(|(_, ahead)| *ahead) }
+    Clock {
+        ahead: ahead.max_by_key(|(_, ahead)| *ahead),
+    }
 }

@@ -223,7 +223,10 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
     let processes = processes::all();
     let socket = daemon::socket(&args.socket);
     let (leases, in_conflict) = match &socket.answer {
-        Answer::Leases(bindings) => (bindings.bindings.len() as u64, daemon::in_conflict(&args.socket, bindings)),
+        Answer::Leases(bindings) => (
+            bindings.bindings.len() as u64,
+            daemon::in_conflict(&args.socket, bindings),
+        ),
         Answer::Nobody | Answer::Silent | Answer::Other(_) => (0, Vec::new()),
     };
     Facts {
@@ -235,8 +238,14 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         networks: networks::networks(&args.cni_conf_dir),
         incumbents: processes::incumbents(&processes),
         docker: docker::docker(args, &processes),
-        identity: Identity { machine_id: files::machine_id(), in_conflict },
-        neighbours: Neighbours { most: files::most_neighbours(), leases },
+        identity: Identity {
+            machine_id: files::machine_id(),
+            in_conflict,
+        },
+        neighbours: Neighbours {
+            most: files::most_neighbours(),
+            leases,
+        },
         clock: files::clock(&args.state_dir),
         socket,
     }

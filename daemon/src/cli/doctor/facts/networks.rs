@@ -8,24 +8,48 @@ use crate::cli::networks::{Network, networks as read, site};
 use crate::net;
 
 pub(super) fn networks(directory: &Path) -> NetworksFacts {
-    let none = NetworksFacts { directory: directory.to_owned(), ..NetworksFacts::default() };
+    let none = NetworksFacts {
+        directory: directory.to_owned(),
+        ..NetworksFacts::default()
+    };
     let found = match read(directory, &site()) {
         Ok(found) => found,
-        Err(error) => return NetworksFacts { unread_directory: Some(error.to_string()), ..none },
+        Err(error) => {
+            return NetworksFacts {
+                unread_directory: Some(error.to_string()),
+                ..none
+            };
+        }
     };
     let ours: Vec<_> = found.ours.into_iter().map(network).collect();
     let is_bridged = ours.iter().any(|network| network.plugin == "bridge");
     let firewall = is_bridged.then(net::bridge_firewall).unwrap_or_default();
-    NetworksFacts { unread: found.unread, ours, bridge_nf: firewall.0, forward_drop: firewall.1, ..none }
+    NetworksFacts {
+        unread: found.unread,
+        ours,
+        bridge_nf: firewall.0,
+        forward_drop: firewall.1,
+        ..none
+    }
 }
 
 fn network(network: Network) -> NetworkFacts {
     let parent = network.parent.map(|ifname| {
         let found = link(&ifname);
-        ParentFacts { ifname, found, is_standing: network.is_standing }
+        ParentFacts {
+            ifname,
+            found,
+            is_standing: network.is_standing,
+        }
     });
     let refused = network.add.err().map(|error| error.msg);
-    NetworkFacts { name: network.name, file: network.file, plugin: network.plugin, refused, parent }
+    NetworkFacts {
+        name: network.name,
+        file: network.file,
+        plugin: network.plugin,
+        refused,
+        parent,
+    }
 }
 
 /// Looks at a host link in sysfs.
@@ -36,5 +60,8 @@ fn link(ifname: &str) -> Option<LinkFacts> {
     }
     // It cannot be read while the link is down.
     let carrier = fs::read_to_string(link.join("carrier")).is_ok_and(|text| text.trim() == "1");
-    Some(LinkFacts { carrier, wireless: link.join("phy80211").exists() })
+    Some(LinkFacts {
+        carrier,
+        wireless: link.join("phy80211").exists(),
+    })
 }

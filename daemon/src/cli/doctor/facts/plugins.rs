@@ -11,8 +11,13 @@ use crate::cli::install::{WELL_KNOWN, of_the_host, shim_version};
 /// cannot be read, into those that they use by default.
 pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
     let mut directories = match named {
-        [] => of_the_host()
-            .unwrap_or_else(|_| WELL_KNOWN.into_iter().map(PathBuf::from).filter(|path| path.is_dir()).collect()),
+        [] => of_the_host().unwrap_or_else(|_| {
+            WELL_KNOWN
+                .into_iter()
+                .map(PathBuf::from)
+                .filter(|path| path.is_dir())
+                .collect()
+        }),
         named => named.to_owned(),
     };
     // One of them may be a link to another.

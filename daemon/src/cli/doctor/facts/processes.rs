@@ -33,33 +33,58 @@ pub(super) fn all() -> Vec<Process> {
 
 fn process(id: u32) -> Option<Process> {
     let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
-    let args = line.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+    let args = line
+        .split(|byte| *byte == 0)
+        .map(|arg| String::from_utf8_lossy(arg).into_owned())
+        .collect();
     Some(Process { id, args })
 }
 
 pub(super) fn kernel(processes: &[Process]) -> Kernel {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let daemon = processes.iter().find(|process| process.is_daemon("leasehold")).map(|process| process.id);
-    let status = daemon.map_or("/proc/self/status".to_owned(), |id| format!("/proc/{id}/status"));
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    let daemon = processes
+        .iter()
+        .find(|process| process.is_daemon("leasehold"))
+        .map(|process| process.id);
+    let status = daemon.map_or("/proc/self/status".to_owned(), |id| {
+        format!("/proc/{id}/status")
+    });
     let status = fs::read_to_string(status).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
-    Kernel { release, capabilities, daemon }
+    let capabilities = effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or_default();
+    Kernel {
+        release,
+        capabilities,
+        daemon,
+    }
 }
 
 /// Returns the processes of the incumbent's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
 pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
-    processes.iter().filter(|process| process.is_daemon("dhcp")).map(|process| process.id).collect()
+    processes
+        .iter()
+        .filter(|process| process.is_daemon("dhcp"))
+        .map(|process| process.id)
+        .collect()
 }
 
 /// Returns the `exec-root` of dockerd's command line, if dockerd runs: `Some(None)` if the command line has none.
 pub(super) fn exec_root(processes: &[Process]) -> Option<Option<PathBuf>> {
     let dockerd = processes.iter().find(|process| process.is("dockerd"))?;
     let mut args = dockerd.args.iter();
-    let said = args
-        .by_ref()
-        .find_map(|arg| arg.strip_prefix("--exec-root").map(|rest| rest.strip_prefix('=').map(str::to_owned)));
-    Some(said.and_then(|said| said.or_else(|| args.next().cloned())).map(PathBuf::from))
+    let said = args.by_ref().find_map(|arg| {
+        arg.strip_prefix("--exec-root")
+            .map(|rest| rest.strip_prefix('=').map(str::to_owned))
+    });
+    Some(
+        said.and_then(|said| said.or_else(|| args.next().cloned()))
+            .map(PathBuf::from),
+    )
 }
 
 #[cfg(test)]
@@ -67,17 +92,30 @@ mod tests {
     use super::*;
 
     fn run(line: &str) -> [Process; 1] {
-        [Process { id: 7, args: line.split(' ').map(str::to_owned).collect() }]
+        [Process {
+            id: 7,
+            args: line.split(' ').map(str::to_owned).collect(),
+        }]
     }
 
     #[test]
     fn processes_are_known_by_their_command_lines() {
-        assert_eq!(incumbents(&run("/opt/cni/bin/dhcp daemon -hostprefix /host")), [7]);
+        assert_eq!(
+            incumbents(&run("/opt/cni/bin/dhcp daemon -hostprefix /host")),
+            [7]
+        );
         assert_eq!(incumbents(&run("dhcp")), [0; 0]);
         assert_eq!(incumbents(&run("/usr/bin/leasehold daemon")), [0; 0]);
-        let root = |line| exec_root(&run(line)).map(|said| said.map(|path| path.display().to_string()));
-        assert_eq!(root("/usr/bin/dockerd --exec-root=/mnt/run -D"), Some(Some("/mnt/run".to_owned())));
-        assert_eq!(root("dockerd --exec-root /mnt/run"), Some(Some("/mnt/run".to_owned())));
+        let root =
+            |line| exec_root(&run(line)).map(|said| said.map(|path| path.display().to_string()));
+        assert_eq!(
+            root("/usr/bin/dockerd --exec-root=/mnt/run -D"),
+            Some(Some("/mnt/run".to_owned()))
+        );
+        assert_eq!(
+            root("dockerd --exec-root /mnt/run"),
+            Some(Some("/mnt/run".to_owned()))
+        );
         assert_eq!(root("dockerd -H fd://"), Some(None));
         assert_eq!(root("containerd"), None);
     }

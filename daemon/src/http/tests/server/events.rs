@@ -13,30 +13,48 @@ pub(super) fn note(server: &Server, cause: &str) {
         cause: cause.to_owned(),
         run: None,
     };
-    server.store.persist(OpId(1), vec![Change::Note(Box::new(event))]);
+    server
+        .store
+        .persist(OpId(1), vec![Change::Note(Box::new(event))]);
 }
 
 async fn events(server: &Server, query: &str) -> Response {
-    response(server.say(format!("GET /v1/events{query} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await
+    response(
+        server
+            .say(format!("GET /v1/events{query} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await,
+    )
+    .await
 }
 
 #[tokio::test]
 async fn events_are_served_with_their_numbers() {
     let server = Server::start();
-    assert_eq!(events(&server, "").await.body, r#"{"events":[],"next_after":0}"#);
+    assert_eq!(
+        events(&server, "").await.body,
+        r#"{"events":[],"next_after":0}"#
+    );
     note(&server, "a");
     note(&server, "b");
-    let attachment = r#""attachment":{"door":"cni","network":"lan","container":"abc","ifname":"net1"}"#;
+    let attachment =
+        r#""attachment":{"door":"cni","network":"lan","container":"abc","ifname":"net1"}"#;
     let event = |number: u64, cause: &str| {
         format!(
             r#"{{"number":{number},"time":"1970-01-01T00:00:01.000Z",{attachment},"kind":"lost","cause":"{cause}"}}"#
         )
     };
-    let expected = format!(r#"{{"events":[{},{}],"next_after":2}}"#, event(1, "a"), event(2, "b"));
+    let expected = format!(
+        r#"{{"events":[{},{}],"next_after":2}}"#,
+        event(1, "a"),
+        event(2, "b")
+    );
     assert_eq!(events(&server, "").await.body, expected);
     let expected = format!(r#"{{"events":[{}],"next_after":1}}"#, event(1, "a"));
     assert_eq!(events(&server, "?limit=1").await.body, expected);
-    assert_eq!(events(&server, "?after=2").await.body, r#"{"events":[],"next_after":2}"#);
+    assert_eq!(
+        events(&server, "?after=2").await.body,
+        r#"{"events":[],"next_after":2}"#
+    );
     assert!(server.events.is_empty(), "the driver is not asked");
 }
 
@@ -44,7 +62,9 @@ async fn events_are_served_with_their_numbers() {
 async fn a_reader_that_waits_hears_of_the_next_event() {
     let server = Server::start();
     note(&server, "a");
-    let waiting = server.say("GET /v1/events?after=1&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let waiting = server
+        .say("GET /v1/events?after=1&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
     let nothing = events(&server, "?after=1").await;
     assert_eq!(nothing.body, r#"{"events":[],"next_after":1}"#);
     note(&server, "b");
@@ -63,7 +83,10 @@ async fn a_bad_parameter_is_refused_by_name() {
     let server = Server::start();
     let response = events(&server, "?limit=0").await;
     assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
-    assert_eq!(response.body, r#"{"error":"limit=0: expected a number from 1 to 1000"}"#);
+    assert_eq!(
+        response.body,
+        r#"{"error":"limit=0: expected a number from 1 to 1000"}"#
+    );
 }
 
 #[tokio::test]
@@ -71,7 +94,11 @@ async fn readers_that_wait_take_no_more_than_their_places() {
     let server = Server::start();
     let mut waiting = Vec::new();
     for _ in 0..crate::http::MAX_WAITING {
-        waiting.push(server.say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await);
+        waiting.push(
+            server
+                .say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+                .await,
+        );
     }
     let late = events(&server, "?wait=60").await;
     assert_eq!(late.status, "HTTP/1.1 503 Service Unavailable");
@@ -81,7 +108,9 @@ async fn readers_that_wait_take_no_more_than_their_places() {
 #[tokio::test]
 async fn stopping_cuts_readers_off() {
     let server = Server::start();
-    let waiting = server.say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let waiting = server
+        .say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
     assert_eq!(events(&server, "").await.status, "HTTP/1.1 200 OK");
     drop(server.listeners);
     server.serving.await.unwrap();

@@ -13,7 +13,9 @@ use crate::metrics::Snapshot;
 async fn a_monitor_hears_the_loop_and_nothing_else() {
     let mut server = Server::start();
     let stream = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    let Some(DoorReport::Pinged(to)) = server.events.recv().await else { panic!("another question") };
+    let Some(DoorReport::Pinged(to)) = server.events.recv().await else {
+        panic!("another question")
+    };
     to.send(()).unwrap();
     assert_eq!(response(stream).await.status, "HTTP/1.1 200 OK");
 }
@@ -32,7 +34,10 @@ async fn a_loop_that_does_not_turn_is_not_healthy() {
 async fn many_monitors_have_the_store_written_to_once() {
     let mut server = Server::start();
     for (answer, expected) in [
-        (Answer::Failed(Failure::NotReady("store full".to_owned())), "HTTP/1.1 503 Service Unavailable"),
+        (
+            Answer::Failed(Failure::NotReady("store full".to_owned())),
+            "HTTP/1.1 503 Service Unavailable",
+        ),
         (Answer::Ready, "HTTP/1.1 200 OK"),
     ] {
         let mut streams = Vec::new();
@@ -57,7 +62,11 @@ async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
     let mut server = Server::speaking(Protocol::Read);
     let mut streams = Vec::new();
     for _ in 0..20 {
-        streams.push(server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await);
+        streams.push(
+            server
+                .say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n")
+                .await,
+        );
     }
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
@@ -66,10 +75,17 @@ async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
         assert_eq!(response(stream).await.body, r#"{"error":"this once"}"#);
     }
     let adds = post(&body(&request("ADD")));
-    for said in
-        [&*adds, "PUT /v1/log HTTP/1.1\r\n\r\n", "GET /v1/log HTTP/1.1\r\n\r\n", "GET /v1/capture HTTP/1.1\r\n\r\n"]
-    {
-        assert_eq!(response(server.say(said).await).await.status, "HTTP/1.1 404 Not Found", "{said}");
+    for said in [
+        &*adds,
+        "PUT /v1/log HTTP/1.1\r\n\r\n",
+        "GET /v1/log HTTP/1.1\r\n\r\n",
+        "GET /v1/capture HTTP/1.1\r\n\r\n",
+    ] {
+        assert_eq!(
+            response(server.say(said).await).await.status,
+            "HTTP/1.1 404 Not Found",
+            "{said}"
+        );
     }
     assert!(server.events.try_recv().is_err());
 }
@@ -78,12 +94,25 @@ async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
 async fn answer_at_length(server: &mut Server) {
     let long = "x".repeat(1 << 20);
     match server.events.recv().await.unwrap() {
-        DoorReport::Asked { call: Call::List, reply, .. } => {
+        DoorReport::Asked {
+            call: Call::List,
+            reply,
+            ..
+        } => {
             reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(long))));
         }
-        DoorReport::Asked { call: Call::Ranges(RangeCall::List), reply, .. } => {
+        DoorReport::Asked {
+            call: Call::Ranges(RangeCall::List),
+            reply,
+            ..
+        } => {
             let ip = "10.0.0.2".parse().unwrap();
-            let range = Range { subnet: "10.0.0.0/24".parse().unwrap(), first: ip, last: ip, gateway: ip };
+            let range = Range {
+                subnet: "10.0.0.0/24".parse().unwrap(),
+                first: ip,
+                last: ip,
+                gateway: ip,
+            };
             let row = RangeRow {
                 network: long,
                 lan: Lan::Network("lan".into()),
@@ -95,12 +124,23 @@ async fn answer_at_length(server: &mut Server) {
             };
             reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
         }
-        DoorReport::Asked { call: Call::Status { parent: None }, reply, .. } => {
+        DoorReport::Asked {
+            call: Call::Status { parent: None },
+            reply,
+            ..
+        } => {
             reply.send(Answer::Failed(Failure::NotReady(long)));
         }
         DoorReport::Measured(to) => {
-            let holdings = Holdings { ranges: [(long, (1, 0))].into(), ..Holdings::default() };
-            to.send(Box::new(Snapshot { holdings, ..Snapshot::of_nothing() })).unwrap();
+            let holdings = Holdings {
+                ranges: [(long, (1, 0))].into(),
+                ..Holdings::default()
+            };
+            to.send(Box::new(Snapshot {
+                holdings,
+                ..Snapshot::of_nothing()
+            }))
+            .unwrap();
         }
         other => panic!("{other:?}"),
     }
@@ -108,25 +148,44 @@ async fn answer_at_length(server: &mut Server) {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_slow_costs_only_its_connection_whatever_it_asked() {
-    let paths = ["/v1/bindings", "/v1/ranges", "/v1/events", "/metrics", "/readyz"];
-    let both = [Protocol::Control, Protocol::Read].into_iter().flat_map(|protocol| paths.map(|path| (protocol, path)));
+    let paths = [
+        "/v1/bindings",
+        "/v1/ranges",
+        "/v1/events",
+        "/metrics",
+        "/readyz",
+    ];
+    let both = [Protocol::Control, Protocol::Read]
+        .into_iter()
+        .flat_map(|protocol| paths.map(|path| (protocol, path)));
     for (protocol, path) in both {
         let mut server = Server::speaking(protocol);
         note(&server, &"x".repeat(1 << 20));
-        let mut slow = server.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        let mut slow = server
+            .say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await;
         if path != "/v1/events" {
             answer_at_length(&mut server).await;
         }
         let other = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-        let Some(DoorReport::Pinged(to)) = server.events.recv().await else { panic!("another question") };
+        let Some(DoorReport::Pinged(to)) = server.events.recv().await else {
+            panic!("another question")
+        };
         to.send(()).unwrap();
-        assert_eq!(response(other).await.status, "HTTP/1.1 200 OK", "beside {path}");
+        assert_eq!(
+            response(other).await.status,
+            "HTTP/1.1 200 OK",
+            "beside {path}"
+        );
         let mut text = vec![0; 9];
         slow.read_exact(&mut text).await.unwrap();
         // Its connection is cut off, else this would not end.
         drop(server.listeners);
         server.serving.await.unwrap();
         slow.read_to_end(&mut text).await.unwrap();
-        assert!(text.starts_with(b"HTTP/1.1 ") && text.len() < 1 << 20, "{path}");
+        assert!(
+            text.starts_with(b"HTTP/1.1 ") && text.len() < 1 << 20,
+            "{path}"
+        );
     }
 }

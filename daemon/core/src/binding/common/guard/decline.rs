@@ -41,9 +41,21 @@ impl Common {
 
     /// Declines what a server was asked to commit, if another station is known to use it and the sockets are still open. Returns
     /// whether that is known: if so, nothing must be released.
-    pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        let Some((address, by)) = self.claim() else { return false };
-        let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
+    pub(in crate::binding) fn decline_owed(
+        &mut self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let Some((address, by)) = self.claim() else {
+            return false;
+        };
+        let Some(lease) = client
+            .owed(cx.now.boot)
+            .filter(|lease| lease.ip() == address)
+            .cloned()
+        else {
+            return false;
+        };
         let frame = client.abort_in_conflict(cx.now.boot);
         if self.exchange.can_send() && self.may_decline(&lease, cx) {
             self.exchange.send(frame.into_iter().collect(), cx);
@@ -56,9 +68,17 @@ impl Common {
     pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
         let (attachment, address) = (&self.attachment, lease.ip());
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");
-        self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
+        self.note(
+            EventKind::Declined,
+            lease,
+            format_args!("{by} uses the address"),
+            cx,
+        );
         let Identity { lan, client_id, .. } = &self.identity;
-        if cx.conflicts.conflict(lan, client_id, (address, by), cx.now.boot) {
+        if cx
+            .conflicts
+            .conflict(lan, client_id, (address, by), cx.now.boot)
+        {
             tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
         }
     }
@@ -66,7 +86,9 @@ impl Common {
     /// Returns whether a new address may be tried now on this LAN; if not, from when.
     pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
         match self.detects() {
-            true => cx.conflicts.begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),
+            true => cx
+                .conflicts
+                .begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),
             false => Ok(()),
         }
     }

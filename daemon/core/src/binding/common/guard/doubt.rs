@@ -19,7 +19,9 @@ use crate::wire::frame::{Arp, ArpOp};
 impl Common {
     /// Returns whether a station claims the address under watch, and it is not known yet whether the claim counts.
     pub(in crate::binding) fn is_in_doubt(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.control.is_some())
+        self.guard
+            .as_ref()
+            .is_some_and(|guard| guard.control.is_some())
     }
 
     /// Returns whether the claim in doubt is to this address.
@@ -70,20 +72,35 @@ impl Common {
     }
 
     /// Handles a claim. The first one begins a control.
-    pub(super) fn doubt(&mut self, by: Mac, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
+    pub(super) fn doubt(
+        &mut self,
+        by: Mac,
+        client: &Client,
+        arp: &Arp,
+        cx: &mut Cx<'_>,
+    ) -> Option<Found> {
         let guard = self.guard.as_mut()?;
         if let Some(control) = &mut guard.control {
             control.claims(by);
             return None;
         }
-        let (attachment, address, claim) = (&self.attachment, guard.window.address(), claim_of(arp));
-        let Some(lease) = client.claimed(cx.now.boot).filter(|lease| lease.ip() == address) else {
+        let (attachment, address, claim) =
+            (&self.attachment, guard.window.address(), claim_of(arp));
+        let Some(lease) = client
+            .claimed(cx.now.boot)
+            .filter(|lease| lease.ip() == address)
+        else {
             guard.heard = Some(by);
             return Some(Found::Conflict { by });
         };
         let control = control::address(lease.address, lease.server, cx.rng);
         tracing::info!(%attachment, %address, %by, claim, %control, "another station claims the address: asking for one that nobody can have");
-        guard.control = Some(Box::new(Control::new(control, guard.window.from(), by, cx.now.boot)));
+        guard.control = Some(Box::new(Control::new(
+            control,
+            guard.window.from(),
+            by,
+            cx.now.boot,
+        )));
         self.watch(client, cx)
     }
 
@@ -99,12 +116,20 @@ impl Common {
     /// Returns whether an ARP packet that claims the address under watch comes from a station that claims every address.
     /// Also records answers to a control.
     pub(super) fn is_of_proxy(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> bool {
-        let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_of_another(arp)) else { return false };
+        let Some(guard) = self
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.is_of_another(arp))
+        else {
+            return false;
+        };
         if let Some(control) = &mut guard.control {
             control.on_arp(arp);
         }
         let (by, address) = (arp.sender_mac, guard.window.address());
-        let Some(proxy) = cx.conflicts.proxy(&self.identity.lan, by, cx.now.boot) else { return false };
+        let Some(proxy) = cx.conflicts.proxy(&self.identity.lan, by, cx.now.boot) else {
+            return false;
+        };
         if arp.sender == address && !std::mem::replace(&mut guard.ignores, true) {
             self.note_proxy(by, proxy.control, client, cx);
         }
@@ -118,10 +143,15 @@ impl Common {
         guard.ignores = true;
         // A strict window goes on to the end of its probes.
         let goes_on = guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
-        let (address, control, lan) = (guard.window.address(), control.address(), self.identity.lan.clone());
+        let (address, control, lan) = (
+            guard.window.address(),
+            control.address(),
+            self.identity.lan.clone(),
+        );
         for by in proxies {
             tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
-            cx.conflicts.answers_for_all(&lan, *by, control, cx.now.boot);
+            cx.conflicts
+                .answers_for_all(&lan, *by, control, cx.now.boot);
             self.note_proxy(*by, control, client, cx);
         }
         let guard = self.guard.as_mut().filter(|_| !goes_on)?;
@@ -130,7 +160,9 @@ impl Common {
 
     /// Notes for the operator that a station's claims are ignored.
     fn note_proxy(&self, by: Mac, control: Ipv4Addr, client: &Client, cx: &mut Cx<'_>) {
-        let Some(lease) = client.claimed(cx.now.boot) else { return };
+        let Some(lease) = client.claimed(cx.now.boot) else {
+            return;
+        };
         let address = Lease::ip(lease);
         let cause = format_args!(
             "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"

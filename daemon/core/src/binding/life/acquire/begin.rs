@@ -54,15 +54,44 @@ impl Acquire {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for
     /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for its identity's last
     /// address.
-    pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+    pub(in crate::binding) fn new(
+        holder: &Holder,
+        known: Known<'_>,
+        now: Instant,
+        rng: Rng,
+    ) -> Self {
         let sender = holder.sender();
-        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, .. } = known;
-        let Known { fallback, limits, replaces, view, .. } = known;
+        let Known {
+            began,
+            limit,
+            came_up,
+            wanted,
+            adopts,
+            lease,
+            patience,
+            last,
+            ..
+        } = known;
+        let Known {
+            fallback,
+            limits,
+            replaces,
+            view,
+            ..
+        } = known;
         let resort = fallback.map(|fallback| Box::new(Resort::new(*fallback, last, now)));
-        let is_of_range = |last: &Ipv4Addr| resort.as_ref().is_some_and(|resort| resort.has_last(*last));
+        let is_of_range =
+            |last: &Ipv4Addr| resort.as_ref().is_some_and(|resort| resort.has_last(*last));
         // No server knows of an address of a range.
-        let last = last.filter(|last| !is_of_range(last)).map(|address| Wanted { address, preferred: true });
-        let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
+        let last = last
+            .filter(|last| !is_of_range(last))
+            .map(|address| Wanted {
+                address,
+                preferred: true,
+            });
+        let lease = lease
+            .filter(|lease| Wanted::takes(wanted, lease.ip()))
+            .map(Arc::new);
         let trusts = lease.clone().zip(patience.map(|patience| began + patience));
         let mut client = match (adopts, lease) {
             (Some(address), _) => Client::adopt(sender, address, now, rng),
@@ -77,10 +106,14 @@ impl Acquire {
         client.set_mtu(view.mtu);
         let insists = match adopts {
             Some(address) => Some(address.addr()),
-            None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
+            None => wanted
+                .filter(|wanted| !wanted.preferred)
+                .map(|wanted| wanted.address),
         };
         // The server may no longer know a lease that is taken over, and nothing that it offers instead is acceptable.
-        insists.into_iter().for_each(|address| client.insist(address));
+        insists
+            .into_iter()
+            .for_each(|address| client.insist(address));
         Self {
             client,
             began,

@@ -16,7 +16,12 @@ use crate::wire::Mac;
 
 impl Acquire {
     /// Lets go of the current lease, and looks for another.
-    pub(super) fn seek_another(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn seek_another(
+        &mut self,
+        common: &mut Common,
+        by: Option<Mac>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if let (Some(by), Some(address)) = (by, self.of_range()) {
             return self.next_of_range(common, (address, by), cx);
         }
@@ -25,19 +30,30 @@ impl Acquire {
     }
 
     /// Lets go of the current lease: it has ended, or it is declined, on whichever sockets there are.
-    fn let_go(&mut self, common: &mut Common, next: Stage, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
+    fn let_go(
+        &mut self,
+        common: &mut Common,
+        next: Stage,
+        by: Option<Mac>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         self.stage = next;
         let signal = match by.filter(|_| !self.has_ended(cx.now.boot)) {
             Some(by) => Signal::Conflict { by },
             None => Signal::Clock,
         };
-        let Output { frames, verdict, .. } = self.client.handle(cx.now.boot, signal);
+        let Output {
+            frames, verdict, ..
+        } = self.client.handle(cx.now.boot, signal);
         match &verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
+            }
             Some(_) | None => common.guard_send(frames, cx),
         }
         match verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { by })) => self.declined(common, &lease, by, cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
+                self.declined(common, &lease, by, cx)
+            }
             Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(common, &lease, cx),
             Some(
                 Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. })
@@ -51,13 +67,25 @@ impl Acquire {
 
     /// Has the store delete a useless lease. It is declined when that is done: a daemon that started between the two would hold
     /// a declined lease again.
-    pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, aborted: bool, cx: &mut Cx<'_>) {
+    pub(super) fn forget_won(
+        &mut self,
+        common: &mut Common,
+        by: Option<Mac>,
+        aborted: bool,
+        cx: &mut Cx<'_>,
+    ) {
         self.stage = Stage::Forgetting { by, aborted };
         self.persist(common, Want::Gone, cx);
     }
 
     /// Goes on after a DECLINE, if another address is acceptable. No permit is needed: the sockets are open.
-    pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn declined(
+        &mut self,
+        common: &mut Common,
+        lease: &Lease,
+        by: Mac,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         // If no server granted it, none must be told.
         if !lease.source.is_asked() {
             common.close_guard(cx);
@@ -69,9 +97,14 @@ impl Acquire {
         let is_last = self.misses.declined(lease.server, address, by);
         self.may_try = false;
         // The lease that this ADD had taken over was declined with it.
-        cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
+        cx.out
+            .report(common.id, Report::Undone(address, self.replaces.clone()));
         if self.insists == Some(address) && self.is_wanted() {
-            return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
+            return self.abort(
+                common,
+                Abort::Because(Failure::Conflict { address, by }),
+                cx,
+            );
         }
         if is_last && self.is_wanted() {
             let failure = self.misses.in_use(&common.identity.lan);
@@ -88,7 +121,14 @@ impl Acquire {
         if self.insists.is_some() && self.is_wanted() {
             let waited = whole_millis(cx.now.boot.saturating_since(self.began));
             let waiting_for = "the lease to be confirmed as good, and it ended first";
-            return self.abort(common, Abort::Because(Failure::TimedOut { waiting_for, waited }), cx);
+            return self.abort(
+                common,
+                Abort::Because(Failure::TimedOut {
+                    waiting_for,
+                    waited,
+                }),
+                cx,
+            );
         }
         SAME
     }
@@ -121,10 +161,13 @@ impl Acquire {
             }
             Err(cause) => {
                 if !aborted {
-                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
+                    cx.out
+                        .report(common.id, Report::Failed(Failure::Store(cause)));
                 }
                 common.close(cx);
-                let Some(lease) = common.persistence.durable().cloned() else { return SAME };
+                let Some(lease) = common.persistence.durable().cloned() else {
+                    return SAME;
+                };
                 Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
             }
         }

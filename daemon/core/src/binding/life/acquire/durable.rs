@@ -22,8 +22,12 @@ impl Acquire {
         // A lease of another address under this identity is given back once this one is held.
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
-        self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
-        let takes_over = self.replaces.iter().any(|id| cx.holders.standing(*id).is_some());
+        self.replaces
+            .retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
+        let takes_over = self
+            .replaces
+            .iter()
+            .any(|id| cx.holders.standing(*id).is_some());
         let replaces = self.replaces.clone();
         // An address that was offered before may not be this one: rapid commit may bring another.
         if let Some(address) = own {
@@ -31,26 +35,42 @@ impl Acquire {
         }
         cx.out.report(common.id, Report::ExchangeOver);
         self.note_acquired(common, takes_over, cx);
-        self.client.lease().into_iter().for_each(|lease| _ = common.answers(lease));
+        self.client
+            .lease()
+            .into_iter()
+            .for_each(|lease| _ = common.answers(lease));
         self.expect_work(common, cx);
         self.persist(common, Want::Bound { replaces }, cx);
         SAME
     }
 
     fn note_acquired(&self, common: &Common, takes_over: bool, cx: &mut Cx<'_>) {
-        let Some(lease) = self.client.lease() else { return };
+        let Some(lease) = self.client.lease() else {
+            return;
+        };
         match (self.adopts, takes_over) {
             _ if let Some(cause) = self.why_of_range(lease) => {
-                let kind = if self.adopts { EventKind::Adopted } else { EventKind::Acquired };
+                let kind = if self.adopts {
+                    EventKind::Adopted
+                } else {
+                    EventKind::Acquired
+                };
                 common.note_bound(kind, lease, cause, cx);
             }
             _ if self.trusted => {
                 let cause = "no server answered, and the lease of its identity is still good";
                 common.note_bound(EventKind::Acquired, lease, cause, cx);
             }
-            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container already ran", cx),
+            (true, _) => {
+                common.note_bound(EventKind::Adopted, lease, "the container already ran", cx)
+            }
             (false, false) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD replaced an earlier attachment", cx),
+            (false, true) => common.note_bound(
+                EventKind::Acquired,
+                lease,
+                "ADD replaced an earlier attachment",
+                cx,
+            ),
         }
     }
 
@@ -64,7 +84,10 @@ impl Acquire {
     ) -> Next {
         if result.is_ok() {
             self.pace.has_written(cx.now.boot);
-            cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
+            cx.out.report(
+                common.id,
+                Report::Replaced(std::mem::take(&mut self.replaces)),
+            );
         }
         match (result, aborted) {
             (Ok(()), true) if let Some((_, by)) = common.claim() => {
@@ -79,13 +102,16 @@ impl Acquire {
             // It is held in memory until there is room.
             (Err(cause), false) if self.adopts => {
                 common.exchange.close(cx);
-                let Some(hold) = self.held(common, cx) else { return SAME };
+                let Some(hold) = self.held(common, cx) else {
+                    return SAME;
+                };
                 common.persist_later(&cause, cx);
                 Break(Life::Held(hold))
             }
             (Err(cause), _) => {
                 if !aborted {
-                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
+                    cx.out
+                        .report(common.id, Report::Failed(Failure::Store(cause)));
                 }
                 self.undo_write(common, cx)
             }
@@ -97,7 +123,12 @@ impl Acquire {
     pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
         let lease = self.client.shared()?;
         if !self.adopts && lease.expired(cx.now.boot) {
-            common.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
+            common.note(
+                EventKind::Expired,
+                &lease,
+                "it ended before its ADD could be answered",
+                cx,
+            );
             self.forget_won(common, None, false, cx);
             return None;
         }
@@ -110,7 +141,13 @@ impl Acquire {
         if common.detects() && !self.adopts && !self.trusted {
             cx.conflicts.unclaimed(&common.identity.lan);
         }
-        cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
+        cx.out.report(
+            common.id,
+            Report::Leased {
+                lease: Box::new((*lease).clone()),
+                began: self.began,
+            },
+        );
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
         let (now, t1) = (cx.now.boot, lease.t1());
         if let Some(seat) = common.seat_mut(cx) {

@@ -10,8 +10,10 @@ use crate::time::{Instant, whole_millis};
 impl Acquire {
     /// Returns why there is no lease when time is up.
     pub(super) fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
-        if let Some(failure) =
-            self.misses.in_use(lan).filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
+        if let Some(failure) = self
+            .misses
+            .in_use(lan)
+            .filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
         {
             return failure;
         }
@@ -20,32 +22,64 @@ impl Acquire {
             Stage::AwaitingPermit | Stage::Over => {
                 "its turn behind others on the same LAN, so no server was asked: try again, or raise `timeout`"
             }
-            Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
+            Stage::Probing => {
+                "the probes of strict conflict detection, which take up to 7 s: raise `timeout`"
+            }
             Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { by: Some(_), .. } => "the store to delete a lease whose address another station uses",
+            Stage::Forgetting { by: Some(_), .. } => {
+                "the store to delete a lease whose address another station uses"
+            }
             Stage::Forgetting { by: None, .. } => "the store to delete a lease that has ended",
-            Stage::Doubting => "the check whether the station that claims the address claims every address",
-            Stage::Fitting => "its temporary macvlan to be removed, or the interface's MTU to be set",
+            Stage::Doubting => {
+                "the check whether the station that claims the address claims every address"
+            }
+            Stage::Fitting => {
+                "its temporary macvlan to be removed, or the interface's MTU to be set"
+            }
             Stage::Exchanging => return self.unanswered(lan, now),
         };
-        Failure::TimedOut { waiting_for, waited }
+        Failure::TimedOut {
+            waiting_for,
+            waited,
+        }
     }
 
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
         if let Some(none) = self.has_no_resort() {
             return Failure::NoAddress { none, running: 0 };
         }
-        let queues = self.queues.map_or(Duration::ZERO, |began| now.saturating_since(began));
-        let (waited, queued) = (now.saturating_since(self.since).saturating_sub(queues), self.queued + queues);
-        let (tally, waited, queued) = (self.client.tally(), whole_millis(waited), whole_millis(queued));
+        let queues = self
+            .queues
+            .map_or(Duration::ZERO, |began| now.saturating_since(began));
+        let (waited, queued) = (
+            now.saturating_since(self.since).saturating_sub(queues),
+            self.queued + queues,
+        );
+        let (tally, waited, queued) = (
+            self.client.tally(),
+            whole_millis(waited),
+            whole_millis(queued),
+        );
         // The current request has had no answer so far.
-        let asks = self.client.requesting().is_some() && tally.requested.is_some_and(|(.., sent)| sent > 1);
-        let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
+        let asks = self.client.requesting().is_some()
+            && tally.requested.is_some_and(|(.., sent)| sent > 1);
+        let in_vain = if tally.requested.is_none() {
+            tally.discovers
+        } else {
+            0
+        };
         if let Some(failure) = self.misses.failure(lan, in_vain).filter(|_| !asks) {
             return failure;
         }
         if let Some((server, address, sent)) = tally.requested {
-            return Failure::NoAck { server, address, sent, waited, queued, tally: Box::new(tally.clone()) };
+            return Failure::NoAck {
+                server,
+                address,
+                sent,
+                waited,
+                queued,
+                tally: Box::new(tally.clone()),
+            };
         }
         Failure::NoOffer {
             lan: lan.clone(),

@@ -59,8 +59,16 @@ impl Resort {
     /// Returns the last resort of an ADD that waits for its turn from now on. `last`: the last address of its identity, if that has
     /// returned.
     pub(super) fn new(fallback: Fallback, last: Option<Ipv4Addr>, now: Instant) -> Self {
-        let last = last.map(IpAddr::V4).filter(|last| fallback.take_over(*last).is_some());
-        Self { fallback, awaits: Awaits::Permit(now), heard: false, used: BTreeSet::new(), last }
+        let last = last
+            .map(IpAddr::V4)
+            .filter(|last| fallback.take_over(*last).is_some());
+        Self {
+            fallback,
+            awaits: Awaits::Permit(now),
+            heard: false,
+            used: BTreeSet::new(),
+            last,
+        }
     }
 
     /// Returns whether this was the last address of its identity, and is of the ranges.
@@ -72,7 +80,9 @@ impl Resort {
 impl Acquire {
     /// Records what the client has done and heard. `answered`: something has come in.
     pub(super) fn hear(&mut self, common: &Common, answered: bool, cx: &mut Cx<'_>) {
-        let Some(resort) = &mut self.resort else { return };
+        let Some(resort) = &mut self.resort else {
+            return;
+        };
         let (tally, lan, now) = (self.client.tally(), &common.identity.lan, cx.now.boot);
         resort.heard |= tally.has_heard() || self.client.compares();
         if resort.heard && answered {
@@ -81,7 +91,11 @@ impl Acquire {
         if tally.discovers > 0
             && let Awaits::Permit(waits) = resort.awaits
         {
-            let since = if cx.conflicts.was_heard(lan, waits) { now } else { waits };
+            let since = if cx.conflicts.was_heard(lan, waits) {
+                now
+            } else {
+                waits
+            };
             resort.awaits = match now >= since + resort.fallback.after.saturating_sub(LAST) {
                 true => Awaits::LastAnswer { since, last: now },
                 false => Awaits::Answer(since),
@@ -115,10 +129,14 @@ impl Acquire {
     /// Wishes for an address once it is time.
     pub(super) fn fall_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let is_due = self.is_due(cx.now.boot);
-        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return };
+        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else {
+            return;
+        };
         match &mut resort.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Awaits::Permit(since) if cx.conflicts.was_heard(&common.identity.lan, *since) => *since = cx.now.boot,
+            Awaits::Permit(since) if cx.conflicts.was_heard(&common.identity.lan, *since) => {
+                *since = cx.now.boot
+            }
             Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish_for_address(common, cx),
             Awaits::Answer(_) | Awaits::Address { .. } => {}
         }
@@ -127,8 +145,12 @@ impl Acquire {
     /// Sends the last DISCOVER before it falls back, if it is time. That needs no permit. Returns whether it does.
     pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
-        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return false };
-        let Awaits::Answer(since) = resort.awaits else { return false };
+        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else {
+            return false;
+        };
+        let Awaits::Answer(since) = resort.awaits else {
+            return false;
+        };
         resort.awaits = Awaits::LastAnswer { since, last: now };
         self.leave_queue(common, cx);
         self.client.hurry(now);
@@ -136,12 +158,21 @@ impl Acquire {
     }
 
     fn wish_for_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let Some(resort) = &mut self.resort else { return };
+        let Some(resort) = &mut self.resort else {
+            return;
+        };
         resort.awaits = Awaits::Address { none: None };
         let reserved = self.limits.iter().flat_map(|limits| &limits.reserved);
         let used = resort.used.iter().chain(reserved).copied().collect();
         let (fallback, last) = (Box::new(resort.fallback.clone()), resort.last);
-        cx.out.report(common.id, Report::FallsBack { fallback, used, last });
+        cx.out.report(
+            common.id,
+            Report::FallsBack {
+                fallback,
+                used,
+                last,
+            },
+        );
     }
 
     /// Goes on with an address of a range, unless the wish for it is out of date. Without one, servers are asked until time is
@@ -153,15 +184,23 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> Next {
         let asks = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
-        let Some(resort) = self.resort.as_mut().filter(|_| asks) else { return SAME };
+        let Some(resort) = self.resort.as_mut().filter(|_| asks) else {
+            return SAME;
+        };
         let lease = match given {
             Ok(given) => lease(&given, cx.now.boot),
             Err(none) => {
                 tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no free address");
                 let is_first = resort.used.is_empty();
-                resort.awaits = Awaits::Address { none: Some(none.clone()) };
+                resort.awaits = Awaits::Address {
+                    none: Some(none.clone()),
+                };
                 let failure = Failure::NoAddress { none, running: 0 };
-                return if is_first { SAME } else { self.abort(common, Abort::Because(failure), cx) };
+                return if is_first {
+                    SAME
+                } else {
+                    self.abort(common, Abort::Because(failure), cx)
+                };
             }
         };
         let Some(lease) = lease else { return SAME };
@@ -170,8 +209,14 @@ impl Acquire {
         if !common.is_aside() {
             common.exchange.close(cx);
         }
-        let policy = Policy { detection: Detection::Strict, ..common.profile.policy.clone() };
-        common.profile = Arc::new(Profile { policy, ..(*common.profile).clone() });
+        let policy = Policy {
+            detection: Detection::Strict,
+            ..common.profile.policy.clone()
+        };
+        common.profile = Arc::new(Profile {
+            policy,
+            ..(*common.profile).clone()
+        });
         (self.queues, self.stage) = (None, Stage::Probing);
         let address = lease.ip();
         self.client.hold(Arc::new(lease));
@@ -182,7 +227,10 @@ impl Acquire {
 
     /// Returns the address of a range that it is about to get.
     pub(super) fn of_range(&self) -> Option<Ipv4Addr> {
-        self.client.lease().filter(|lease| !lease.source.is_asked()).map(Lease::ip)
+        self.client
+            .lease()
+            .filter(|lease| !lease.source.is_asked())
+            .map(Lease::ip)
     }
 
     /// Tries another address of the ranges: a station uses this one.
@@ -198,7 +246,11 @@ impl Acquire {
             resort.used.len()
         });
         if tried >= MOST {
-            return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
+            return self.abort(
+                common,
+                Abort::Because(Failure::Conflict { address, by }),
+                cx,
+            );
         }
         self.stage = Stage::Exchanging;
         self.wish_for_address(common, cx);
@@ -207,7 +259,9 @@ impl Acquire {
 
     /// Returns why the ranges have no address for it, if that is why it has none.
     pub(super) fn has_no_resort(&self) -> Option<NoAddress> {
-        let Awaits::Address { none } = &self.resort.as_ref()?.awaits else { return None };
+        let Awaits::Address { none } = &self.resort.as_ref()?.awaits else {
+            return None;
+        };
         none.clone()
     }
 
@@ -218,7 +272,12 @@ impl Acquire {
     }
 
     /// Goes on with the address that a container has. It is not probed for: the container answers for it.
-    pub(super) fn hold_as_before(&mut self, common: &mut Common, lease: Lease, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn hold_as_before(
+        &mut self,
+        common: &mut Common,
+        lease: Lease,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         common.exchange.close(cx);
         self.client.hold(Arc::new(lease));
         self.make_durable(common, cx)
@@ -228,7 +287,9 @@ impl Acquire {
     pub(super) fn why_of_range(&self, lease: &Lease) -> Option<String> {
         let resort = self.resort.as_ref().filter(|_| !lease.source.is_asked())?;
         Some(match self.adopts {
-            true => "the container already ran, with an address of its network's fallback".to_owned(),
+            true => {
+                "the container already ran, with an address of its network's fallback".to_owned()
+            }
             false => format!(
                 "no server answered for {} s: an address of its network's fallback",
                 resort.fallback.after.as_secs()
@@ -238,6 +299,8 @@ impl Acquire {
 }
 
 fn lease(given: &Given, now: Instant) -> Option<Lease> {
-    let (IpNet::V4(address), IpAddr::V4(gateway)) = (given.address, given.gateway) else { return None };
+    let (IpNet::V4(address), IpAddr::V4(gateway)) = (given.address, given.gateway) else {
+        return None;
+    };
     Some(Lease::of_range(address, gateway, now))
 }

@@ -66,7 +66,10 @@ enum Cause {
     /// The pool does not allow it.
     Unfit(Unfit),
     /// Another attachment has it; `shared`: with the same Ethernet address.
-    Held { holder: AddressHolder, shared: Option<Mac> },
+    Held {
+        holder: AddressHolder,
+        shared: Option<Mac>,
+    },
     /// A station uses it.
     InUse(Mac),
 }
@@ -93,21 +96,40 @@ impl Misses {
 
     /// Returns whether a server has offered an address other than the only acceptable one.
     pub(super) fn is_blocked(&self) -> bool {
-        self.0.iter().any(|tried| matches!(tried.cause, Cause::Missed(Miss::Unwanted { .. })))
+        self.0
+            .iter()
+            .any(|tried| matches!(tried.cause, Cause::Missed(Miss::Unwanted { .. })))
     }
 
     /// Records why an address came to nothing. Returns how often that happened.
     fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
-        let is_it = |tried: &Tried| (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause);
-        let before = self.0.iter().position(is_it).map_or(0, |at| self.0.remove(at).times);
-        self.push(Tried { server, address, cause, times: before + 1 });
+        let is_it = |tried: &Tried| {
+            (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause)
+        };
+        let before = self
+            .0
+            .iter()
+            .position(is_it)
+            .map_or(0, |at| self.0.remove(at).times);
+        self.push(Tried {
+            server,
+            address,
+            cause,
+            times: before + 1,
+        });
         before + 1
     }
 
     /// Records that a station was heard using an address, which must be declined.
     pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
-        self.0.retain(|tried| tried.times > 0 || tried.address != address);
-        self.push(Tried { server, address, cause: Cause::InUse(by), times: 0 });
+        self.0
+            .retain(|tried| tried.times > 0 || tried.address != address);
+        self.push(Tried {
+            server,
+            address,
+            cause: Cause::InUse(by),
+            times: 0,
+        });
     }
 
     /// Returns who was heard using an address that has not been declined since.
@@ -120,14 +142,19 @@ impl Misses {
 
     /// Records a DECLINE. Returns whether it was the last that the ADD may send.
     pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
-        self.0.retain(|tried| tried.times > 0 || tried.address != address);
+        self.0
+            .retain(|tried| tried.times > 0 || tried.address != address);
         let times = self.note(server, address, Cause::InUse(by));
         times >= MOST_OF_ONE || self.count(&Cause::InUse(by)) >= MAX_CONFLICTS as u32
     }
 
     /// Returns how often an address came to nothing for such a reason.
     fn count(&self, cause: &Cause) -> u32 {
-        self.0.iter().filter(|tried| is_like(&tried.cause, cause)).map(|tried| tried.times).sum()
+        self.0
+            .iter()
+            .filter(|tried| is_like(&tried.cause, cause))
+            .map(|tried| tried.times)
+            .sum()
     }
 
     fn push(&mut self, tried: Tried) {
@@ -149,23 +176,47 @@ impl Misses {
         match declined[..] {
             [] => None,
             [(address, by)] => Some(Failure::Conflict { address, by }),
-            _ => Some(Failure::Conflicts { lan: lan.clone(), declined }),
+            _ => Some(Failure::Conflicts {
+                lan: lan.clone(),
+                declined,
+            }),
         }
     }
 
     /// Returns why an ADD got nothing, by the last address that came to nothing. `in_vain`: DISCOVERs since then without an
     /// offer. `None`: there is no such address, or the server did not acknowledge it.
     pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
-        let Tried { server, address, cause, .. } = self.0.iter().rfind(|tried| tried.times > 0)?;
+        let Tried {
+            server,
+            address,
+            cause,
+            ..
+        } = self.0.iter().rfind(|tried| tried.times > 0)?;
         let (server, address) = (*server, *address);
         match cause.clone() {
-            Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted { server, wanted, offered: address }),
-            Cause::Missed(Miss::Nak { message }) => Some(Failure::Nak { server, address, message, in_vain }),
+            Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted {
+                server,
+                wanted,
+                offered: address,
+            }),
+            Cause::Missed(Miss::Nak { message }) => Some(Failure::Nak {
+                server,
+                address,
+                message,
+                in_vain,
+            }),
             Cause::Missed(Miss::Unacknowledged { .. }) => None,
-            Cause::Unfit(why) => Some(Failure::Unfit { server: Some(server), address, why }),
-            Cause::Held { holder, shared } => {
-                Some(Failure::AddressHeld { server: Some(server), address, holder, shared })
-            }
+            Cause::Unfit(why) => Some(Failure::Unfit {
+                server: Some(server),
+                address,
+                why,
+            }),
+            Cause::Held { holder, shared } => Some(Failure::AddressHeld {
+                server: Some(server),
+                address,
+                holder,
+                shared,
+            }),
             Cause::InUse(_) => self.in_use(lan),
         }
     }
@@ -195,7 +246,9 @@ enum Ruling {
 impl Acquire {
     /// Applies other limits from now on, if there were any.
     pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
-        self.limits.iter_mut().for_each(|own| (**own).clone_from(limits));
+        self.limits
+            .iter_mut()
+            .for_each(|own| (**own).clone_from(limits));
     }
 
     /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
@@ -207,7 +260,12 @@ impl Acquire {
     ) -> ControlFlow<Life, bool> {
         let now = cx.now.boot;
         let (mut ruling, mut asks) = (Ruling::Take, false);
-        if let Some(Missed { server, address, miss }) = output.missed.take() {
+        if let Some(Missed {
+            server,
+            address,
+            miss,
+        }) = output.missed.take()
+        {
             // For a running container the request is repeated later, since others wait for their turn; but every server may
             // answer one DISCOVER first.
             let may_fail = self.adopts && matches!(miss, Miss::Unwanted { .. });
@@ -238,9 +296,19 @@ impl Acquire {
         Continue(false)
     }
 
-    fn rule(&mut self, common: &mut Common, lease: &Lease, granted: bool, cx: &mut Cx<'_>) -> Ruling {
+    fn rule(
+        &mut self,
+        common: &mut Common,
+        lease: &Lease,
+        granted: bool,
+        cx: &mut Cx<'_>,
+    ) -> Ruling {
         let (server, address) = (lease.server, lease.ip());
-        if let Some(why) = self.limits.as_ref().and_then(|limits| limits.refuse(address)) {
+        if let Some(why) = self
+            .limits
+            .as_ref()
+            .and_then(|limits| limits.refuse(address))
+        {
             tracing::warn!(attachment = %common.attachment, %address, %server, %why, "not taken");
             let cause = Cause::Unfit(why);
             self.misses.note(server, address, cause.clone());
@@ -250,7 +318,11 @@ impl Acquire {
             };
         }
         if let Some(tenant) = common.tenant(address, cx) {
-            let taken = Taken { tenant, lease: lease.clone(), granted };
+            let taken = Taken {
+                tenant,
+                lease: lease.clone(),
+                granted,
+            };
             common.tell_taken(&taken, cx);
             return self.rule_on_held(common, taken, cx);
         }
@@ -274,27 +346,43 @@ impl Acquire {
     fn rule_on_held(&mut self, common: &Common, taken: Taken, cx: &mut Cx<'_>) -> Ruling {
         let shared = Some(common.identity.chaddr).filter(|chaddr| taken.tenant.chaddr == *chaddr);
         let no_other_will_do = self.insists.is_some() || taken.granted && shared.is_some();
-        let cause = Cause::Held { holder: taken.tenant.who.clone(), shared };
-        let times = self.misses.note(taken.lease.server, taken.lease.ip(), cause.clone());
-        let most = if shared.is_some() { MOST_SHARED } else { MOST_HELD };
+        let cause = Cause::Held {
+            holder: taken.tenant.who.clone(),
+            shared,
+        };
+        let times = self
+            .misses
+            .note(taken.lease.server, taken.lease.ip(), cause.clone());
+        let most = if shared.is_some() {
+            MOST_SHARED
+        } else {
+            MOST_HELD
+        };
         if no_other_will_do || times >= most || self.misses.count(&cause) >= MOST_HELD {
             return Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
         }
         if common.is_foreign(&taken) {
             return Ruling::Decline(Box::new(taken));
         }
-        cx.out.report(common.id, Report::WantsRenewed(taken.tenant.id));
+        cx.out
+            .report(common.id, Report::WantsRenewed(taken.tenant.id));
         Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
     }
 
     /// Returns whether a new address may be tried now on this LAN. If not, an ADD waits if it has time for that, and
     /// otherwise fails at once.
-    pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
+    pub(super) fn may_try(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<Life, bool> {
         if self.awaits_room(common, cx) {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);
             return Continue(false);
         }
-        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(true) };
+        let Err(too_soon) = self.begin_try(common, cx) else {
+            return Continue(true);
+        };
         match self.held_back(common, &too_soon, cx.now.boot) {
             Some(failure) => self.abort(common, Abort::Because(failure), cx)?,
             None => self.client.hold_back(too_soon.at),
@@ -310,13 +398,23 @@ impl Acquire {
 
     /// Returns why an ADD without time for the wait fails.
     fn held_back(&self, common: &Common, too_soon: &TooSoon, now: Instant) -> Option<Failure> {
-        let TooSoon { at, conflicts, last: (address, by) } = *too_soon;
+        let TooSoon {
+            at,
+            conflicts,
+            last: (address, by),
+        } = *too_soon;
         if at + LEAST < self.limit {
             return None;
         }
         let (lan, left) = (common.identity.lan.clone(), at.saturating_since(now));
         let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-        self.misses.in_use(&lan).or(Some(Failure::HeldBack { lan, wait, conflicts, address, by }))
+        self.misses.in_use(&lan).or(Some(Failure::HeldBack {
+            lan,
+            wait,
+            conflicts,
+            address,
+            by,
+        }))
     }
 }
 
@@ -344,14 +442,29 @@ mod tests {
             misses.declined(SERVER, address(n), BY);
         }
         let declined = vec![(address(51), BY), (address(50), BY)];
-        let in_use = Failure::Conflicts { lan: lan.clone(), declined };
+        let in_use = Failure::Conflicts {
+            lan: lan.clone(),
+            declined,
+        };
         assert_eq!(misses.failure(&lan, 0), Some(in_use.clone()));
         misses.note(SERVER, address(52), nak());
-        let refused = Failure::Nak { server: SERVER, address: address(52), message: None, in_vain: 3 };
+        let refused = Failure::Nak {
+            server: SERVER,
+            address: address(52),
+            message: None,
+            in_vain: 3,
+        };
         assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
         misses.heard(SERVER, address(53), BY);
-        assert_eq!((misses.failure(&lan, 3), misses.user(address(53))), (Some(refused), Some(BY)));
-        assert_eq!((misses.in_use(&lan), misses.user(address(51))), (Some(in_use), None), "declined");
+        assert_eq!(
+            (misses.failure(&lan, 3), misses.user(address(53))),
+            (Some(refused), Some(BY))
+        );
+        assert_eq!(
+            (misses.in_use(&lan), misses.user(address(51))),
+            (Some(in_use), None),
+            "declined"
+        );
     }
 
     #[test]
@@ -363,7 +476,10 @@ mod tests {
             [SERVER, other, SERVER, other, SERVER].map(|server| declined(server, 50)),
             [false, false, false, false, true]
         );
-        assert_eq!([51, 52, 53, 54, 55].map(|n| declined(SERVER, n)), [false, false, false, false, true]);
+        assert_eq!(
+            [51, 52, 53, 54, 55].map(|n| declined(SERVER, n)),
+            [false, false, false, false, true]
+        );
     }
 
     #[test]
@@ -371,6 +487,12 @@ mod tests {
         let mut misses = Misses::default();
         (0..=255).for_each(|n| _ = misses.note(SERVER, address(n), nak()));
         assert_eq!(misses.0.len(), MOST);
-        assert_eq!((misses.note(SERVER, address(0), nak()), misses.note(SERVER, address(255), nak())), (1, 2));
+        assert_eq!(
+            (
+                misses.note(SERVER, address(0), nak()),
+                misses.note(SERVER, address(255), nak())
+            ),
+            (1, 2)
+        );
     }
 }

@@ -36,7 +36,9 @@ impl Pace {
     pub(super) fn goes_on(&mut self, settled: Option<(Form, Fate)>, asks: bool, now: Instant) {
         self.asked = if asks { Some(now) } else { self.asked };
         match settled {
-            Some((Form::Discover, Fate::Answered)) => (self.offered, self.won) = (Some(now), Some(now)),
+            Some((Form::Discover, Fate::Answered)) => {
+                (self.offered, self.won) = (Some(now), Some(now))
+            }
             Some((_, Fate::Answered)) => self.won = Some(now),
             Some(_) | None => {}
         }
@@ -56,12 +58,24 @@ impl Pace {
 impl Acquire {
     /// Counts the phases of an ADD that has its lease from a server.
     pub(super) fn count_phases(&self, cx: &mut Cx<'_>) {
-        let Pace { offered, won, stored, .. } = self.pace;
-        let (false, false, Some(won)) = (self.adopts, self.trusted, won) else { return };
+        let Pace {
+            offered,
+            won,
+            stored,
+            ..
+        } = self.pace;
+        let (false, false, Some(won)) = (self.adopts, self.trusted, won) else {
+            return;
+        };
         let counts = &mut cx.out.counts;
         counts.phase(Phase::Queue, self.queued);
-        offered.into_iter().for_each(|at| counts.phase(Phase::Offer, at.saturating_since(self.since)));
-        counts.phase(Phase::Ack, won.saturating_since(offered.unwrap_or(self.since)));
+        offered
+            .into_iter()
+            .for_each(|at| counts.phase(Phase::Offer, at.saturating_since(self.since)));
+        counts.phase(
+            Phase::Ack,
+            won.saturating_since(offered.unwrap_or(self.since)),
+        );
         if let (Some(began), Some(ended)) = stored {
             counts.phase(Phase::Store, ended.saturating_since(began));
         }

@@ -29,7 +29,12 @@ impl Acquire {
         if asks && self.client.asked_in_vain(cx.now.boot) >= UNDER_ONE_PERMIT {
             self.queues = Some(cx.now.boot);
             self.client.waits();
-            cx.out.report(common.id, Report::AsksAgain { waited_for: !self.adopts });
+            cx.out.report(
+                common.id,
+                Report::AsksAgain {
+                    waited_for: !self.adopts,
+                },
+            );
         }
     }
 
@@ -38,18 +43,30 @@ impl Acquire {
     pub(super) fn expect_answers(&mut self, common: &Common, cx: &Cx<'_>) {
         if !self.queued.is_zero() && self.trusts.is_none() {
             let [offer, ack] = cx.conflicts.takes(&common.identity.lan, cx.now.boot);
-            self.client.expect_after([offer.min(MOST_OF_OFFER), ack.min(MOST_OF_ACK)]);
+            self.client
+                .expect_after([offer.min(MOST_OF_OFFER), ack.min(MOST_OF_ACK)]);
         }
     }
 
     /// Records how long a server took for an answer to what was first asked at `began`. A server that does not hear the LAN's link
     /// answers the second message.
-    pub(super) fn learn(&self, common: &Common, began: Option<Instant>, output: &Output, cx: &mut Cx<'_>) {
+    pub(super) fn learn(
+        &self,
+        common: &Common,
+        began: Option<Instant>,
+        output: &Output,
+        cx: &mut Cx<'_>,
+    ) {
         if let (Some(began), Some((form, Fate::Answered))) = (began, output.settled)
             && self.beside != Beside::Now
             && let Some(took) = self.pace.took(began, cx.now.boot)
         {
-            cx.conflicts.took(&common.identity.lan, form == Form::Discover, took, cx.now.boot);
+            cx.conflicts.took(
+                &common.identity.lan,
+                form == Form::Discover,
+                took,
+                cx.now.boot,
+            );
         }
     }
 
@@ -79,7 +96,9 @@ impl Acquire {
 
     /// Counts the time of its wait. Returns whether it waited.
     fn ends_queueing(&mut self, now: Instant) -> bool {
-        let Some(began) = self.queues.take() else { return false };
+        let Some(began) = self.queues.take() else {
+            return false;
+        };
         let waited = now.saturating_since(began);
         (self.queued, self.since) = (self.queued + waited, self.since + waited);
         true

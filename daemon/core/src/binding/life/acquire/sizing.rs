@@ -16,15 +16,23 @@ impl Acquire {
     /// Records what will be due at the interface for the lease that was won.
     pub(super) fn expect_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
         self.sized = false;
-        let Some(grant) = self.client.lease().map(|lease| common.grant(lease)) else { return common.has_done(cx) };
-        common.seat_mut(cx).into_iter().for_each(|seat| seat.is_won(&grant, self.mtu, self.adopts));
+        let Some(grant) = self.client.lease().map(|lease| common.grant(lease)) else {
+            return common.has_done(cx);
+        };
+        common
+            .seat_mut(cx)
+            .into_iter()
+            .for_each(|seat| seat.is_won(&grant, self.mtu, self.adopts));
     }
 
     /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until it is known whether another
     /// station uses the address; only then are the sockets given up, over which the lease could be declined. After that it waits
     /// until the temporary macvlan is gone.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let is_under_way = common.seat(cx.interfaces).and_then(Seat::work).is_some_and(Work::is_under_way);
+        let is_under_way = common
+            .seat(cx.interfaces)
+            .and_then(Seat::work)
+            .is_some_and(Work::is_under_way);
         if is_under_way || common.is_in_doubt() {
             return SAME;
         }
@@ -51,12 +59,21 @@ impl Acquire {
     }
 
     fn holding<'a>(&self, common: &'a Common) -> Option<Holding<'a>> {
-        self.client.lease().map(|lease| common.holding(&self.client, lease))
+        self.client
+            .lease()
+            .map(|lease| common.holding(&self.client, lease))
     }
 
     /// Goes on after a look, or after the change.
-    pub(super) fn on_sizing(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        let holding = self.holding(common).filter(|_| self.stage == Stage::Fitting);
+    pub(super) fn on_sizing(
+        &mut self,
+        common: &mut Common,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let holding = self
+            .holding(common)
+            .filter(|_| self.stage == Stage::Fitting);
         let Some(holding) = holding else {
             common.has_done(cx);
             return SAME;
@@ -67,7 +84,9 @@ impl Acquire {
             Worked::Again => {}
             Worked::Done(Done { lacks, mtu, .. }) => {
                 (self.mtu, self.sized) = (mtu, lacks != Some(Lack::Mtu));
-                lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
+                lacks
+                    .into_iter()
+                    .for_each(|lack| common.work_later(&lack, Some(lack), cx));
             }
             Worked::Failed(cause) => return self.not_sized(common, cause, cx),
         }

@@ -33,9 +33,15 @@ impl Acquire {
     ///
     /// That is before the limit, so that the reason is there in time and the ADD is answered as promised.
     pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
-        let wanted = matches!(self.reason, Reason::NotLookedFor(_)) && self.stage == Stage::Exchanging;
+        let wanted =
+            matches!(self.reason, Reason::NotLookedFor(_)) && self.stage == Stage::Exchanging;
         let half = self.limit.saturating_since(self.began) / 2;
-        wanted.then(|| (self.began + half.max((half * 2).saturating_sub(AHEAD)), Why::Call))
+        wanted.then(|| {
+            (
+                self.began + half.max((half * 2).saturating_sub(AHEAD)),
+                Why::Call,
+            )
+        })
     }
 
     /// Looks for a reason once it is time, if there is no offer by then.
@@ -43,13 +49,19 @@ impl Acquire {
         if self.survey_at().is_none_or(|(at, _)| cx.now.boot < at) {
             return;
         }
-        let Reason::NotLookedFor(before) = self.reason else { return };
+        let Reason::NotLookedFor(before) = self.reason else {
+            return;
+        };
         if self.client.tally().requested.is_some() {
             self.reason = Reason::None;
             return;
         }
         self.reason = Reason::LookedFor(before);
-        cx.out.survey(common.id, common.link.clone(), common.identity.lan.parent().map(str::to_owned));
+        cx.out.survey(
+            common.id,
+            common.link.clone(),
+            common.identity.lan.parent().map(str::to_owned),
+        );
     }
 
     /// Records what was found.
@@ -57,9 +69,18 @@ impl Acquire {
         if let Reason::LookedFor(before) = self.reason {
             let ifname = self.ifname.clone();
             // A host that has just booted has had its own links no longer than that.
-            let booted = Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
-            let up_for = self.came_up.or(booted).map(|at| self.limit.saturating_since(at));
-            self.reason = Reason::Found(Box::new(Silence { ifname, before, up_for, survey }));
+            let booted =
+                Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
+            let up_for = self
+                .came_up
+                .or(booted)
+                .map(|at| self.limit.saturating_since(at));
+            self.reason = Reason::Found(Box::new(Silence {
+                ifname,
+                before,
+                up_for,
+                survey,
+            }));
         }
     }
 }

@@ -16,7 +16,10 @@ impl Acquire {
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
         let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();
-        self.trusts.as_ref().filter(|_| waits && !heard).map(|(_, at)| *at)
+        self.trusts
+            .as_ref()
+            .filter(|_| waits && !heard)
+            .map(|(_, at)| *at)
     }
 
     /// Takes that lease out when its time has come, unless another station is known to use its address, or its pool no longer
@@ -25,12 +28,20 @@ impl Acquire {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
         let is_free = common.claim().is_none() && common.tenant(lease.ip(), cx).is_none();
-        let fits = self.limits.as_ref().is_none_or(|limits| limits.refuse(lease.ip()).is_none());
+        let fits = self
+            .limits
+            .as_ref()
+            .is_none_or(|limits| limits.refuse(lease.ip()).is_none());
         Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }
 
     /// Takes the lease unconfirmed. Its holder keeps asking for it.
-    pub(super) fn trust(&mut self, common: &mut Common, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn trust(
+        &mut self,
+        common: &mut Common,
+        lease: Arc<Lease>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: using the last lease as it is");
         common.exchange.close(cx);
         self.trusted = true;

@@ -24,7 +24,8 @@ impl Acquire {
         let owed = owed.as_ref();
         if let Some(address) = owed.map(Lease::ip).filter(|_| common.exchange.can_send()) {
             // The lease that this ADD had taken over was given back with it.
-            cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
+            cx.out
+                .report(common.id, Report::Undone(address, self.replaces.clone()));
         }
         if !common.decline_owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
@@ -41,13 +42,31 @@ impl Acquire {
 
     /// Gives back what a server was asked to commit, or has granted, over sockets other than those of the request: like any
     /// other lease, with tries until it would have ended.
-    pub(super) fn give_back_unsaid(&mut self, common: &mut Common, link_gone: bool, cx: &mut Cx<'_>) -> Next {
-        let Some(lease) = self.client.owed(cx.now.boot).cloned() else { return SAME };
-        let owed = if self.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
+    pub(super) fn give_back_unsaid(
+        &mut self,
+        common: &mut Common,
+        link_gone: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let Some(lease) = self.client.owed(cx.now.boot).cloned() else {
+            return SAME;
+        };
+        let owed = if self.client.lease().is_some() {
+            Owed::Leased
+        } else {
+            Owed::Asked
+        };
         // The lease that this ADD had taken over is given back with it.
-        cx.out.report(common.id, Report::Undone(lease.ip(), std::mem::take(&mut self.replaces)));
+        cx.out.report(
+            common.id,
+            Report::Undone(lease.ip(), std::mem::take(&mut self.replaces)),
+        );
         common.close(cx);
-        let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };
+        let why = if link_gone {
+            Leave::LinkGone
+        } else {
+            Leave::Aborted
+        };
         Break(Release::new(lease, owed, why).begun(common, cx))
     }
 
@@ -58,13 +77,17 @@ impl Acquire {
             return self.give_back_unsaid(common, false, cx);
         }
         self.undo_exchange(common, cx);
-        let Some(lease) = self.client.lease().cloned() else { return SAME };
+        let Some(lease) = self.client.lease().cloned() else {
+            return SAME;
+        };
         Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
     }
 
     /// Gives back a durable lease that nobody wants any more.
     pub(super) fn give_back_won(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let Some(lease) = self.client.lease().cloned() else { return SAME };
+        let Some(lease) = self.client.lease().cloned() else {
+            return SAME;
+        };
         common.close(cx);
         Break(Release::new(lease, Owed::Leased, Leave::Aborted).begun(common, cx))
     }

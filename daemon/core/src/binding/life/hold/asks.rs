@@ -22,12 +22,18 @@ pub(super) struct Asks {
 
 impl Hold {
     fn is_of_range(&self) -> bool {
-        self.client.lease().is_some_and(|lease| !lease.source.is_asked())
+        self.client
+            .lease()
+            .is_some_and(|lease| !lease.source.is_asked())
     }
 
     /// Returns the question under way. It ends with a lease that no server granted.
     fn asks(&self) -> Option<&Asks> {
-        self.rare.as_ref()?.asks.as_deref().filter(|_| self.is_of_range())
+        self.rare
+            .as_ref()?
+            .asks
+            .as_deref()
+            .filter(|_| self.is_of_range())
     }
 
     fn asks_mut(&mut self) -> Option<&mut Asks> {
@@ -40,8 +46,19 @@ impl Hold {
             return false;
         }
         let inquiry = Inquiry::new(common.sender(), cx.now.boot, cx.rng.fork());
-        self.rare.get_or_insert_default().asks = Some(Box::new(Asks { inquiry, until: cx.now.boot + SILENCE }));
-        common.open(Sockets { chaddr: common.identity.chaddr, arp: Hears::Answers, hold_port: None }, true, cx);
+        self.rare.get_or_insert_default().asks = Some(Box::new(Asks {
+            inquiry,
+            until: cx.now.boot + SILENCE,
+        }));
+        common.open(
+            Sockets {
+                chaddr: common.identity.chaddr,
+                arp: Hears::Answers,
+                hold_port: None,
+            },
+            true,
+            cx,
+        );
         true
     }
 
@@ -70,15 +87,24 @@ impl Hold {
 
     /// Sends the DISCOVER: the sockets are open.
     pub(super) fn put_question(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let frame = self.asks_mut().and_then(|asks| asks.inquiry.on_clock(cx.now.boot));
+        let frame = self
+            .asks_mut()
+            .and_then(|asks| asks.inquiry.on_clock(cx.now.boot));
         common.exchange.send(frame.into_iter().collect(), cx);
         SAME
     }
 
     /// Handles a frame that may be the answer.
-    pub(super) fn hear_answer(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn hear_answer(
+        &mut self,
+        common: &mut Common,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         let Frame::Udp(udp) = frame else { return SAME };
-        let Some(asks) = self.asks_mut() else { return SAME };
+        let Some(asks) = self.asks_mut() else {
+            return SAME;
+        };
         match asks.inquiry.on_udp(cx.now.boot, udp) {
             Ok(sight) => {
                 self.asks_no_more(common, cx);

@@ -21,7 +21,12 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
-        let client = Client::resume(common.plain_sender(), lease.clone(), cx.now.boot, cx.rng.fork());
+        let client = Client::resume(
+            common.plain_sender(),
+            lease.clone(),
+            cx.now.boot,
+            cx.rng.fork(),
+        );
         let mut hold = Self::new(client, lease.clone());
         hold.recall(common, left, cx);
         if unconfirmed {
@@ -32,9 +37,18 @@ impl Hold {
         hold.client.set_station(common.station());
         if lost {
             tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile: looking for another");
-            common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
+            common.note(
+                EventKind::Expired,
+                &lease,
+                "it ended while no daemon ran",
+                cx,
+            );
             hold.leaves_lost(common, &lease, false, cx);
-            common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::await_look);
+            common
+                .seat_mut(cx)
+                .and_then(Seat::work_mut)
+                .into_iter()
+                .for_each(Work::await_look);
             hold.record_again();
         }
         hold
@@ -47,7 +61,10 @@ impl Hold {
         left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let mut hold = Self::new(Client::seek(common.plain_sender(), cx.now.boot, cx.rng.fork()), last);
+        let mut hold = Self::new(
+            Client::seek(common.plain_sender(), cx.now.boot, cx.rng.fork()),
+            last,
+        );
         hold.recall(common, left, cx);
         hold.client.set_station(common.station());
         hold
@@ -55,7 +72,11 @@ impl Hold {
 
     /// Records that Docker is told the lease again, which may have another address by now.
     pub(in crate::binding) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if self.client.shared().is_some_and(|lease| common.answers(&lease)) {
+        if self
+            .client
+            .shared()
+            .is_some_and(|lease| common.answers(&lease))
+        {
             self.record_again();
             self.settle(common, cx);
         }
@@ -65,7 +86,9 @@ impl Hold {
     /// RELEASE would say that the address is free.
     fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let leased = self.client.lease().map(Lease::ip);
-        let is_claimed = common.claim().is_some_and(|(address, _)| leased == Some(address) && common.can_send());
+        let is_claimed = common
+            .claim()
+            .is_some_and(|(address, _)| leased == Some(address) && common.can_send());
         if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
             common.note_conflict(&self.client, by, cx);
             // Here a conflict only leads to the loss; nothing follows.
@@ -75,17 +98,33 @@ impl Hold {
 
     /// Gives up a lease that another binding has too, without telling the server, and looks for another.
     pub(crate) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let Some(lease) = self.client.shared() else { return };
-        let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
+        let Some(lease) = self.client.shared() else {
+            return;
+        };
+        let Some(tenant) = common.tenant(lease.ip(), cx) else {
+            return;
+        };
         let holder = tenant.who;
         tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have the same address on record: this one gives it up without a RELEASE");
         let pause = self.client.pause();
         self.client.refuse(cx.now.boot, pause);
-        self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
+        self.lose(
+            common,
+            &lease,
+            &Loss::Double {
+                holder: holder.to_string(),
+            },
+            cx,
+        );
     }
 
     /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
-    pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
+    pub(in crate::binding) fn give_back(
+        &mut self,
+        common: &mut Common,
+        why: Leave,
+        cx: &mut Cx<'_>,
+    ) -> Life {
         self.believe_claim(common, cx);
         if self.client.lease().is_none() {
             common.decline_owed(&mut self.client, cx);
@@ -106,10 +145,15 @@ impl Hold {
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*self.last, Owed::Nothing),
         };
-        let returns =
-            owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded);
+        let returns = owed == Owed::Leased
+            && matches!(
+                why,
+                Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded
+            );
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
-        let release = Release::new(lease.clone(), owed, why).muted(!cx.interfaces.has_carrier(&common.link)).kept(kept);
+        let release = Release::new(lease.clone(), owed, why)
+            .muted(!cx.interfaces.has_carrier(&common.link))
+            .kept(kept);
         release.begun(common, cx)
     }
 }

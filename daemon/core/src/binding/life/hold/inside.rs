@@ -32,13 +32,22 @@ impl Hold {
     }
 
     /// Returns the address that the interface should carry by now.
-    pub(in crate::binding) fn expected_address(&self, common: &Common, interfaces: &Interfaces) -> Option<IpAddr> {
+    pub(in crate::binding) fn expected_address(
+        &self,
+        common: &Common,
+        interfaces: &Interfaces,
+    ) -> Option<IpAddr> {
         common.seat(interfaces)?.expected(&self.holding(common))
     }
 
     /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
     /// failed, or waits for room in the store, does not count.
-    pub(in crate::binding) fn is_changing(&self, common: &Common, interfaces: &Interfaces, now: Instant) -> bool {
+    pub(in crate::binding) fn is_changing(
+        &self,
+        common: &Common,
+        interfaces: &Interfaces,
+        now: Instant,
+    ) -> bool {
         let writes = common.persistence.busy() && self.waits_for_store(common, now);
         let works = common.seat(interfaces).is_some_and(Seat::is_changing);
         self.client.lease().is_some() && (writes || works || common.is_probing())
@@ -47,7 +56,13 @@ impl Hold {
     /// Takes everything of the lease off the interface before the lease is given back. Reports when that is done.
     pub(crate) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let told = common.told.into_iter().map(Into::into).collect();
-        let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
+        let left = [
+            common.grant(&self.last),
+            Grant {
+                addresses: told,
+                ..Grant::default()
+            },
+        ];
         if let Some(seat) = common.seat_mut(cx) {
             seat.vacate(left);
         }
@@ -56,7 +71,13 @@ impl Hold {
 
     /// Records that a lease is lost; `taken`: another station uses its address, which is on the interface. Returns whether
     /// that requires anything to be taken off.
-    pub(super) fn leaves_lost(&self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
+    pub(super) fn leaves_lost(
+        &self,
+        common: &Common,
+        lost: &Lease,
+        taken: bool,
+        cx: &mut Cx<'_>,
+    ) -> bool {
         let seat = common.seat_mut(cx);
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
@@ -66,7 +87,10 @@ impl Hold {
         // The last look was for the ADD.
         self.go_on_seen(common, cx);
         let holding = self.holding(common);
-        if common.seat_mut(cx).is_some_and(|seat| seat.put_back(&holding)) {
+        if common
+            .seat_mut(cx)
+            .is_some_and(|seat| seat.put_back(&holding))
+        {
             self.record_again();
             self.has_work();
         }
@@ -85,7 +109,12 @@ impl Hold {
 impl Hold {
     /// Goes on with the work at the interface, if there is any and it may be done.
     pub(super) fn work(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let Some(seat) = common.seat(cx.interfaces).filter(|seat| seat.work().is_some()) else { return };
+        let Some(seat) = common
+            .seat(cx.interfaces)
+            .filter(|seat| seat.work().is_some())
+        else {
+            return;
+        };
         let vacates = seat.vacates();
         if common.go_on(&self.holding(common), cx) {
             if vacates {
@@ -97,13 +126,22 @@ impl Hold {
 
     /// Goes on with a change that a restart cut short: the interface was looked at.
     fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if common.seat_mut(cx).and_then(Seat::work_mut).is_some_and(Work::is_seen) {
+        if common
+            .seat_mut(cx)
+            .and_then(Seat::work_mut)
+            .is_some_and(Work::is_seen)
+        {
             self.has_work();
         }
     }
 
     /// Goes on after a look or a change.
-    pub(super) fn on_looked_or_changed(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn on_looked_or_changed(
+        &mut self,
+        common: &mut Common,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         match common.worked(outcome, &self.holding(common), cx) {
             Worked::Waits => SAME,
             Worked::Again => {
@@ -134,7 +172,11 @@ impl Hold {
     fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
         let Done { next, lacks, mtu } = done;
         self.client.set_mtu(mtu);
-        let address = next.iter().flat_map(|grant| &grant.addresses).next().map(tracing::field::display);
+        let address = next
+            .iter()
+            .flat_map(|grant| &grant.addresses)
+            .next()
+            .map(tracing::field::display);
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
         let own = own.filter(|own| next.as_ref().is_some_and(|next| next.has((*own).into())));
@@ -145,7 +187,9 @@ impl Hold {
         {
             self.watch(common, cx)?;
         }
-        lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
+        lacks
+            .into_iter()
+            .for_each(|lack| common.work_later(&lack, Some(lack), cx));
         self.has_changed();
         SAME
     }
@@ -167,7 +211,9 @@ impl Hold {
     pub(in crate::binding) fn on_time(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let (now, has_lease) = (cx.now.boot, self.client.lease().is_some());
         let follows = has_lease && common.profile.policy.on_change == OnChange::Apply;
-        let Some(seat) = common.seat_mut(cx) else { return };
+        let Some(seat) = common.seat_mut(cx) else {
+            return;
+        };
         if seat.end_setup(now) {
             // What changed in the lease since the interface was last known, or the runtime last told, is changed there too.
             let rare = self.rare.as_mut().filter(|_| follows);
@@ -187,9 +233,18 @@ impl Hold {
 // What is seen and heard there.
 impl Hold {
     /// Goes on after the interface was found to be gone. A lease that is older than its interface outlives it.
-    pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn on_gone(
+        &mut self,
+        common: &mut Common,
+        cause: LinkCause,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         let stays = common.profile.wants.is_found_later();
-        let what = if stays { "waiting for the lease to be released" } else { "giving the lease back" };
+        let what = if stays {
+            "waiting for the lease to be released"
+        } else {
+            "giving the lease back"
+        };
         tracing::info!(attachment = %common.attachment, %cause, "link gone: {what}");
         let lease = self.client.lease().unwrap_or(&self.last);
         let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
@@ -219,7 +274,10 @@ impl Hold {
         if !self.client.confirm(cx.now.boot) {
             return;
         }
-        let address = self.client.lease().map(|lease| tracing::field::display(lease.address));
+        let address = self
+            .client
+            .lease()
+            .map(|lease| tracing::field::display(lease.address));
         tracing::info!(attachment = %common.attachment, address, "{why}: confirming the lease");
         common.end_exchange(cx);
         self.record_again();
@@ -237,7 +295,9 @@ impl Hold {
     /// Announces the address of an interface that got another Ethernet address.
     fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let moved = cx.interfaces.take_moved(&common.link, common.id);
-        let Some(address) = self.client.lease().map(Lease::ip) else { return SAME };
+        let Some(address) = self.client.lease().map(Lease::ip) else {
+            return SAME;
+        };
         match moved && common.announce_moved(address, cx) {
             true => self.watch(common, cx),
             false => SAME,
@@ -254,14 +314,19 @@ impl Hold {
     ) -> Next {
         self.on_found_again(common, cx)?;
         self.client.set_mtu(view.mtu);
-        back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
+        back.into_iter()
+            .for_each(|lost| self.on_carrier_back(common, lost, cx));
         // The kernel's message about an address may be lost.
         for there in &view.addresses {
             self.on_address_added(common, there.addr(), cx)?;
             self.on_outdated(common, *there, cx);
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
-            self.on_address(common, view.addresses.iter().any(|there| there.addr() == address), cx);
+            self.on_address(
+                common,
+                view.addresses.iter().any(|there| there.addr() == address),
+                cx,
+            );
         }
         self.settle_interface(common, view, cx);
         match view.up {
@@ -275,20 +340,36 @@ impl Hold {
     /// Records which routes others have removed, once the runtime has had its time.
     fn settle_interface(&mut self, common: &mut Common, view: &LinkView, cx: &mut Cx<'_>) {
         let now = cx.now.boot;
-        let Some(seat) = common.seat_mut(cx).filter(|seat| seat.is_settling()) else { return };
+        let Some(seat) = common.seat_mut(cx).filter(|seat| seat.is_settling()) else {
+            return;
+        };
         // The routes of a lease that waits for its probes are not on the interface yet, and nobody has removed them.
-        let used = self.client.lease().filter(|_| !common.is_probing()).map(|lease| common.grant(lease));
+        let used = self
+            .client
+            .lease()
+            .filter(|_| !common.is_probing())
+            .map(|lease| common.grant(lease));
         let removed = seat.settle(used.as_ref(), view, now);
         if !removed.is_empty() {
             tracing::info!(attachment = %common.attachment, ?removed, "routes were removed when the container was set up: they are not put back");
-            Arc::make_mut(&mut common.profile).policy.left_out.extend(removed);
+            Arc::make_mut(&mut common.profile)
+                .policy
+                .left_out
+                .extend(removed);
             self.record_again();
         }
     }
 
     /// Records that an address is on the interface.
-    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
-        let IpAddr::V4(address) = address else { return SAME };
+    pub(super) fn on_address_added(
+        &mut self,
+        common: &mut Common,
+        address: IpAddr,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let IpAddr::V4(address) = address else {
+            return SAME;
+        };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
@@ -301,11 +382,19 @@ impl Hold {
         if self.client.lease().is_some() || self.last.ip() != address {
             return;
         }
-        let taken = self.client.tally().declined.is_some_and(|(declined, _)| declined == address);
+        let taken = self
+            .client
+            .tally()
+            .declined
+            .is_some_and(|(declined, _)| declined == address);
         if self.leaves_lost(common, &self.last, taken, cx) {
             self.record_again();
         }
-        common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::stir);
+        common
+            .seat_mut(cx)
+            .and_then(Seat::work_mut)
+            .into_iter()
+            .for_each(Work::stir);
         self.has_work();
     }
 
@@ -314,7 +403,9 @@ impl Hold {
     /// there after its lease does not count.
     pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let (lease, now) = (self.client.shared(), cx.now.boot);
-        let Some(seat) = common.seat_mut(cx) else { return };
+        let Some(seat) = common.seat_mut(cx) else {
+            return;
+        };
         let (was, is) = seat.see(there, lease.as_ref().map(|lease| lease.start), now);
         if was == is {
             return;
@@ -323,9 +414,13 @@ impl Hold {
             self.after.record |= is == Presence::TakenOff;
             return;
         };
-        let is_news = is == Presence::TakenOff && self.rare.get_or_insert_default().reports_removal(now);
+        let is_news =
+            is == Presence::TakenOff && self.rare.get_or_insert_default().reports_removal(now);
         // Whoever took the address off decides about its routes too.
-        seat.work_mut().filter(|_| is.is_left()).into_iter().for_each(Work::route_no_more);
+        seat.work_mut()
+            .filter(|_| is.is_left())
+            .into_iter()
+            .for_each(Work::route_no_more);
         let (attachment, address) = (&common.attachment, lease.address);
         if there {
             if !was.on_link() {
@@ -347,8 +442,15 @@ impl Hold {
 
     /// Replaces an outdated address that the runtime has put on the interface, if it is there, with the lease's, or with none.
     pub(super) fn replaces(&mut self, common: &Common, outdated: Option<IpNet>, cx: &mut Cx<'_>) {
-        let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
-        let left = outdated.map(|outdated| Grant { addresses: vec![outdated], router, ..Grant::default() });
+        let router = self
+            .rare
+            .as_ref()
+            .and_then(|rare| rare.carried.as_ref()?.router);
+        let left = outdated.map(|outdated| Grant {
+            addresses: vec![outdated],
+            router,
+            ..Grant::default()
+        });
         let has_lease = self.client.lease().is_some();
         if let Some(seat) = common.seat_mut(cx) {
             seat.replaces(has_lease, left);
@@ -364,7 +466,9 @@ impl Hold {
             return;
         }
         let holding = self.holding(common);
-        let is_kept = common.seat(cx.interfaces).is_none_or(|seat| seat.keeps(&holding));
+        let is_kept = common
+            .seat(cx.interfaces)
+            .is_none_or(|seat| seat.keeps(&holding));
         if let Some(outdated) = holding.outdated().filter(|_| !is_kept) {
             self.replaces(common, Some(outdated), cx);
         }

@@ -15,8 +15,16 @@ use crate::outbox::{Task, Waiter};
 
 impl Hold {
     /// Goes on at the lease's interface, as found.
-    pub(crate) fn move_in(&mut self, common: &mut Common, (link, view): (Link, &LinkView), cx: &mut Cx<'_>) -> Next {
-        let (ifname, netns) = (&view.ifname, link.netns().map(|path| path.display().to_string()));
+    pub(crate) fn move_in(
+        &mut self,
+        common: &mut Common,
+        (link, view): (Link, &LinkView),
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let (ifname, netns) = (
+            &view.ifname,
+            link.netns().map(|path| path.display().to_string()),
+        );
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
         self.client.set_mtu(view.mtu);
@@ -24,8 +32,15 @@ impl Hold {
         if let Some(seat) = common.seat_mut(cx) {
             seat.is_found(holding.grant.as_ref(), view, now);
         }
-        let is_there = |own: &IpNet| view.addresses.iter().any(|there| there.addr() == own.addr());
-        let is_on = holding.grant.as_ref().is_some_and(|grant| grant.addresses.iter().any(is_there));
+        let is_there = |own: &IpNet| {
+            view.addresses
+                .iter()
+                .any(|there| there.addr() == own.addr())
+        };
+        let is_on = holding
+            .grant
+            .as_ref()
+            .is_some_and(|grant| grant.addresses.iter().any(is_there));
         match holding.outdated() {
             // An address that is not there yet is replaced when it comes: others may come with it.
             Some(outdated) => self.replaces(common, Some(outdated).filter(is_there), cx),
@@ -44,7 +59,12 @@ impl Hold {
 
     /// Goes on from the LAN's link: the interface's namespace lives, or only our own sockets keep it, but no path leads
     /// there any more. A lease that is older than its interface lives on the LAN's link anyway.
-    pub(super) fn on_hidden(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn on_hidden(
+        &mut self,
+        common: &mut Common,
+        cause: LinkCause,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if common.profile.wants.is_found_later() {
             return self.on_gone(common, cause, cx);
         }
@@ -66,7 +86,8 @@ impl Hold {
 
     fn move_to(&mut self, common: &mut Common, link: Link, cx: &mut Cx<'_>) -> Next {
         let id = common.id;
-        cx.out.forget_all(|waiter| *waiter == Waiter::Binding(id, Task::Work));
+        cx.out
+            .forget_all(|waiter| *waiter == Waiter::Binding(id, Task::Work));
         cx.interfaces.leave(&common.link, id);
         cx.interfaces.enter(&link, id);
         common.link = link;

@@ -71,7 +71,10 @@ impl Release {
         }
         if self.may_be_anothers(common) {
             let target = Target::Known(common.link.clone());
-            self.stage = Stage::Finding(cx.out.inspect(Waiter::Binding(common.id, Task::FindAddress), target));
+            self.stage = Stage::Finding(
+                cx.out
+                    .inspect(Waiter::Binding(common.id, Task::FindAddress), target),
+            );
             return;
         }
         self.open_inside(common, cx);
@@ -127,22 +130,38 @@ impl Release {
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
                 self.stage = Stage::Waiting(None);
-                self.held_up_by(common, "its network names no host link that could be its LAN".to_owned(), cx);
+                self.held_up_by(
+                    common,
+                    "its network names no host link that could be its LAN".to_owned(),
+                    cx,
+                );
             }
             None => {
                 tracing::warn!(attachment = %common.attachment, address = %self.lease.address, "no way to release an endless lease");
-                common.note(EventKind::Lost, &self.lease, "endless, and there is no way to give it back", cx);
+                common.note(
+                    EventKind::Lost,
+                    &self.lease,
+                    "endless, and there is no way to give it back",
+                    cx,
+                );
                 self.forget(common, cx);
             }
         }
     }
 
-    pub(super) fn on_parent(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
+    pub(super) fn on_parent(
+        &mut self,
+        common: &mut Common,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) {
         match result {
             Ok(view) if self.is_hosts(common, &view) => {
-                let (attachment, address, ifname) = (&common.attachment, self.lease.ip(), &view.ifname);
+                let (attachment, address, ifname) =
+                    (&common.attachment, self.lease.ip(), &view.ifname);
                 tracing::warn!(%attachment, %address, %ifname, "no RELEASE: this host has the address itself");
-                let cause = format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
+                let cause =
+                    format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
                 common.note(EventKind::AddressHeld, &self.lease, cause, cx);
                 self.end_unsaid(common, cx);
             }
@@ -160,22 +179,32 @@ impl Release {
             }
             // Frames would be lost silently.
             Ok(_) => self.no_way_by_host(common, "has no carrier: plug it in, or set it up", cx),
-            Err(LinkCause::NoLink(_)) => {
-                self.no_way_by_host(common, "is missing: make it, or give it that name again", cx)
-            }
+            Err(LinkCause::NoLink(_)) => self.no_way_by_host(
+                common,
+                "is missing: make it, or give it that name again",
+                cx,
+            ),
             Err(cause) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
     }
 
     /// Returns whether its address is the host's own, according to a look at the LAN's link.
     fn is_hosts(&self, common: &Common, view: &LinkView) -> bool {
-        common.identity.lan.vlan() == 0 && view.addresses.iter().any(|own| own.addr() == self.lease.ip())
+        common.identity.lan.vlan() == 0
+            && view
+                .addresses
+                .iter()
+                .any(|own| own.addr() == self.lease.ip())
     }
 
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
         (self.stage, self.way) = (Stage::Opening, way);
         let link = Link::of_lan(ifindex, &common.identity.lan, self.way.asker(common));
-        let link = if way == Way::Parent { link } else { link.by_port() };
+        let link = if way == Way::Parent {
+            link
+        } else {
+            link.by_port()
+        };
         let want = sockets(common.identity.chaddr, self.lease.ip());
         common.exchange.open(common.id, &link, want, cx);
     }
@@ -208,7 +237,8 @@ impl Release {
                 }
                 self.owed = Owed::Nothing;
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, %by, "not released: in use");
-                let cause = format!("not given back: {by} has it, perhaps the same client on another host");
+                let cause =
+                    format!("not given back: {by} has it, perhaps the same client on another host");
                 common.note(EventKind::Conflict, &self.lease, cause, cx);
                 self.forget(common, cx);
             }
@@ -217,14 +247,21 @@ impl Release {
 
     /// Looks for the server, then sends the RELEASE.
     fn send(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let (sender, asker) = (common.sender_at(self.way.station(common)), self.way.asker(common));
+        let (sender, asker) = (
+            common.sender_at(self.way.station(common)),
+            self.way.asker(common),
+        );
         if self.way != Way::Inside {
             self.held_up = None;
         }
         let lease = self.lease.clone();
         let sending = dhcp::ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
         let is_elsewhere = common.presence(cx.interfaces).is_left();
-        let mut sending = if is_elsewhere { sending.without_arp() } else { sending };
+        let mut sending = if is_elsewhere {
+            sending.without_arp()
+        } else {
+            sending
+        };
         let action = sending.on_clock(cx.now.boot);
         self.stage = Stage::Sending(Box::new(sending));
         self.act(common, action, cx);
@@ -248,7 +285,10 @@ impl Release {
             ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
             ReleaseAction::Send { .. } if self.crosses_request(common, cx) => {}
             ReleaseAction::Send { frame, answered } => {
-                let leaving = common.exchange.send_release(common.id, frame, cx).map(Stage::Leaving);
+                let leaving = common
+                    .exchange
+                    .send_release(common.id, frame, cx)
+                    .map(Stage::Leaving);
                 self.answered = answered;
                 self.stage = leaving.expect("only open sockets speak");
             }
@@ -268,9 +308,18 @@ impl Release {
     }
 
     /// Tries another way after the link did not take the RELEASE.
-    pub(in crate::binding) fn on_sent(&mut self, common: &mut Common, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn on_sent(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), LinkCause>,
+        cx: &mut Cx<'_>,
+    ) {
         common.exchange.close(cx);
-        let fate = if result.is_ok() { Fate::Sent } else { Fate::Unsent };
+        let fate = if result.is_ok() {
+            Fate::Sent
+        } else {
+            Fate::Unsent
+        };
         cx.out.counts.settled(Some((Form::Release, fate)));
         match result {
             Ok(()) => self.released(common, cx),
@@ -280,7 +329,8 @@ impl Release {
 
     pub(super) fn released(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.owed = Owed::Nothing;
-        let (address, server, answered_arp) = (self.lease.address, self.lease.server, self.answered);
+        let (address, server, answered_arp) =
+            (self.lease.address, self.lease.server, self.answered);
         tracing::info!(attachment = %common.attachment, %address, %server, answered_arp, "lease released");
         let cause = self.cause();
         common.note(EventKind::Released, &self.lease, cause, cx);
@@ -316,7 +366,13 @@ impl Release {
     }
 
     /// Uses the parent itself, unless the macvlan's Ethernet address is about to be free.
-    fn without_macvlan(&mut self, common: &mut Common, parent: u32, cause: LinkCause, cx: &mut Cx<'_>) {
+    fn without_macvlan(
+        &mut self,
+        common: &mut Common,
+        parent: u32,
+        cause: LinkCause,
+        cx: &mut Cx<'_>,
+    ) {
         if matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx) {
             return;
         }
@@ -340,7 +396,11 @@ impl Release {
             Stage::Queued(_) => self.answer_del(common, cx),
             // It will soon be known whether the link took the RELEASE before it disappeared.
             Stage::Leaving(_) => {}
-            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
+            Stage::Marking
+            | Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Finding(_)
+            | Stage::Forgetting => {}
         }
     }
 
@@ -353,11 +413,18 @@ impl Release {
 
     /// Reports once what the RELEASE waits for, and has `list` show it.
     fn held_up_by(&mut self, common: &mut Common, what: String, cx: &Cx<'_>) {
-        if self.held_up.as_ref().is_some_and(|held_up| held_up.1 == what) {
+        if self
+            .held_up
+            .as_ref()
+            .is_some_and(|held_up| held_up.1 == what)
+        {
             return;
         }
         tracing::warn!(attachment = %common.attachment, address = %self.lease.address, waits_for = what, "RELEASE held up: without it the lease ends by itself");
-        let since = self.held_up.as_ref().map_or(cx.now.boot, |held_up| held_up.0);
+        let since = self
+            .held_up
+            .as_ref()
+            .map_or(cx.now.boot, |held_up| held_up.0);
         self.held_up = Some(Box::new((since, what)));
     }
 
@@ -403,5 +470,9 @@ impl Release {
 }
 
 fn sockets(chaddr: Mac, leased: Ipv4Addr) -> Sockets {
-    Sockets { chaddr, arp: Hears::About(leased), hold_port: None }
+    Sockets {
+        chaddr,
+        arp: Hears::About(leased),
+        hold_port: None,
+    }
 }

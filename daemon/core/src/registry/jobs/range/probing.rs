@@ -42,7 +42,12 @@ enum Probe {
     Opening(ExchangeId, Link),
     /// The addresses that are not known to be free are watched. Unless the ADD waits for all probes, the first is repeated at
     /// `again`.
-    Watching { exchange: ExchangeId, since: Instant, again: Option<Instant>, windows: Vec<Window> },
+    Watching {
+        exchange: ExchangeId,
+        since: Instant,
+        again: Option<Instant>,
+        windows: Vec<Window>,
+    },
 }
 
 /// What the probes have found out.
@@ -60,24 +65,53 @@ pub(super) enum Probed {
 
 impl Probing {
     /// Begins to probe for the addresses of an ADD; `None` if its network wants no probes, or no address is IPv4.
-    pub(super) fn begin(core: &mut Registry, id: RequestId, add: &RangeAdd, addresses: Vec<Ipv4Addr>) -> Option<Self> {
+    pub(super) fn begin(
+        core: &mut Registry,
+        id: RequestId,
+        add: &RangeAdd,
+        addresses: Vec<Ipv4Addr>,
+    ) -> Option<Self> {
         if add.detection == Detection::Off || addresses.is_empty() {
             return None;
         }
-        let at = ByName { netns: add.netns.clone(), ifname: add.ifname().to_owned(), host_too: false };
-        let probing = Self { at, detection: add.detection, addresses, stage: Probe::Raising };
+        let at = ByName {
+            netns: add.netns.clone(),
+            ifname: add.ifname().to_owned(),
+            host_too: false,
+        };
+        let probing = Self {
+            at,
+            detection: add.detection,
+            addresses,
+            stage: Probe::Raising,
+        };
         probing.raise(core, id);
         Some(probing)
     }
 
     fn raise(&self, core: &mut Registry, id: RequestId) {
-        core.out.apply(Waiter::Call(id), Target::Named(self.at.clone()), vec![Step::Up]);
+        core.out.apply(
+            Waiter::Call(id),
+            Target::Named(self.at.clone()),
+            vec![Step::Up],
+        );
     }
 
     /// Goes on after one of its effects is done.
-    pub(super) fn done(&mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Probed {
+    pub(super) fn done(
+        &mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Probed {
         match (&self.stage, outcome) {
-            (Probe::Raising, Outcome::Applied { result: Ok(view), .. }) => {
+            (
+                Probe::Raising,
+                Outcome::Applied {
+                    result: Ok(view), ..
+                },
+            ) => {
                 if !view.carrier {
                     self.stage = Probe::AwaitingCarrier(view);
                     return Probed::Waits;
@@ -93,21 +127,39 @@ impl Probing {
                     [address] => Hears::About(address),
                     _ => Hears::Answers,
                 };
-                let want = Sockets { chaddr: view.mac, arp, hold_port: None };
-                let (_, exchange) = core.out.open_for(Owner::Call, Waiter::Call(id), link.clone(), want);
+                let want = Sockets {
+                    chaddr: view.mac,
+                    arp,
+                    hold_port: None,
+                };
+                let (_, exchange) =
+                    core.out
+                        .open_for(Owner::Call, Waiter::Call(id), link.clone(), want);
                 self.stage = Probe::Opening(exchange, link);
                 Probed::Waits
             }
-            (Probe::Raising, Outcome::Applied { result: Err(cause), .. }) => Probed::Unknown(cause),
+            (
+                Probe::Raising,
+                Outcome::Applied {
+                    result: Err(cause), ..
+                },
+            ) => Probed::Unknown(cause),
             (Probe::Opening(exchange, link), Outcome::Opened(Ok(()))) => {
                 let own = || Box::new([link.mac()]) as Box<[Mac]>;
                 let window = |address: &Ipv4Addr| match self.detection {
                     Detection::Strict => Window::strict(*address, own(), now.boot, &mut core.rng),
-                    Detection::Optimistic | Detection::Off => Window::optimistic(*address, own(), now.boot),
+                    Detection::Optimistic | Detection::Off => {
+                        Window::optimistic(*address, own(), now.boot)
+                    }
                 };
                 let windows = self.addresses.iter().map(window).collect();
                 let again = (!self.is_strict()).then(|| now.boot + AGAIN);
-                self.stage = Probe::Watching { exchange: *exchange, since: now.boot, again, windows };
+                self.stage = Probe::Watching {
+                    exchange: *exchange,
+                    since: now.boot,
+                    again,
+                    windows,
+                };
                 self.on_clock(core, now)
             }
             (Probe::Opening(..), Outcome::Opened(Err(cause))) => Probed::Unknown(cause),
@@ -116,7 +168,12 @@ impl Probing {
     }
 
     /// Goes on once its interface has carrier.
-    pub(super) fn on_carrier(&mut self, core: &mut Registry, id: RequestId, at: (crate::link::Cookie, u32)) {
+    pub(super) fn on_carrier(
+        &mut self,
+        core: &mut Registry,
+        id: RequestId,
+        at: (crate::link::Cookie, u32),
+    ) {
         if matches!(&self.stage, Probe::AwaitingCarrier(view) if view.at() == at) {
             self.stage = Probe::Raising;
             self.raise(core, id);
@@ -126,9 +183,19 @@ impl Probing {
     /// Does what is due by the clock.
     pub(super) fn on_clock(&mut self, core: &mut Registry, now: Now) -> Probed {
         let is_hasty = !self.is_strict();
-        let Probe::Watching { exchange, since, again, windows } = &mut self.stage else { return Probed::Waits };
+        let Probe::Watching {
+            exchange,
+            since,
+            again,
+            windows,
+        } = &mut self.stage
+        else {
+            return Probed::Waits;
+        };
         if again.take_if(|at| now.boot >= *at).is_some() {
-            windows.iter().for_each(|window| core.out.send(*exchange, window.probe_frame()));
+            windows
+                .iter()
+                .for_each(|window| core.out.send(*exchange, window.probe_frame()));
         }
         let is_heard = is_hasty && now.boot >= *since + ANSWER;
         windows.retain_mut(|window| {
@@ -140,28 +207,59 @@ impl Probing {
                 }
             }
         });
-        if windows.is_empty() { Probed::Free } else { Probed::Waits }
+        if windows.is_empty() {
+            Probed::Free
+        } else {
+            Probed::Waits
+        }
     }
 
     /// Handles an ARP packet.
-    pub(super) fn on_arp(&mut self, core: &Registry, now: Now, add: &RangeAdd, arp: &Arp) -> Probed {
-        let Probe::Watching { windows, .. } = &mut self.stage else { return Probed::Waits };
-        if core.conflicts.proxy(&add.lan, arp.sender_mac, now.boot).is_some() {
+    pub(super) fn on_arp(
+        &mut self,
+        core: &Registry,
+        now: Now,
+        add: &RangeAdd,
+        arp: &Arp,
+    ) -> Probed {
+        let Probe::Watching { windows, .. } = &mut self.stage else {
+            return Probed::Waits;
+        };
+        if core
+            .conflicts
+            .proxy(&add.lan, arp.sender_mac, now.boot)
+            .is_some()
+        {
             return Probed::Waits;
         }
-        let heard = windows.iter_mut().find_map(|window| match window.on_arp(now.boot, arp) {
-            Heard::Conflict { by } => Some((window.address(), by)),
-            // It is not on the interface yet.
-            Heard::Nothing | Heard::Defend(_) => None,
-        });
+        let heard = windows
+            .iter_mut()
+            .find_map(|window| match window.on_arp(now.boot, arp) {
+                Heard::Conflict { by } => Some((window.address(), by)),
+                // It is not on the interface yet.
+                Heard::Nothing | Heard::Defend(_) => None,
+            });
         heard.map_or(Probed::Waits, |(address, by)| Probed::InUse(address, by))
     }
 
     /// Returns when the clock next matters.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Probe::Watching { since, again, windows, .. } = &self.stage else { return None };
+        let Probe::Watching {
+            since,
+            again,
+            windows,
+            ..
+        } = &self.stage
+        else {
+            return None;
+        };
         let answer = (!self.is_strict()).then(|| *since + ANSWER);
-        windows.iter().map(Window::deadline).chain(answer).chain(*again).min()
+        windows
+            .iter()
+            .map(Window::deadline)
+            .chain(answer)
+            .chain(*again)
+            .min()
     }
 
     /// Returns whether these are its sockets.
@@ -183,6 +281,8 @@ impl Probing {
 
     /// Ends the probes.
     pub(super) fn close(&self, core: &mut Registry) {
-        self.exchange().into_iter().for_each(|exchange| core.out.close(exchange));
+        self.exchange()
+            .into_iter()
+            .for_each(|exchange| core.out.close(exchange));
     }
 }

@@ -13,11 +13,20 @@ impl Rig {
         let is_one = |(sender, target): &&(Ipv4Addr, Ipv4Addr)| {
             *sender == ANY && nets.iter().any(|net| target.octets().starts_with(net))
         };
-        self.asked.iter().filter(is_one).map(|(_, target)| *target).collect()
+        self.asked
+            .iter()
+            .filter(is_one)
+            .map(|(_, target)| *target)
+            .collect()
     }
 
     fn causes(&self, kind: EventKind) -> Vec<&str> {
-        self.store.events.iter().filter(|event| event.kind == kind).map(|event| event.cause.as_str()).collect()
+        self.store
+            .events
+            .iter()
+            .filter(|event| event.kind == kind)
+            .map(|event| event.cause.as_str())
+            .collect()
     }
 }
 
@@ -29,21 +38,42 @@ fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_addres
         let add = rig.add("a", 1, "a");
         if detection == Detection::Optimistic {
             rig.run_until(1000.999);
-            assert!(!rig.answers.contains_key(&add) && rig.store.records().is_empty(), "the control is waited for");
+            assert!(
+                !rig.answers.contains_key(&add) && rig.store.records().is_empty(),
+                "the control is waited for"
+            );
             rig.run_until(1001.0);
         }
-        rig.run_until(if detection == Detection::Strict { 1008.0 } else { 1001.0 });
-        assert_eq!((rig.leased(add), rig.messages()), (FIRST, vec![1, 3]), "{detection:?}");
+        rig.run_until(if detection == Detection::Strict {
+            1008.0
+        } else {
+            1001.0
+        });
+        assert_eq!(
+            (rig.leased(add), rig.messages()),
+            (FIRST, vec![1, 3]),
+            "{detection:?}"
+        );
         let controls = rig.controls();
-        assert!(controls.len() == 3 && controls.iter().all(|asked| *asked == controls[0]), "{controls:?}");
+        assert!(
+            controls.len() == 3 && controls.iter().all(|asked| *asked == controls[0]),
+            "{controls:?}"
+        );
         let told = format!(
             "{PROXY} claims {FIRST}, and answered for {} too, which nobody can have: its claims are ignored",
             controls[0]
         );
-        assert_eq!(rig.causes(EventKind::DetectionOff), [&told], "{detection:?}");
+        assert_eq!(
+            rig.causes(EventKind::DetectionOff),
+            [&told],
+            "{detection:?}"
+        );
         rig.appears(FIRST);
         rig.run_until(1020.0);
-        assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+        assert_eq!(
+            (rig.state("a"), rig.messages()),
+            (vec!["BOUND"], vec![1, 3])
+        );
         assert_eq!(
             (rig.count(PROBE), rig.causes(EventKind::DetectionOff).len()),
             (3, 1),
@@ -55,10 +85,14 @@ fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_addres
 #[test]
 fn a_station_with_many_addresses_has_them_all() {
     let mut rig = rig(Detection::Optimistic);
-    rig.stations.extend((0..5).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
+    rig.stations
+        .extend((0..5).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
     let add = rig.add("a", 1, "a");
     rig.run_until(1030.0);
-    assert_eq!((rig.leased(add), rig.count((ANY, FIRST))), (Ipv4Addr::new(192, 0, 2, 55), 1));
+    assert_eq!(
+        (rig.leased(add), rig.count((ANY, FIRST))),
+        (Ipv4Addr::new(192, 0, 2, 55), 1)
+    );
     assert_eq!(rig.messages().iter().filter(|kind| **kind == 4).count(), 5);
     assert!(rig.causes(EventKind::DetectionOff).is_empty());
 }
@@ -72,7 +106,10 @@ fn among_stations_that_claim_every_address_the_one_that_has_it_is_found() {
     rig.claim(NEIGHBOUR, FIRST);
     rig.run_until(1003.0);
     assert_eq!(rig.leased(add), SECOND);
-    assert_eq!(rig.store.events[1].cause, "02:00:00:00:09:09 uses the address");
+    assert_eq!(
+        rig.store.events[1].cause,
+        "02:00:00:00:09:09 uses the address"
+    );
     assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
 }
 
@@ -86,14 +123,28 @@ fn a_station_that_is_known_to_claim_every_address_holds_up_nobody_else_of_its_la
     rig.give = SECOND;
     rig.run_until(1300.999);
     let add = rig.add("b", 2, "b");
-    assert_eq!((rig.leased(add), rig.controls().len()), (SECOND, asked), "answered at once");
-    assert_eq!(rig.causes(EventKind::DetectionOff).len(), 2, "but told of it");
+    assert_eq!(
+        (rig.leased(add), rig.controls().len()),
+        (SECOND, asked),
+        "answered at once"
+    );
+    assert_eq!(
+        rig.causes(EventKind::DetectionOff).len(),
+        2,
+        "but told of it"
+    );
     rig.give = Ipv4Addr::new(192, 0, 2, 52);
     rig.run_until(1301.0);
     let add = rig.add("c", 3, "c");
-    assert!(!rig.answers.contains_key(&add), "after five minutes it is asked again");
+    assert!(
+        !rig.answers.contains_key(&add),
+        "after five minutes it is asked again"
+    );
     rig.run_until(1302.0);
-    assert_eq!((rig.leased(add), rig.controls().len()), (rig.give, asked + 3));
+    assert_eq!(
+        (rig.leased(add), rig.controls().len()),
+        (rig.give, asked + 3)
+    );
 }
 
 #[test]
@@ -117,7 +168,10 @@ fn what_is_known_of_one_lan_says_nothing_of_another() {
     rig.add("a", 1, "a");
     rig.run_until(1001.0);
     let mut call = rig.call("b", 2, "b");
-    call.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    call.lan = Lan::Link {
+        parent: "br1".into(),
+        vlan: 0,
+    };
     // Another server's.
     rig.granted.clear();
     let add = rig.request(Call::Add(call));
@@ -135,7 +189,10 @@ fn a_held_address_stays_although_a_station_claims_it_that_claims_every_address()
     rig.run_until(1000.5);
     rig.stations.insert(ANY, PROXY);
     rig.run_until(1020.0);
-    assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+    assert_eq!(
+        (rig.state("a"), rig.messages()),
+        (vec!["BOUND"], vec![1, 3])
+    );
     assert_eq!(rig.causes(EventKind::DetectionOff).len(), 1);
     assert!(rig.open.is_empty());
 }
@@ -153,9 +210,15 @@ fn a_claim_heard_while_the_lease_is_written_keeps_the_answer_waiting() {
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1000.999);
-        assert!(!rig.answers.contains_key(&add) && rig.store.records().len() == 1, "proxy: {proxy}");
+        assert!(
+            !rig.answers.contains_key(&add) && rig.store.records().len() == 1,
+            "proxy: {proxy}"
+        );
         rig.run_until(1001.0);
-        assert_eq!((rig.answers.contains_key(&add), rig.messages().contains(&4)), (proxy, !proxy));
+        assert_eq!(
+            (rig.answers.contains_key(&add), rig.messages().contains(&4)),
+            (proxy, !proxy)
+        );
     }
 }
 
@@ -183,10 +246,20 @@ fn a_lease_got_in_the_background_waits_for_the_control() {
         }
         let got = rig.seconds();
         rig.run_until(got + 0.999);
-        assert!(rig.on_link().is_empty() && rig.rows()[0].tenure.is_none(), "proxy: {proxy}");
+        assert!(
+            rig.on_link().is_empty() && rig.rows()[0].tenure.is_none(),
+            "proxy: {proxy}"
+        );
         rig.run_until(got + 1.001);
-        let expected = if proxy { vec!["192.0.2.50/24".to_owned()] } else { vec![] };
-        assert_eq!((rig.on_link(), rig.messages().contains(&4)), (expected, !proxy));
+        let expected = if proxy {
+            vec!["192.0.2.50/24".to_owned()]
+        } else {
+            vec![]
+        };
+        assert_eq!(
+            (rig.on_link(), rig.messages().contains(&4)),
+            (expected, !proxy)
+        );
         rig.run_until(got + 30.0);
         assert_eq!(rig.on_link().len(), 1);
         assert!(rig.open.is_empty());
@@ -201,8 +274,18 @@ fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
     call.timeout = Duration::from_millis(900);
     let add = rig.request(Call::Add(call));
     rig.run_until(1010.0);
-    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
-    assert_eq!(rig.messages(), [1, 3, 4], "a RELEASE would say that it is free");
+    assert_eq!(
+        rig.answers[&add],
+        Answer::Failed(Failure::Conflict {
+            address: FIRST,
+            by: NEIGHBOUR
+        })
+    );
+    assert_eq!(
+        rig.messages(),
+        [1, 3, 4],
+        "a RELEASE would say that it is free"
+    );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }
 
@@ -221,8 +304,16 @@ fn a_del_during_the_control_declines() {
         }
         rig.run_until(1010.0);
         assert_eq!(rig.answers[&del], Answer::Deleted);
-        assert_eq!(rig.messages(), [1, 3, 4], "{disk:?}: a RELEASE would say that it is free");
-        assert_eq!(rig.store.events.last().map(|event| event.kind), Some(EventKind::Declined), "{disk:?}");
+        assert_eq!(
+            rig.messages(),
+            [1, 3, 4],
+            "{disk:?}: a RELEASE would say that it is free"
+        );
+        assert_eq!(
+            rig.store.events.last().map(|event| event.kind),
+            Some(EventKind::Declined),
+            "{disk:?}"
+        );
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
@@ -256,7 +347,10 @@ fn a_lease_whose_mtu_is_set_during_the_control_waits_for_it() {
         rig.run_until(began + 0.999);
         assert!(!rig.answers.contains_key(&add));
         rig.run_until(began + 1.0);
-        assert_eq!((rig.answers.contains_key(&add), rig.messages().contains(&4)), (proxy, !proxy));
+        assert_eq!(
+            (rig.answers.contains_key(&add), rig.messages().contains(&4)),
+            (proxy, !proxy)
+        );
     }
 }
 
@@ -268,7 +362,10 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
     rig.run_until(1000.5);
     rig.claim(NEIGHBOUR, FIRST);
     let exchange = *rig.open.keys().next().expect("its sockets");
-    rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+    rig.input(Input::Broken {
+        exchange,
+        cause: LinkCause::Down,
+    });
     assert_eq!(rig.state("a"), ["INIT"]);
     assert!(rig.kinds_of_events().contains(&EventKind::Declined));
 }
@@ -287,10 +384,17 @@ fn an_add_goes_on_without_sockets_where_all_that_claim_its_address_have_answered
     rig.flush();
     let began = rig.seconds();
     for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-        rig.input(Input::Broken { exchange, cause: LinkCause::refused("open a packet socket", "no buffers") });
+        rig.input(Input::Broken {
+            exchange,
+            cause: LinkCause::refused("open a packet socket", "no buffers"),
+        });
     }
     rig.run_until(began + 1.0);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers.get(&add));
+    assert!(
+        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers.get(&add)
+    );
 }
 
 #[test]
@@ -302,8 +406,14 @@ fn a_lease_goes_on_without_sockets_where_all_that_claim_it_have_answered_the_con
     rig.stations.insert(ANY, PROXY);
     rig.claim(PROXY, FIRST);
     let exchange = *rig.open.keys().next().expect("its sockets");
-    rig.input(Input::Broken { exchange, cause: LinkCause::refused("open a packet socket", "no buffers") });
+    rig.input(Input::Broken {
+        exchange,
+        cause: LinkCause::refused("open a packet socket", "no buffers"),
+    });
     assert!(rig.open.is_empty());
     rig.run_until(1020.0);
-    assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+    assert_eq!(
+        (rig.state("a"), rig.messages()),
+        (vec!["BOUND"], vec![1, 3])
+    );
 }

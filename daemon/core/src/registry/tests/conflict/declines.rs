@@ -23,7 +23,11 @@ fn a_conflict_over_an_offer_says_nothing_of_another_address_that_rapid_commit_br
     rig.run_until(1012.0);
     assert_eq!(rig.leased(add), SECOND);
     assert!(!rig.messages().contains(&4), "{:?}", rig.messages());
-    assert_eq!(rig.count((Ipv4Addr::UNSPECIFIED, SECOND)), 3, "it has a window of its own");
+    assert_eq!(
+        rig.count((Ipv4Addr::UNSPECIFIED, SECOND)),
+        3,
+        "it has a window of its own"
+    );
 }
 
 #[test]
@@ -81,9 +85,15 @@ fn an_add_cancelled_with_a_conflict_in_hand_declines() {
         rig.flush();
     }
     rig.run_until(1010.0);
-    assert_eq!((rig.messages(), rig.answers[&del].clone()), (vec![1, 3, 4], Answer::Deleted));
+    assert_eq!(
+        (rig.messages(), rig.answers[&del].clone()),
+        (vec![1, 3, 4], Answer::Deleted)
+    );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    assert_eq!(rig.store.events.last().map(|event| event.kind), Some(EventKind::Declined));
+    assert_eq!(
+        rig.store.events.last().map(|event| event.kind),
+        Some(EventKind::Declined)
+    );
 }
 
 #[test]
@@ -93,7 +103,10 @@ fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
     let add = rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
     rig.run_until(1030.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })));
+    assert!(matches!(
+        rig.answers[&add],
+        Answer::Failed(Failure::TimedOut { .. })
+    ));
     while !rig.slow.is_empty() {
         rig.flush();
     }
@@ -115,7 +128,10 @@ fn an_add_that_the_store_refuses_with_a_conflict_in_hand_declines() {
         rig.disk = Disk::Good;
         rig.unwritten(op);
         rig.run_until(1010.0);
-        assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_) | Failure::Cancelled(_))));
+        assert!(matches!(
+            rig.answers[&add],
+            Answer::Failed(Failure::Store(_) | Failure::Cancelled(_))
+        ));
         assert_eq!(rig.messages(), [1, 3, 4], "cancelled {cancelled}");
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
@@ -128,7 +144,11 @@ fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
     rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.run_until(1007.0);
-    assert_eq!((rig.store.records().len(), rig.looks.len()), (1, 1), "the parent is looked at for the MTU");
+    assert_eq!(
+        (rig.store.records().len(), rig.looks.len()),
+        (1, 1),
+        "the parent is looked at for the MTU"
+    );
     rig.answer_probe(FIRST);
     rig.del("a");
     rig.run_until(1010.0);
@@ -184,7 +204,11 @@ fn a_lease_that_its_successor_declined_is_not_released() {
         rig.wake();
     }
     rig.run_until(rig.seconds() + 0.1);
-    assert_eq!(rig.messages(), [1, 3, 3, 4, 1, 3], "taken over, declined, another");
+    assert_eq!(
+        rig.messages(),
+        [1, 3, 3, 4, 1, 3],
+        "taken over, declined, another"
+    );
     rig.del("new");
     rig.run_until(1100.0);
     let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).collect();
@@ -204,11 +228,16 @@ fn a_held_address_is_declined_once_the_store_knows_that_it_is_lost() {
     rig.flush();
     assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
     rig.restart();
-    assert_eq!(rig.state("a"), ["INIT"], "nobody takes the address up again");
+    assert_eq!(
+        rig.state("a"),
+        ["INIT"],
+        "nobody takes the address up again"
+    );
 }
 
 #[test]
-fn a_daemon_that_dies_before_the_store_knows_of_a_conflict_leaves_the_address_as_the_next_one_expects_it() {
+fn a_daemon_that_dies_before_the_store_knows_of_a_conflict_leaves_the_address_as_the_next_one_expects_it()
+ {
     let mut rig = rig(Detection::Optimistic);
     rig.lease = 4000;
     rig.add("a", 1, "a");
@@ -217,12 +246,22 @@ fn a_daemon_that_dies_before_the_store_knows_of_a_conflict_leaves_the_address_as
     rig.disk = Disk::Slow;
     rig.answer_probe(FIRST);
     rig.run_until(1001.4);
-    assert_eq!((rig.on_link().len(), rig.state("a")), (1, vec!["INIT"]), "the store does not know yet");
+    assert_eq!(
+        (rig.on_link().len(), rig.state("a")),
+        (1, vec!["INIT"]),
+        "the store does not know yet"
+    );
     rig.disk = Disk::Good;
     rig.at = std::time::Duration::from_secs(1100);
     rig.restart();
     assert_eq!((rig.on_link().len(), rig.state("a")), (1, vec!["BOUND"]));
-    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody took it off");
+    assert!(
+        !rig.store
+            .events
+            .iter()
+            .any(|event| event.kind == EventKind::AddressRemoved),
+        "nobody took it off"
+    );
 }
 
 #[test]
@@ -232,7 +271,10 @@ fn a_held_address_is_declined_although_the_store_fails() {
     rig.run_until(1000.5);
     rig.disk = Disk::Full;
     rig.answer_probe(FIRST);
-    assert_eq!((rig.messages(), rig.state("a"), rig.open.len()), (vec![1, 3, 4], vec!["INIT"], 0));
+    assert_eq!(
+        (rig.messages(), rig.state("a"), rig.open.len()),
+        (vec![1, 3, 4], vec!["INIT"], 0)
+    );
 }
 
 #[test]
@@ -273,7 +315,11 @@ fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
     rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
     rig.flush();
-    assert_eq!((rig.messages(), rig.store.records().len()), (vec![1, 3], 1), "the store forgets first");
+    assert_eq!(
+        (rig.messages(), rig.store.records().len()),
+        (vec![1, 3], 1),
+        "the store forgets first"
+    );
     rig.flush();
     assert!(rig.messages().contains(&4));
     rig.restart();
@@ -312,14 +358,23 @@ fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it
             rig.flush();
         }
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        rig.input(Input::Kernel(KernelMessage::LinkGone {
+            cookie: Cookie(1),
+            ifindex: 2,
+        }));
         for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-            rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("2".to_owned()) });
+            rig.input(Input::Broken {
+                exchange,
+                cause: LinkCause::NoLink("2".to_owned()),
+            });
         }
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1010.0);
-        assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
+        assert!(matches!(
+            &rig.answers[&add],
+            Answer::Failed(Failure::Link { .. })
+        ));
         assert_eq!(rig.messages(), [1, 3, 7], "written {written}");
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
@@ -332,9 +387,19 @@ fn so_it_is_where_the_kernel_tells_of_the_link_before_its_sockets_break() {
     let add = rig.add("a", 1, "a");
     rig.claim(NEIGHBOUR, FIRST);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone {
+        cookie: Cookie(1),
+        ifindex: 2,
+    }));
     rig.run_until(1010.0);
-    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
-    assert_eq!(rig.messages(), [1, 3, 7], "a DECLINE would leave over a link that is gone");
+    assert!(matches!(
+        &rig.answers[&add],
+        Answer::Failed(Failure::Link { .. })
+    ));
+    assert_eq!(
+        rig.messages(),
+        [1, 3, 7],
+        "a DECLINE would leave over a link that is gone"
+    );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }

@@ -8,7 +8,9 @@ fn a_strict_add_of_a_lease_shorter_than_its_probes_fails_at_once_and_says_what_h
         let mut rig = rig(Detection::Strict);
         rig.lease = seconds;
         let add = rig.add("a", 1, "a");
-        let Answer::Failed(failure) = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        let Answer::Failed(failure) = &rig.answers[&add] else {
+            panic!("{:?}", rig.answers[&add])
+        };
         let expected = format!(
             "server 192.0.2.1 grants {FIRST} for {seconds}s, and strict conflict detection takes up to 7s: set \
              conflictDetection to optimistic, or let the server grant longer leases"
@@ -28,7 +30,11 @@ fn a_strict_add_of_a_lease_a_little_longer_than_its_probes_gets_it() {
     rig.run_until(1007.0);
     assert_eq!(rig.leased(add), FIRST);
     rig.run_until(1060.0);
-    assert!(matches!(rig.state("a")[..], ["BOUND" | "RENEWING"]), "{:?}", rig.state("a"));
+    assert!(
+        matches!(rig.state("a")[..], ["BOUND" | "RENEWING"]),
+        "{:?}",
+        rig.state("a")
+    );
 }
 
 #[test]
@@ -55,8 +61,14 @@ fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
     assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
     rig.disk = Disk::Good;
     rig.flush();
-    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
-    assert!(tenures[0].times.is_some_and(|times| rig.now().boot < times.ends));
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else {
+        panic!("{:?}", rig.answers.get(&add))
+    };
+    assert!(
+        tenures[0]
+            .times
+            .is_some_and(|times| rig.now().boot < times.ends)
+    );
     assert_eq!(rig.messages(), [1, 3, 1, 3]);
     use EventKind::*;
     assert_eq!(rig.kinds_of_events(), [Acquired, Expired, Acquired]);
@@ -75,7 +87,8 @@ fn lost() -> Rig {
 }
 
 #[test]
-fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile() {
+fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile()
+ {
     let mut rig = lost();
     (rig.server, rig.lease) = (Server::Up, 6);
     while !rig.messages().ends_with(&[1, 3]) {
@@ -84,7 +97,11 @@ fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address
     let got = rig.seconds();
     rig.asked.clear();
     rig.run_until(got + 3.9);
-    assert!(rig.asked.iter().all(|asked| *asked == PROBE), "{:?}", rig.asked);
+    assert!(
+        rig.asked.iter().all(|asked| *asked == PROBE),
+        "{:?}",
+        rig.asked
+    );
     assert!(rig.on_link().is_empty());
     rig.run_until(got + 7.1);
     assert_eq!(rig.on_link(), ["192.0.2.50/24"]);
@@ -108,6 +125,10 @@ fn in_the_background_a_lease_that_ends_before_its_probes_do_is_never_used() {
         rig.run_until(rig.seconds());
         assert!(rig.on_link().is_empty() && rig.rows()[0].tenure.is_none());
     }
-    assert!(rig.messages().len() - sent < 20 * 8, "{} messages", rig.messages().len() - sent);
+    assert!(
+        rig.messages().len() - sent < 20 * 8,
+        "{} messages",
+        rig.messages().len() - sent
+    );
     assert!(!rig.kinds_of_events()[before..].contains(&EventKind::Acquired));
 }

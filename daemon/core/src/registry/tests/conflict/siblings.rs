@@ -24,10 +24,18 @@ fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() {
     rig.run_until(1015.0);
     assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (3, 2));
     for question in [PROBE, ANNOUNCEMENT] {
-        let ways: Vec<_> =
-            rig.asked.iter().zip(&rig.wired.asked_over).filter(|(asked, _)| **asked == question).collect();
+        let ways: Vec<_> = rig
+            .asked
+            .iter()
+            .zip(&rig.wired.asked_over)
+            .filter(|(asked, _)| **asked == question)
+            .collect();
         let inside = ways.iter().position(|(_, over)| **over == INSIDE);
-        assert_eq!(inside, Some(0), "the first of each is heard by all: {ways:?}");
+        assert_eq!(
+            inside,
+            Some(0),
+            "the first of each is heard by all: {ways:?}"
+        );
         assert!(ways[1..].iter().all(|(_, over)| **over == WIRE), "{ways:?}");
     }
 }
@@ -38,7 +46,12 @@ fn a_strict_window_asks_siblings_first_and_the_wire_three_times() {
     let add = rig.add("a", 1, "a");
     rig.run_until(1008.0);
     assert_eq!(rig.leased(add), FIRST);
-    let ways = rig.asked.iter().zip(&rig.wired.asked_over).filter(|(asked, _)| **asked == PROBE).map(|(_, over)| *over);
+    let ways = rig
+        .asked
+        .iter()
+        .zip(&rig.wired.asked_over)
+        .filter(|(asked, _)| **asked == PROBE)
+        .map(|(_, over)| *over);
     assert_eq!(ways.collect::<Vec<_>>(), [INSIDE, WIRE, WIRE]);
 }
 
@@ -53,7 +66,11 @@ fn an_answer_to_a_repeated_probe_is_heard_inside() {
         assert_eq!(rig.wired.asked_over.last(), Some(&WIRE));
         rig.answer_probe(FIRST);
         rig.run_until(rig.seconds() + 15.0);
-        assert!(rig.messages().contains(&4), "declined: {:?}", rig.messages());
+        assert!(
+            rig.messages().contains(&4),
+            "declined: {:?}",
+            rig.messages()
+        );
         if detection == Detection::Strict {
             assert_eq!(rig.leased(add), SECOND);
         }
@@ -71,7 +88,10 @@ fn what_defends_an_address_or_doubts_a_claim_is_heard_by_siblings() {
     rig.hear(&heard);
     rig.run_until(1000.95);
     let later = &rig.wired.asked_over[asked..];
-    assert!(later.len() > 1 && later.iter().all(|over| *over == INSIDE), "{later:?}");
+    assert!(
+        later.len() > 1 && later.iter().all(|over| *over == INSIDE),
+        "{later:?}"
+    );
 }
 
 #[test]
@@ -87,8 +107,15 @@ fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = crowded(Detection::Optimistic);
     answers(&mut rig);
     rig.add("a", 1, "a");
-    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)], "nothing is known about it yet");
-    let question = rig.asked.iter().position(|asked| *asked == (Ipv4Addr::UNSPECIFIED, SERVER));
+    assert_eq!(
+        rig.wired.sent_over,
+        [(1, INSIDE), (3, INSIDE)],
+        "nothing is known about it yet"
+    );
+    let question = rig
+        .asked
+        .iter()
+        .position(|asked| *asked == (Ipv4Addr::UNSPECIFIED, SERVER));
     assert_eq!(question.map(|at| rig.wired.asked_over[at]), Some(WIRE));
     rig.wired.sent_over.clear();
     rig
@@ -104,7 +131,8 @@ fn a_request_to_a_server_on_the_wire_leaves_over_the_parent_and_a_second_one_fro
 }
 
 #[test]
-fn a_first_discover_leaves_over_the_parent_if_the_servers_are_on_the_wire_and_a_second_one_from_inside() {
+fn a_first_discover_leaves_over_the_parent_if_the_servers_are_on_the_wire_and_a_second_one_from_inside()
+ {
     let mut rig = asked(|_| {});
     rig.server = Server::Silent;
     rig.add("b", 2, "b");
@@ -118,7 +146,12 @@ fn a_discover_leaves_from_inside_if_an_address_is_asked_for_or_no_known_server_i
         let mut rig = asked(|_| {});
         let mut add = rig.call("b", 2, "b");
         match is_believed {
-            true => add.wanted = Some(Wanted { address: SECOND, preferred: true }),
+            true => {
+                add.wanted = Some(Wanted {
+                    address: SECOND,
+                    preferred: true,
+                })
+            }
             false => Arc::make_mut(&mut add.profile.client).servers.deny = vec![SERVER],
         }
         rig.request(Call::Add(add));
@@ -134,6 +167,10 @@ fn a_request_to_a_server_that_did_not_answer_from_the_wire_leaves_from_inside() 
         let mut rig = asked(answers);
         rig.add("b", 2, "b");
         assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
-        assert_eq!(rig.count((Ipv4Addr::UNSPECIFIED, SERVER)), 1, "it is not asked again for a minute");
+        assert_eq!(
+            rig.count((Ipv4Addr::UNSPECIFIED, SERVER)),
+            1,
+            "it is not asked again for a minute"
+        );
     }
 }

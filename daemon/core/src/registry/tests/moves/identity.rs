@@ -6,10 +6,19 @@ use super::*;
 fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
     let mut rig = leased();
     let next = rig.add_endpoint(OTHER, "a");
-    let Answer::Leased { tenures } = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
-    assert_eq!((tenures[0].net().to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "asked for by INIT-REBOOT");
+    let Answer::Leased { tenures } = &rig.answers[&next] else {
+        panic!("{:?}", rig.answers[&next])
+    };
+    assert_eq!(
+        (tenures[0].net().to_string(), rig.sends(1)),
+        (LEASED.to_owned(), 1),
+        "asked for by INIT-REBOOT"
+    );
     let rows = rig.rows();
-    assert_eq!((rows.len(), rows[0].attachment.clone()), (1, endpoint(OTHER)));
+    assert_eq!(
+        (rows.len(), rows[0].attachment.clone()),
+        (1, endpoint(OTHER))
+    );
     assert_eq!((rig.sends(7), rig.store.records().len()), (0, 1));
 }
 
@@ -20,11 +29,19 @@ fn an_add_that_waited_takes_no_identity_from_one_that_came_later() {
     let first = rig.add_endpoint(OTHER, "a");
     rig.release_endpoint(OWN);
     let next = rig.add_endpoint(Mac([2, 0, 0, 0, 7, 7]), "a");
-    assert!(matches!(rig.answers[&next], Answer::Leased { .. }), "{:?}", rig.answers[&next]);
+    assert!(
+        matches!(rig.answers[&next], Answer::Leased { .. }),
+        "{:?}",
+        rig.answers[&next]
+    );
     rig.hold_seeks = false;
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
-    assert!(matches!(rig.answers[&first], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&first]);
+    assert!(
+        matches!(rig.answers[&first], Answer::Failed(Failure::Held { .. })),
+        "{:?}",
+        rig.answers[&first]
+    );
     assert_eq!(rig.rows()[0].attachment, endpoint(Mac([2, 0, 0, 0, 7, 7])));
 }
 
@@ -32,7 +49,9 @@ fn an_add_that_waited_takes_no_identity_from_one_that_came_later() {
 fn an_identity_whose_interface_is_there_stays_its_holders() {
     let mut rig = moved_in();
     let next = rig.add_endpoint(OTHER, "a");
-    let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
+    let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else {
+        panic!("{:?}", rig.answers[&next])
+    };
     assert_eq!(*holder, endpoint(OWN));
     assert_eq!((rig.link(), rig.sends(7)), (inside(1), 0));
 }
@@ -66,7 +85,10 @@ fn an_add_that_waits_for_a_search_ends_with_its_caller_or_its_time() {
             rig.run_until(1029.0);
             assert!(!rig.answers.contains_key(&next));
             rig.run_until(1031.0);
-            assert!(matches!(rig.answers[&next], Answer::Failed(Failure::TimedOut { .. })));
+            assert!(matches!(
+                rig.answers[&next],
+                Answer::Failed(Failure::TimedOut { .. })
+            ));
         }
         let (op, outcome) = rig.held_seeks.pop_front().unwrap();
         rig.input(Input::Done { op, outcome });

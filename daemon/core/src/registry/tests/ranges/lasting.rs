@@ -23,7 +23,11 @@ fn an_identity_gets_its_address_again_after_a_restart_and_a_reboot() {
         host.del("a");
         (host.boot, host.at) = (boot, host.at + Duration::from_secs(1));
         host.start();
-        assert_eq!(host.given(add("x", 2, &SMALL)), Ok("10.0.0.2/29".into()), "nobody has it");
+        assert_eq!(
+            host.given(add("x", 2, &SMALL)),
+            Ok("10.0.0.2/29".into()),
+            "nobody has it"
+        );
         host.del("x");
         assert_eq!(host.given(add("y", 2, &SMALL)), Ok("10.0.0.3/29".into()));
         assert_eq!(host.given(pod("b", 3)), Ok("10.0.0.2/29".into()), "{boot}");
@@ -31,7 +35,12 @@ fn an_identity_gets_its_address_again_after_a_restart_and_a_reboot() {
         host.del("y");
         host.run_for(10_000);
         // One record says so, the latest.
-        let past: Vec<_> = host.store.ranges.values().map(|record| record.attachment.id().to_owned()).collect();
+        let past: Vec<_> = host
+            .store
+            .ranges
+            .values()
+            .map(|record| record.attachment.id().to_owned())
+            .collect();
         assert_eq!(past, ["b"]);
     }
 }
@@ -46,24 +55,38 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
     host.del("b");
     assert_eq!(host.store.ranges.len(), 2);
     // The next ADD of one fails, and loses nothing of what is owed.
-    assert!(matches!(host.given(add("c", 3, &SMALL)), Err(Failure::Store(_))));
+    assert!(matches!(
+        host.given(add("c", 3, &SMALL)),
+        Err(Failure::Store(_))
+    ));
     host.run_for(30_000);
     host.disk_is_full = false;
     assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.5/29".into()));
     for _ in 0..4 {
         host.run_for(10_000);
     }
-    assert_eq!(host.store.ranges.keys().map(ToString::to_string).collect::<Vec<_>>(), ["pods/b/eth0"]);
+    assert_eq!(
+        host.store
+            .ranges
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["pods/b/eth0"]
+    );
     assert_eq!(host.reg.poll_timeout(), None);
 }
 
 #[test]
-fn who_got_an_address_that_a_full_store_could_not_forget_keeps_it_when_the_one_before_is_found_dead() {
+fn who_got_an_address_that_a_full_store_could_not_forget_keeps_it_when_the_one_before_is_found_dead()
+ {
     let mut host = Host::new();
     host.given(add("b", 1, &SMALL)).expect("an address");
     let left = host.store.ranges.clone();
     host.del("b");
-    let wants = |who: &str, netns| RangeAdd { asked: vec![ip("10.0.0.2")], ..add(who, netns, &SMALL) };
+    let wants = |who: &str, netns| RangeAdd {
+        asked: vec![ip("10.0.0.2")],
+        ..add(who, netns, &SMALL)
+    };
     assert_eq!(host.given(wants("a", 2)), Ok("10.0.0.2/29".into()));
     host.store.ranges.extend(left);
     host.live.remove(&path(1));
@@ -75,7 +98,10 @@ fn who_got_an_address_that_a_full_store_could_not_forget_keeps_it_when_the_one_b
     assert_eq!(host.given(add("c", 3, &SMALL)), Ok("10.0.0.3/29".into()));
     host.found(vec![file("10.0.0.2", "a", false)], vec![]);
     host.files.clear();
-    assert!(matches!(host.given(wants("d", 4)), Err(Failure::NoAddress { .. })), "a has it");
+    assert!(
+        matches!(host.given(wants("d", 4)), Err(Failure::NoAddress { .. })),
+        "a has it"
+    );
 }
 
 #[test]
@@ -84,7 +110,13 @@ fn a_namespace_that_dies_during_its_add_gets_no_address() {
     host.files_are_slow = true;
     let id = host.ask(add("a", 1, &SMALL));
     host.dies(1);
-    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    assert!(matches!(
+        host.answer(id),
+        Err(Failure::Link {
+            cause: LinkCause::NoNetns(_),
+            ..
+        })
+    ));
     host.flush();
     assert_eq!((host.store.ranges.len(), host.filed()), (0, vec![]));
 }
@@ -96,7 +128,16 @@ fn who_sees_no_namespace_takes_no_container_for_dead() {
     host.live.clear();
     for netns in [1, 2] {
         let failure = host.given(add("a", netns, &SMALL)).expect_err("it has one");
-        assert!(matches!(failure, Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. }), "{failure:?}");
+        assert!(
+            matches!(
+                failure,
+                Failure::NoAddress {
+                    none: NoAddress::Duplicate { .. },
+                    ..
+                }
+            ),
+            "{failure:?}"
+        );
     }
 }
 
@@ -107,8 +148,14 @@ fn what_a_full_store_could_not_forget_is_owed_though_an_add_in_its_place_failed_
     (host.disk_is_full, host.store_is_slow) = (true, true);
     host.dies(1);
     host.live.insert(path(1), Cookie(50));
-    let impossible = RangeAdd { asked: vec![ip("10.9.9.9")], ..add("a", 1, &SMALL) };
-    assert!(matches!(host.given(impossible), Err(Failure::NoAddress { .. })));
+    let impossible = RangeAdd {
+        asked: vec![ip("10.9.9.9")],
+        ..add("a", 1, &SMALL)
+    };
+    assert!(matches!(
+        host.given(impossible),
+        Err(Failure::NoAddress { .. })
+    ));
     host.flush();
     assert_eq!(host.store.ranges.len(), 1);
     host.disk_is_full = false;
@@ -140,7 +187,8 @@ fn what_files_say_of_a_network_is_taken_on_its_lan_once_an_add_names_that() {
 }
 
 #[test]
-fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_given_again_if_others_have_it() {
+fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_given_again_if_others_have_it()
+ {
     let mut host = Host::new();
     host.files_are_slow = true;
     host.ask(add("a", 1, &SMALL));
@@ -153,7 +201,10 @@ fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_giv
     for _ in 0..2 {
         let failure = host.given(add("a", 1, &SMALL)).unwrap_err().to_string();
         assert!(failure.contains("10.0.0.2 is taken by pods/x"), "{failure}");
-        assert_eq!((host.store.ranges.len(), host.filed()), (1, vec!["10.0.0.2 x".to_owned()]));
+        assert_eq!(
+            (host.store.ranges.len(), host.filed()),
+            (1, vec!["10.0.0.2 x".to_owned()])
+        );
     }
     host.del("a");
     assert_eq!(host.given(add("a", 1, &SMALL)), Ok("10.0.0.3/29".into()));
@@ -169,9 +220,16 @@ fn a_file_that_is_found_during_an_add_and_when_files_are_read_is_one() {
     host.flush();
     assert_eq!(host.answer(a), Ok("10.0.0.3/29".into()));
     host.found(vec![file("10.0.0.3", "a", false)], vec![]);
-    let wants = RangeAdd { asked: vec![ip("10.0.0.2")], ..add("b", 2, &SMALL) };
+    let wants = RangeAdd {
+        asked: vec![ip("10.0.0.2")],
+        ..add("b", 2, &SMALL)
+    };
     host.files.remove(&ip("10.0.0.2"));
-    assert_eq!(host.given(wants), Ok("10.0.0.2/29".into()), "nobody has it any more");
+    assert_eq!(
+        host.given(wants),
+        Ok("10.0.0.2/29".into()),
+        "nobody has it any more"
+    );
 }
 
 #[test]
@@ -180,7 +238,10 @@ fn a_file_of_another_at_an_address_of_ours_goes_with_its_container() {
     host.given(add("a", 1, &SMALL)).expect("an address");
     host.files.insert(ip("10.0.0.2"), "x".into());
     host.found(vec![file("10.0.0.2", "x", false)], vec![]);
-    host.request(Call::Collect { network: "pods".into(), keep: vec![("a".to_owned(), "eth0".to_owned())] });
+    host.request(Call::Collect {
+        network: "pods".into(),
+        keep: vec![("a".to_owned(), "eth0".to_owned())],
+    });
     assert!(host.filed().is_empty());
     host.found(vec![], vec![]);
     assert_eq!(host.filed(), ["10.0.0.2 a"]);
@@ -194,7 +255,13 @@ fn a_namespace_that_dies_during_its_second_add_gets_no_address() {
     let id = host.ask(add("a", 1, &SMALL));
     host.dies(1);
     host.flush();
-    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    assert!(matches!(
+        host.answer(id),
+        Err(Failure::Link {
+            cause: LinkCause::NoNetns(_),
+            ..
+        })
+    ));
     assert_eq!((host.store.ranges.len(), host.filed()), (0, vec![]));
 }
 
@@ -208,7 +275,13 @@ fn an_add_fails_if_its_namespace_turns_out_to_be_missing_while_it_waits_for_its_
     let id = host.ask(add("a", 30, &SMALL));
     host.given(add("c", 2, &SMALL)).expect_err("it has one");
     host.ask(add("b", 4, &SMALL));
-    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    assert!(matches!(
+        host.answer(id),
+        Err(Failure::Link {
+            cause: LinkCause::NoNetns(_),
+            ..
+        })
+    ));
     host.flush();
     assert_eq!(host.filed(), ["10.0.0.4 b"]);
 }
@@ -220,7 +293,9 @@ fn a_container_in_the_place_of_one_that_dies_meanwhile_gets_an_address() {
     host.live.insert(path(1), Cookie(50));
     host.looks_are_slow = true;
     let id = host.ask(add("a", 1, &SMALL));
-    host.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    host.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
     host.flush();
     assert_eq!(host.answer(id), Ok("10.0.0.3/29".into()));
 }
@@ -250,7 +325,16 @@ fn a_pod_whose_identity_has_another_address_gets_no_second_one() {
     assert_eq!(host.given(pod("c", 5)), Ok("10.0.0.2/29".into()));
     host.dies(2);
     let again = host.given(pod("c", 5));
-    assert!(matches!(again, Err(Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. })), "{again:?}");
+    assert!(
+        matches!(
+            again,
+            Err(Failure::NoAddress {
+                none: NoAddress::Duplicate { .. },
+                ..
+            })
+        ),
+        "{again:?}"
+    );
 }
 
 #[test]
@@ -259,7 +343,10 @@ fn a_failed_add_after_a_del_that_the_store_could_not_take_leaves_nothing_there()
     host.given(add("a", 1, &SMALL)).expect("an address");
     host.disk_is_full = true;
     host.del("a");
-    assert!(matches!(host.given(add("a", 1, &SMALL)), Err(Failure::Store(_))));
+    assert!(matches!(
+        host.given(add("a", 1, &SMALL)),
+        Err(Failure::Store(_))
+    ));
     host.disk_is_full = false;
     host.run_for(10_000);
     assert!(host.store.ranges.is_empty(), "{:?}", host.store.ranges);
@@ -270,8 +357,14 @@ fn a_gc_that_does_not_name_an_add_under_way_takes_it_back() {
     let mut host = Host::new();
     host.files_are_slow = true;
     let id = host.ask(add("a", 1, &SMALL));
-    host.request(Call::Collect { network: "pods".into(), keep: vec![] });
-    assert_eq!(host.answer(id), Err(Failure::Cancelled(attachment("pods", "a"))));
+    host.request(Call::Collect {
+        network: "pods".into(),
+        keep: vec![],
+    });
+    assert_eq!(
+        host.answer(id),
+        Err(Failure::Cancelled(attachment("pods", "a")))
+    );
     host.flush();
     assert_eq!((host.filed(), host.store.ranges.len()), (vec![], 0));
 }
@@ -289,11 +382,17 @@ fn slow_files_delay_an_add_and_a_del_by_a_moment() {
     host.given(add("b", 2, &SMALL)).expect("an address");
     assert_eq!(host.filed(), ["10.0.0.2 a", "10.0.0.3 b"]);
 
-    for (container, over) in [("a", Host::flush as fn(&mut Host)), ("b", |host| host.run_for(1))] {
+    for (container, over) in [
+        ("a", Host::flush as fn(&mut Host)),
+        ("b", |host| host.run_for(1)),
+    ] {
         host.files_are_slow = true;
         let id = host.ask_del(container);
         host.run_for(249);
-        assert!(!host.answers.contains_key(&id), "a daemon killed now would leave the file");
+        assert!(
+            !host.answers.contains_key(&id),
+            "a daemon killed now would leave the file"
+        );
         over(&mut host);
         assert_eq!(host.answers.get(&id), Some(&Answer::Deleted));
         host.flush();

@@ -8,11 +8,18 @@ impl Rig {
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.interface.put(address);
-        let told = self.store.all().map(|record| record.lease.grant(&record.profile.policy).without_late());
-        let told = told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant));
+        let told = self
+            .store
+            .all()
+            .map(|record| record.lease.grant(&record.profile.policy).without_late());
+        let told = told
+            .filter(|grant| grant.has(address.addr()))
+            .flat_map(|grant| plan::link_routes(&grant));
         // The kernel takes none for an interface that is down.
         for route in told.filter(|_| self.interface.up).collect::<Vec<_>>() {
-            self.interface.step(&Step::AddRoute(route)).expect("its router is on the link");
+            self.interface
+                .step(&Step::AddRoute(route))
+                .expect("its router is on the link");
         }
         self.input(Input::Kernel(KernelMessage::AddressAdded {
             cookie: Cookie(1),
@@ -23,11 +30,18 @@ impl Rig {
 
     /// The main plugins of all containers put the leased addresses on.
     pub(in crate::registry::tests) fn plug_all(&mut self) {
-        let leased = self.store.all().filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
+        let leased = self
+            .store
+            .all()
+            .filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
         for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
             self.interface.put(address.into());
             let address = address.addr().into();
-            self.input(Input::Kernel(KernelMessage::AddressAdded { cookie, ifindex, address }));
+            self.input(Input::Kernel(KernelMessage::AddressAdded {
+                cookie,
+                ifindex,
+                address,
+            }));
         }
     }
 
@@ -47,7 +61,9 @@ impl Rig {
     /// Takes an address off the interface, by hand.
     pub(in crate::registry::tests) fn take_off(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
-        self.interface.step(&Step::RemoveAddress(address)).expect("it has none of IPv6");
+        self.interface
+            .step(&Step::RemoveAddress(address))
+            .expect("it has none of IPv6");
         self.input(Input::Kernel(KernelMessage::AddressGone {
             cookie: Cookie(1),
             ifindex: 2,

@@ -9,21 +9,52 @@ impl Rig {
     pub(super) fn serve_range(&mut self, effect: Effect) {
         let (op, outcome) = match effect {
             Effect::Watch { op, netns } => {
-                let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
-                let seen = if self.live.contains(&n) { Ok(Cookie(n)) } else { Err(LinkCause::NoNetns(netns)) };
+                let n: u64 = netns
+                    .file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .parse()
+                    .unwrap();
+                let seen = if self.live.contains(&n) {
+                    Ok(Cookie(n))
+                } else {
+                    Err(LinkCause::NoNetns(netns))
+                };
                 (op, Outcome::Watched(seen))
             }
-            Effect::File { op: Some(op), address, .. } => (op, Outcome::Filed { address, result: Ok(()) }),
+            Effect::File {
+                op: Some(op),
+                address,
+                ..
+            } => (
+                op,
+                Outcome::Filed {
+                    address,
+                    result: Ok(()),
+                },
+            ),
             _ => return,
         };
         self.reg.handle(self.now(), Input::Done { op, outcome });
     }
 
     /// Returns an ADD of a network on the rig's LAN that has the addresses from `.first` to `.last`.
-    pub(in crate::registry::tests) fn range_call(&self, who: &str, netns: u64, first: u8, last: u8) -> RangeAdd {
+    pub(in crate::registry::tests) fn range_call(
+        &self,
+        who: &str,
+        netns: u64,
+        first: u8,
+        last: u8,
+    ) -> RangeAdd {
         let end = |n| Some(Ipv4Addr::new(192, 0, 2, n).into());
         let subnet = "192.0.2.0/24".parse().unwrap();
-        let said = Said { subnet, start: end(first), end: end(last), gateway: None };
+        let said = Said {
+            subnet,
+            start: end(first),
+            end: end(last),
+            gateway: None,
+        };
         RangeAdd {
             attachment: Attachment::cni("pods", who, "eth0"),
             netns: format!("/ns/{netns}").into(),

@@ -19,7 +19,13 @@ impl Rig {
     fn closed(&mut self) {
         for (op, exchange) in std::mem::take(&mut self.closes) {
             self.ports.remove(&exchange);
-            self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Closed });
+            self.reg.handle(
+                self.now(),
+                Input::Done {
+                    op,
+                    outcome: Outcome::Closed,
+                },
+            );
         }
     }
 
@@ -60,8 +66,16 @@ impl Rig {
         .encode()
     }
 
-    pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
-        let is_arp = matches!(frame::decode(bytes, FrameMeta::default()), Ok(Frame::Arp(_)));
+    pub(in crate::registry::tests) fn serve(
+        &mut self,
+        exchange: ExchangeId,
+        bytes: &[u8],
+        over: Option<u32>,
+    ) {
+        let is_arp = matches!(
+            frame::decode(bytes, FrameMeta::default()),
+            Ok(Frame::Arp(_))
+        );
         match self.backlog.as_mut().filter(|_| !is_arp) {
             Some(backlog) => backlog.push_back((exchange, bytes.to_vec())),
             None => self.answer(exchange, bytes, over),
@@ -69,24 +83,37 @@ impl Rig {
     }
 
     fn answer(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
-        let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
+        let meta = FrameMeta {
+            other_host: self.readdressed,
+            ..FrameMeta::default()
+        };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
                 self.asked_from.push(arp.sender_mac);
                 self.wired.asked_over.push(over);
                 let owner = |address| self.stations.get(address).copied();
-                let Some(owner) = owner(&arp.target).or_else(|| owner(&ANY)) else { return };
+                let Some(owner) = owner(&arp.target).or_else(|| owner(&ANY)) else {
+                    return;
+                };
                 self.arp_reply(owner, &arp)
             }
             Frame::Udp(udp) => {
                 let p = udp.payload;
-                let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
+                let kind = p[240..]
+                    .windows(3)
+                    .find(|w| w[0] == 53 && w[1] == 1)
+                    .unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
                 self.wired.sent_over.push((kind, over));
-                let size = p[240..].windows(2).position(|w| w == [57, 2]).map(|at| &p[240 + at + 2..]);
-                self.max_size = size.map(|size| u16::from_be_bytes([size[0], size[1]])).or(self.max_size);
+                let size = p[240..]
+                    .windows(2)
+                    .position(|w| w == [57, 2])
+                    .map(|at| &p[240 + at + 2..]);
+                self.max_size = size
+                    .map(|size| u16::from_be_bytes([size[0], size[1]]))
+                    .or(self.max_size);
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 1 {
                     self.discovers.push((exchange, bytes.to_vec()));
@@ -108,7 +135,13 @@ impl Rig {
                 let chaddr = Mac(p[28..34].try_into().unwrap());
                 let is_flagged = p[10] & 0x80 != 0 || !ciaddr.is_unspecified();
                 let server = match self.server {
-                    _ if self.known.as_ref().is_some_and(|known| !known.contains(&chaddr)) => return,
+                    _ if self
+                        .known
+                        .as_ref()
+                        .is_some_and(|known| !known.contains(&chaddr)) =>
+                    {
+                        return;
+                    }
                     Server::AnswersFlag if is_flagged => Server::Up,
                     server => server,
                 };
@@ -121,9 +154,13 @@ impl Rig {
                     server => server,
                 };
                 if kind == 7 {
-                    self.granted.retain(|address, who| *address != ciaddr || *who != client);
+                    self.granted
+                        .retain(|address, who| *address != ciaddr || *who != client);
                 }
-                let reserved = self.reserved.filter(|(mac, _)| p[28..34] == mac.0).map(|(_, address)| address);
+                let reserved = self
+                    .reserved
+                    .filter(|(mac, _)| p[28..34] == mac.0)
+                    .map(|(_, address)| address);
                 let give = reserved.unwrap_or_else(|| self.address_for(&client));
                 if kind == 3 && server == Server::Up {
                     self.granted.retain(|_, who| *who != client);
@@ -149,7 +186,11 @@ impl Rig {
                 b.extend(self.mask);
                 b.extend([51, 4]);
                 b.extend(self.lease.to_be_bytes());
-                b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
+                b.extend(
+                    self.dns
+                        .iter()
+                        .flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()),
+                );
                 b.extend(&self.options);
                 b.push(255);
                 Udp {
@@ -164,7 +205,14 @@ impl Rig {
                 .encode()
             }
         };
-        self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
+        self.reg.handle(
+            self.now(),
+            Input::Frame {
+                exchange,
+                bytes: &reply,
+                meta,
+            },
+        );
     }
 
     /// Returns how the server identifies the client of a message.
@@ -180,8 +228,14 @@ impl Rig {
         message[28..34].to_vec()
     }
     fn address_for(&self, client: &Vec<u8>) -> Ipv4Addr {
-        let is_free = |address: &Ipv4Addr| self.granted.get(address).is_none_or(|who| who == client);
-        let own = || self.granted.iter().find(|(_, who)| *who == client).map(|(address, _)| *address);
+        let is_free =
+            |address: &Ipv4Addr| self.granted.get(address).is_none_or(|who| who == client);
+        let own = || {
+            self.granted
+                .iter()
+                .find(|(_, who)| *who == client)
+                .map(|(address, _)| *address)
+        };
         match self.one_for_all || is_free(&self.give) {
             true => self.give,
             false => own().unwrap_or_else(|| {

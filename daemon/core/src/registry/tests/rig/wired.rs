@@ -49,7 +49,10 @@ impl Rig {
                 (op, Outcome::Unmade(unmade))
             }
             Effect::ListOwn { op } => {
-                let (owners, strangers) = (wired.links.keys().cloned().collect(), wired.strangers.clone());
+                let (owners, strangers) = (
+                    wired.links.keys().cloned().collect(),
+                    wired.strangers.clone(),
+                );
                 (op, Outcome::OwnLinks(Ok(OwnLinks { owners, strangers })))
             }
             other => panic!("{other:?}"),
@@ -79,7 +82,10 @@ impl Rig {
     /// Docker moves an endpoint's link into a container's namespace.
     pub(in super::super) fn link_leaves(&mut self, owner: &LinkOwner) {
         self.wired.links.remove(owner).expect("it is there");
-        self.input(Input::Kernel(KernelMessage::OwnLink { owner: owner.clone(), there: false }));
+        self.input(Input::Kernel(KernelMessage::OwnLink {
+            owner: owner.clone(),
+            there: false,
+        }));
     }
 
     /// Docker moves an endpoint's link back.
