@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getgid, getuid};
 
@@ -217,6 +217,9 @@ fn private_places() -> Result<(), Error> {
         mount(from, Path::new(what), fs, flags, data).doing(|| format!("mount {what}"))
     };
     set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    // What is mounted there would be covered, and still be found in the list of mounts: containerd takes a covered /run/netns,
+    // which `ip netns` leaves, for that of this place.
+    unmount_under(&[Path::new("/run"), Path::new("/dev/shm")]);
     set(
         "/run",
         Some("tmpfs"),
@@ -256,4 +259,20 @@ fn start_keeper() -> Result<Keeper, Error> {
             .spawn()
             .doing(|| "start unshare".to_owned())?,
     )
+}
+
+/// Unmounts whatever is mounted at or below these directories, as far as possible.
+pub(crate) fn unmount_under(dirs: &[&Path]) {
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
+    let places = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(Path::new);
+    let below: Vec<_> = places
+        .filter(|place| dirs.iter().any(|dir| place.starts_with(dir)))
+        .collect();
+    // What was mounted last is on top.
+    for place in below.into_iter().rev() {
+        let _ = umount2(place, MntFlags::MNT_DETACH);
+    }
 }

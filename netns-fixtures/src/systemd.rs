@@ -103,17 +103,18 @@ impl Systemd {
         Ok(systemd)
     }
 
-    /// Starts systemd on a Debian of its own: it has the machine's files and packages, its writes stay invisible to the machine,
-    /// and it has no services but those installed from now on. Returns the host for processes of that Debian, and its root
-    /// directory as seen from outside.
-    pub fn debian(host: &Netns) -> Result<(Self, Netns, PathBuf), Error> {
+    /// Starts systemd on a Debian of its own: it has the files and packages in `files`, which is the machine's own root directory,
+    /// or [`crate::Debian13::root`]. Its writes are invisible there, and it has no services but those installed from now on.
+    /// Returns the host for processes of that Debian, and its root directory as seen from outside.
+    pub fn debian(host: &Netns, files: &Path) -> Result<(Self, Netns, PathBuf), Error> {
         let dir = host.sandbox().dir("debian")?;
         let [upper, work, root] = ["upper", "work", "root"].map(|name| dir.join(name));
         for path in [&upper, &work, &root] {
             fs::create_dir(path).doing(|| format!("make {}", path.display()))?;
         }
         let options = format!(
-            "lowerdir=/,upperdir={},workdir={}",
+            "lowerdir={},upperdir={},workdir={}",
+            files.display(),
             upper.display(),
             work.display()
         );

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use netns_fixtures::{Dockerd, Error, Lan, sandbox};
+use netns_fixtures::{Debian13, Dockerd, Error, Lan, sandbox};
 
 /// A network with Docker's own addresses: a container reaches the LAN before and after dockerd's end.
 #[test]
@@ -53,6 +53,25 @@ fn docker_runs_containers_on_the_lan_and_leaves_nothing() -> Result<(), Error> {
     assert_eq!(mounts(), before);
     assert!(groups(&group).is_empty(), "{:?}", groups(&group));
     assert!(!Path::new("/run/docker").exists());
+    Ok(())
+}
+
+#[test]
+fn debian_13_brings_its_own_docker_and_compose() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[Dockerd::NEEDS, &[Debian13::NEED]].concat()) else {
+        return Ok(());
+    };
+    let lan = Lan::new(&sandbox)?;
+    let host = Debian13::host(&lan.host)?;
+    let docker = Dockerd::start(&host)?;
+    let version = docker.docker(&["version", "--format", "{{.Server.Version}}"])?;
+    assert!(version.starts_with("26.1."), "{version}");
+    let version = docker.compose("", &["version", "--short"])?;
+    assert!(version.starts_with("2.26."), "{version}");
+    let printed = docker.run(&["--network", "none"], &["echo", "it runs"])?;
+    assert_eq!(printed.trim(), "it runs");
+    host.run_command("touch", &["/etc/written"], "")
+        .expect_err("all tests share its files");
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use netns_fixtures::model::{Config, Event, Kind, Purpose};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, ModelServer};
-use netns_fixtures::{Capture, Container, DEADLINE, Error, Lan, Need, mac_text, sandbox};
+use netns_fixtures::{
+    Capture, Container, DEADLINE, Error, Lan, Need, Netns, Sandbox, mac_text, sandbox,
+};
 
 const BUSYBOX: Need = Need::Program("busybox");
 
@@ -133,6 +135,21 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
     let keeper = sandbox.keeper();
     drop((lan, sandbox));
     assert!(!std::path::Path::new(&format!("/proc/{keeper}")).exists());
+    Ok(())
+}
+
+/// `ip netns add` makes `/run/netns` a mount, until the next boot.
+#[test]
+fn mounts_of_the_host_in_run_are_not_even_covered() -> Result<(), Error> {
+    let Some(outer) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let host = Netns::new(&outer, "host")?;
+    let used = "mount --bind /run/netns /run/netns; mount --make-shared /run/netns";
+    host.run_command("sh", &["-ec", used], "")?;
+    let inner = Sandbox::enter()?;
+    let seen = Netns::new(&inner, "inner")?.run_command("cat", &["/proc/self/mountinfo"], "")?;
+    assert!(!seen.contains(" /run/netns "), "{seen}");
     Ok(())
 }
 

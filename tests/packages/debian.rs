@@ -7,8 +7,8 @@ use std::thread;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, Capture, Container, Containerd, DEADLINE, Engine, Lan, Need, Netns, Podman, Shim,
-    Systemd, sandbox, until_found,
+    CallError, Capture, Container, Containerd, DEADLINE, Debian13, Engine, Error, Lan, Need, Netns,
+    Podman, Shim, Systemd, sandbox, until_found,
 };
 use serde_json::{Value, json};
 
@@ -23,9 +23,6 @@ const MAIN: &str = "/usr/lib/cni/macvlan";
 /// The containers beside those of the engines.
 const LEASES: usize = 50;
 
-/// How many leases the engines' containers have.
-const OF_ENGINES: usize = 2;
-
 const SERVICE: &str = "leasehold.service";
 
 /// A container with the result of its ADD.
@@ -39,12 +36,14 @@ struct Debian {
     root: PathBuf,
     network: Value,
     members: Vec<Member>,
+    /// How many leases the engines' containers have.
+    of_engines: usize,
 }
 
 impl Debian {
-    /// Boots it, without the package.
-    fn new(lan: &Lan) -> Result<Self, CallError> {
-        let (systemd, host, root) = Systemd::debian(&lan.host)?;
+    /// Boots it from these files, without the package.
+    fn new(lan: &Lan, files: &Path) -> Result<Self, CallError> {
+        let (systemd, host, root) = Systemd::debian(&lan.host, files)?;
         let mut network = Lan::cni_config(Path::new(""));
         network["ipam"] = json!({ "type": "dhcp" });
         Ok(Self {
@@ -53,6 +52,7 @@ impl Debian {
             root,
             network,
             members: Vec::new(),
+            of_engines: 0,
         })
     }
 
@@ -128,7 +128,7 @@ impl Debian {
                 .wait()?;
             checked += 1;
         }
-        assert_eq!(checked, OF_ENGINES);
+        assert_eq!(checked, self.of_engines);
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Debian {
             done
         })?;
         assert_ne!(self.daemon(), before);
-        assert_eq!(self.held()?, LEASES + OF_ENGINES);
+        assert_eq!(self.held()?, LEASES + self.of_engines);
         let sent = seen.dhcp()?;
         assert!(sent.is_empty(), "{package} sent {sent:?}");
         Ok(())
@@ -169,27 +169,40 @@ fn way_out() -> String {
 }
 
 #[test]
-fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_containers()
--> Result<(), CallError> {
-    let own = [
-        Need::Program("systemd"),
-        Need::Program("dnsmasq"),
-        Need::File(PLUGIN),
-    ];
-    let needs = [&PACKAGING[..], Containerd::NEEDS, Podman::NEEDS, &own].concat();
+fn a_package_comes_changes_and_goes_under_running_containers() -> Result<(), CallError> {
+    let needs = [Podman::NEEDS, &[Need::File(PLUGIN)]].concat();
+    comes_changes_and_goes(&needs, || Ok("/".into()), true)
+}
+
+/// Its podman has no CNI.
+#[test]
+fn a_package_comes_changes_and_goes_on_debian_13_too() -> Result<(), CallError> {
+    comes_changes_and_goes(&[Debian13::NEED], Debian13::root, false)
+}
+
+/// Installs, upgrades, downgrades, removes and purges a package on a Debian with these files, under containers of its containerd,
+/// and of its podman if that speaks CNI.
+fn comes_changes_and_goes(
+    needs: &[Need],
+    files: impl FnOnce() -> Result<PathBuf, Error>,
+    with_podman: bool,
+) -> Result<(), CallError> {
+    let own = [Need::Program("systemd"), Need::Program("dnsmasq")];
+    let needs = [&PACKAGING[..], Containerd::NEEDS, &own, needs].concat();
     let Some(sandbox) = sandbox(&needs) else {
         return Ok(());
     };
+    let files = files()?;
     let lan = Lan::new(&sandbox)?;
     let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "deb"));
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".deb"));
-    let mut debian = Debian::new(&lan)?;
+    let mut debian = Debian::new(&lan, &files)?;
 
     debian.dpkg("--install", &first)?;
     debian.daemon();
-    let incumbent = fs::read(PLUGIN).expect("it is there");
+    let incumbent = fs::read(files.join(&PLUGIN[1..])).expect("it is there");
     assert_eq!(
         debian.plugin(),
         incumbent,
@@ -203,14 +216,25 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     assert_ne!(debian.plugin(), incumbent);
 
     let containerd = Containerd::start_on(&debian.host, &debian.network)?;
-    let podman = Podman::start_on(&debian.host, &debian.network)?;
     containerd.keep("web")?;
-    podman.keep("web")?;
+    let podman = if with_podman {
+        let podman = Podman::start_on(&debian.host, &debian.network)?;
+        podman.keep("web")?;
+        Some(podman)
+    } else {
+        None
+    };
+    debian.of_engines = 1 + usize::from(with_podman);
     debian.add_members(&lan)?;
     let listed = debian.systemd.run("leasehold", &["list"])?;
     let shown = ["ip", "-4", "addr", "show", "dev", Lan::IFNAME];
-    let addresses =
-        || Ok::<_, CallError>([containerd.exec("web", &shown)?, podman.exec("web", &shown)?]);
+    let addresses = || {
+        let mut addresses = vec![containerd.exec("web", &shown)?];
+        if let Some(podman) = &podman {
+            addresses.push(podman.exec("web", &shown)?);
+        }
+        Ok::<_, CallError>(addresses)
+    };
     let of_engines = addresses()?;
     for printed in &of_engines {
         let address = printed
@@ -248,6 +272,10 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     // Debian's own upgrades go to where the diversion leads.
     let truename = || debian.systemd.run("dpkg-divert", &["--truename", PLUGIN]);
     assert_eq!(truename()?.trim(), format!("{PLUGIN}.before-leasehold"));
+    // Beside a runtime's configuration, and none itself.
+    let readme = debian.root.join("etc/crio/crio.conf.d");
+    fs::create_dir_all(&readme).expect("a root takes a directory");
+    fs::write(readme.join("README"), "Put files here.").expect("it takes a file");
     let said = debian.dpkg("--remove", "leasehold")?;
     assert!(
         said.contains("running containers keep their addresses"),
@@ -273,14 +301,16 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     debian.dpkg("--install", &second)?;
     assert_eq!(
         debian.held()?,
-        LEASES + OF_ENGINES,
+        LEASES + debian.of_engines,
         "only a purge forgets leases"
     );
     let sent = seen.dhcp()?;
     assert!(sent.is_empty(), "removal or return sent {sent:?}");
+    fs::remove_file(readme.join("README")).expect("it was written");
     debian.systemd.run("leasehold", &["install"])?;
-    podman.remove("web")?;
-    assert_eq!(debian.held()?, LEASES + OF_ENGINES - 1);
+    let Member(last, _) = debian.members.last().expect("there are some");
+    Shim::at(&debian.host, PLUGIN.into()).del(last, &debian.network)?;
+    assert_eq!(debian.held()?, LEASES + debian.of_engines - 1);
 
     // Without the later release's leases, as the document says.
     let _later = LaterStore::put_into(&debian.root);
@@ -307,6 +337,11 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
             .exists()
     );
 
+    // Where the store is copied to once Docker was served.
+    let copy = "/run/cni/dhcp.sock.copy";
+    debian
+        .systemd
+        .run("mkdir", &["-p", &format!("{copy}/records")])?;
     let said = debian.dpkg("--purge", "leasehold")?;
     assert!(
         said.contains("forgetting all leases in /var/lib/leasehold"),
@@ -319,6 +354,7 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     ] {
         assert!(!debian.root.join(left).exists(), "{left}");
     }
-    assert_eq!(server.leases()?.len(), LEASES + OF_ENGINES - 1);
+    assert!(!Path::new(copy).exists(), "it goes too");
+    assert_eq!(server.leases()?.len(), LEASES + debian.of_engines - 1);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The package for Fedora and related systems, with rpm's own checks and its scripts.
 
 use std::fs;
+use std::path::Path;
 
 use netns_fixtures::{Error, Lan, Need, Systemd, sandbox};
 
@@ -20,7 +21,7 @@ fn a_package_is_checked_installed_upgraded_downgraded_and_removed_by_rpm() -> Re
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "rpm"));
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".rpm"));
-    let (host, _, root) = Systemd::debian(&lan.host)?;
+    let (host, _, root) = Systemd::debian(&lan.host, Path::new("/"))?;
     // No package of rpm's is there, so none that this one requires.
     let rpm = |args: &[&str]| host.run("rpm", &[&["--nodeps"], args].concat());
 

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{make_dir, make_root, unmount_under};
+use super::{make_dir, make_root};
 use crate::cgroup;
 use crate::daemon::{DOCKER_PLUGINS, listen, until_ready};
 use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
+use crate::sandbox::unmount_under;
 use crate::wait::until_found;
 
 /// dockerd in a host's namespace, with busybox as its only image.

@@ -15,7 +15,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use nix::mount::{MntFlags, umount2};
 use serde_json::{Value, json};
 
 pub use containerd::Containerd;
@@ -140,20 +139,4 @@ fn copy(from: &Path, to: &Path) -> Result<PathBuf, Error> {
 
 fn write(path: &Path, text: String) -> Result<(), Error> {
     fs::write(path, text).doing(|| format!("write {}", path.display()))
-}
-
-/// Unmounts whatever is mounted below these directories, as far as possible.
-fn unmount_under(dirs: &[&Path]) {
-    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
-    let places = mounts
-        .lines()
-        .filter_map(|line| line.split(' ').nth(1))
-        .map(Path::new);
-    let below: Vec<_> = places
-        .filter(|place| dirs.iter().any(|dir| place.starts_with(dir)))
-        .collect();
-    // What was mounted last is on top.
-    for place in below.into_iter().rev() {
-        let _ = umount2(place, MntFlags::MNT_DETACH);
-    }
 }

@@ -10,11 +10,12 @@ use std::process::Command;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use super::{copy, cover, make_dir, prepare, unmount_under, write};
+use super::{copy, cover, make_dir, prepare, write};
 use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::Process;
+use crate::sandbox::unmount_under;
 
 /// containerd in a host's namespace, with its CRI.
 #[derive(Debug)]
