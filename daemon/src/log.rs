@@ -10,13 +10,16 @@ mod recent;
 use std::io;
 
 use clap::ValueEnum;
-use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, registry, reload};
 
 pub(crate) use filter::Filter;
 pub(crate) use queue::Flush;
 pub(crate) use recent::{Recent, Said};
+
+/// What is logged if nobody says otherwise.
+pub(crate) const DEFAULT: &str = "info";
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,12 +34,14 @@ pub(crate) enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// The filter is invalid.
-    #[error("log filter {filter:?}: {reason}")]
+    #[error(
+        "log filter {filter:?}: {level:?} is no level; a level is error, warn, info, debug or trace"
+    )]
     Filter {
         /// What was given.
         filter: String,
-        /// What is wrong with it.
-        reason: ParseError,
+        /// What should be a level in it.
+        level: String,
     },
     /// The thread that writes it cannot start.
     #[error("cannot start a thread for the log")]
@@ -46,9 +51,14 @@ pub(crate) enum LogError {
 /// Sends what `filter` lets through to standard error, including panics, until the returned value is dropped. The returned
 /// filter can be changed.
 ///
-/// `filter` is a level, or comma-separated `target=level`s.
+/// `filter` is a level, or comma-separated `target=level`s. One that is neither is named in the log, which then has what is
+/// logged by default: a daemon that does not start renews no lease.
 pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), LogError> {
-    let (targets, handle) = reload::Layer::new(parse(filter)?);
+    let (filter, targets, refused) = match parse(filter) {
+        Ok(targets) => (filter, targets, None),
+        Err(error) => (DEFAULT, parse(DEFAULT)?, Some(error)),
+    };
+    let (targets, handle) = reload::Layer::new(targets);
     let recent = Recent::default();
     let filter = Filter::new(filter, handle, recent.clone());
     let journal = (format == LogFormat::Text)
@@ -85,14 +95,34 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
         let said = panic.payload_as_str().unwrap_or("panic without a message");
         tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
     }));
+    if let Some(error) = refused {
+        tracing::warn!("{error}: {DEFAULT} is used");
+    }
     Ok((flush, filter))
 }
 
+/// Reads a filter. A word alone is a level, and never a target: a misspelt level would silence the log.
 fn parse(filter: &str) -> Result<Targets, LogError> {
-    filter.parse().map_err(|reason| LogError::Filter {
-        filter: filter.to_owned(),
-        reason,
-    })
+    let parts = filter.split(',').map(str::trim);
+    parts
+        .filter(|part| !part.is_empty())
+        .try_fold(Targets::new(), |targets, part| {
+            let (target, level) = part
+                .split_once('=')
+                .map_or((None, part), |(target, level)| (Some(target), level));
+            let known = match level.to_lowercase().as_str() {
+                "warning" => Some(LevelFilter::WARN),
+                name => name.parse().ok(),
+            };
+            let known = known.ok_or_else(|| LogError::Filter {
+                filter: filter.to_owned(),
+                level: level.to_owned(),
+            })?;
+            Ok(match target {
+                Some(target) => targets.with_target(target, known),
+                None => targets.with_default(known),
+            })
+        })
 }
 
 /// Returns an error with all its causes, outermost first.
@@ -110,5 +140,37 @@ fn backtrace() -> String {
     match backtrace.status() {
         std::backtrace::BacktraceStatus::Captured => backtrace.to_string(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_named() {
+        let lets_through =
+            |filter: &str, target, level| parse(filter).unwrap().would_enable(target, &level);
+        for filter in [
+            "warning",
+            "WARN",
+            " warn , other=debug",
+            "other=trace,Warning",
+        ] {
+            assert!(lets_through(filter, "leasehold", Level::WARN), "{filter}");
+            assert!(!lets_through(filter, "leasehold", Level::INFO), "{filter}");
+        }
+        assert!(lets_through("info,other=warning", "other", Level::WARN));
+        assert!(!lets_through("info,other=warning", "other", Level::INFO));
+        for (filter, level) in [
+            ("verbose", "verbose"),
+            ("info,leasehold", "leasehold"),
+            ("leasehold=loud", "loud"),
+        ] {
+            let said = parse(filter).unwrap_err().to_string();
+            assert!(said.contains(&format!("{level:?} is no level")), "{said}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_api::control::{self, Which};
 use leasehold_core::wire::Mac;
 
-use crate::log::LogFormat;
+use crate::log::{self, LogFormat};
 
 /// One daemon per host that holds the DHCP leases of its containers.
 #[derive(Debug, Parser)]
@@ -163,7 +163,7 @@ pub(crate) struct DaemonArgs {
         long,
         env = "LEASEHOLD_LOG",
         value_name = "FILTER",
-        default_value = "info"
+        default_value = log::DEFAULT
     )]
     pub(crate) log: String,
 }

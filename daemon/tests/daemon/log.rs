@@ -38,13 +38,14 @@ fn what_is_logged_can_be_changed_for_a_while() {
     assert_eq!(said(&["--reset"]), "info\n");
     home.list(&[]);
 
-    let bad = log(&home, &["x=loud", "--for", "1m"]);
+    let bad = log(&home, &["verbose", "--for", "1m"]);
     assert_eq!(bad.status.code(), Some(1));
     assert!(
-        text(&bad.stderr).contains("log filter \"x=loud\""),
+        text(&bad.stderr).contains("\"verbose\" is no level"),
         "{}",
         text(&bad.stderr)
     );
+    assert_eq!(said(&[]), "info\n");
     let long = log(&home, &["debug", "--for", "25h"]);
     assert!(
         text(&long.stderr).contains("expected a number from 1 to 86400"),
@@ -62,6 +63,22 @@ fn what_is_logged_can_be_changed_for_a_while() {
     assert!(
         !before.contains("asked request=") && !after.contains("asked request="),
         "only meanwhile: {log}"
+    );
+}
+
+#[test]
+fn a_level_that_nobody_knows_silences_no_daemon() {
+    let Some(home) = Home::new() else { return };
+    let mut command = home.command();
+    command.env("LEASEHOLD_LOG", "verbose");
+    let daemon = home.ready(command);
+    let said = log(&home, &[]);
+    assert_eq!(text(&said.stdout), "info\n");
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    assert!(
+        log.contains("WARN") && log.contains("\"verbose\" is no level"),
+        "{log}"
     );
 }
 
