@@ -357,10 +357,11 @@ impl Place {
         let was_bound = self.seen.is_some();
         let path = self.path.display();
         let trouble = match self.bound_by {
+            // The daemon restarts with this one, and so does the read-only socket, which systemd would refuse to start again
+            // under a running daemon.
             BoundBy::Systemd => format!(
                 "callers cannot find this daemon: {path} is not the socket that systemd passed: \
-                 `systemctl restart {}`",
-                self.protocol.unit()
+                 `systemctl restart leasehold.socket`"
             ),
             BoundBy::Us(_) => match self.bind() {
                 Ok(listener) => {

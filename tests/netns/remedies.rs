@@ -2,13 +2,17 @@
 //! printed.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use netns_fixtures::{
     CallError, DEADLINE, Error, Lan, Need, Sandbox, Systemd, binary, installed_unit, sandbox,
     until_found,
 };
 
+use crate::exporter::ask_daemon;
 use crate::unit::{OLD_DOCKER_UNIT, UNITS, capabilities, service_for_docker, wait_for_docker};
 
 const SOCKET: &str = "/run/cni/dhcp.sock";
@@ -127,6 +131,51 @@ fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Re
     host.control(remedy)?;
     host.list()?;
     wait_for_docker()?;
+    Ok(())
+}
+
+#[test]
+fn the_read_only_socket_comes_back_and_goes_with_the_other() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
+    const READ: &str = "/run/leasehold-read/leasehold.sock";
+    let host = Host::new(&sandbox, &[(UNITS[2], &installed_unit(UNITS[2])?)])?;
+    host.list()?;
+    let asks = || UnixStream::connect(READ);
+    asks().expect("systemd listens");
+    fs::remove_file(READ).expect("it was there");
+    let said = host.remedies(&format!("{READ} is not the socket that systemd passed"))?;
+    let [remedy] = &said[..] else {
+        panic!("{said:?}")
+    };
+    host.control(remedy)?;
+    assert!(
+        ask_daemon(Path::new(READ), "GET /healthz")
+            .0
+            .contains(" 200 ")
+    );
+
+    // As the documents have it stopped, under a monitor that goes on asking.
+    let ends = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let _ = asks();
+            }
+        });
+        let stopped = host.systemd.control(&["stop", UNITS[1], UNITS[0]]);
+        ends.store(true, Ordering::Relaxed);
+        stopped
+    })?;
+    asks().expect_err("nobody listens");
+    assert!(host.systemd.processes(UNITS[0]).is_empty());
+    host.systemd.control(&["start", UNITS[1], UNITS[0]])?;
+    assert!(
+        ask_daemon(Path::new(READ), "GET /healthz")
+            .0
+            .contains(" 200 ")
+    );
     Ok(())
 }
 
