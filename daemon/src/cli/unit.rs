@@ -18,12 +18,17 @@ pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
     if line.get(1).is_some_and(|verb| verb == "daemon") {
         return line;
     }
-    let said = variables(&fs::read_to_string(FILE).unwrap_or_default());
+    let said = of_the_host();
     if said.is_empty() {
         line
     } else {
         completed(line, &said)
     }
+}
+
+/// Returns the variables of this host's unit.
+pub(crate) fn of_the_host() -> BTreeMap<String, String> {
+    variables(&fs::read_to_string(FILE).unwrap_or_default())
 }
 
 fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<OsString> {

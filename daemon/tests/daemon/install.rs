@@ -1,9 +1,11 @@
 //! `leasehold install` and `leasehold uninstall` on hosts that are directories.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use leasehold_api::SHIM_MARK;
 use tempfile::TempDir;
@@ -57,17 +59,19 @@ impl Host {
         names
     }
 
-    fn try_run(&self, args: &[&str]) -> Output {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command
             .args(["--map-root-user"])
-            .arg(self.dir.path().join("shipped/leasehold"));
-        command
+            .arg(self.dir.path().join("shipped/leasehold"))
             .args(args)
             .arg("--root")
-            .arg(self.dir.path().join("root"))
-            .output()
-            .unwrap()
+            .arg(self.path(""));
+        command
+    }
+
+    fn try_run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// Runs a command that succeeds, and returns what it printed.
@@ -307,6 +311,160 @@ fn what_stops_it_is_named_with_the_way_out() {
     assert!(
         said.contains("the plugin `dhcp` is not beside this program"),
         "{said}"
+    );
+}
+
+#[test]
+fn only_the_files_that_a_runtime_reads_are_read() {
+    let Some(host) = Host::new() else { return };
+    for directory in ["drop-in", "crio", "podman", "opt/cni/bin"] {
+        host.write(&format!("{directory}/macvlan"), "");
+    }
+    host.write(
+        "etc/containerd/config.toml",
+        "imports = ['certs/*.toml', '/etc/containerd/one']",
+    );
+    host.write(
+        "etc/containerd/certs/a.toml",
+        "imports = ['../config.toml']\n[plugins.cri.cni]\nbin_dir = '/drop-in'",
+    );
+    host.write(
+        "etc/crio/crio.conf.d/any",
+        "[crio.network]\nplugin_dirs = ['/crio']",
+    );
+    host.write(
+        "etc/containers/containers.conf.d/a.conf",
+        "[network]\ncni_plugin_dirs = ['/podman']",
+    );
+    for others in [
+        "etc/containerd/certs/README",
+        "etc/containerd/config.toml.rpmsave",
+        "etc/containers/containers.conf.d/a.conf.rpmsave",
+    ] {
+        host.write(others, "no configuration");
+    }
+    let made = Command::new("mkfifo")
+        .arg(host.path("etc/containerd/one"))
+        .arg(host.path("etc/crio/crio.conf.d/pipe"))
+        .arg(host.path("podman/dhcp"))
+        .status();
+    assert!(made.unwrap().success());
+    let said = host.refused(&["install"]);
+    assert!(said.contains("/podman/dhcp: not leasehold's"), "{said}");
+    fs::remove_file(host.path("podman/dhcp")).unwrap();
+    let lines = ["crio", "podman", "drop-in", "opt/cni/bin"]
+        .map(|directory| format!("/{directory}/dhcp: installed, version 0.1.0\n"));
+    assert_eq!(host.run(&["install"]), lines.concat());
+}
+
+#[test]
+fn what_does_not_parse_stops_nobody_who_cannot_correct_it() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
+    for (broken, text) in [
+        ("etc/crio/crio.conf.d/README", &b"Put files here."[..]),
+        ("etc/containerd/config.toml", b"\xff\xfe"),
+    ] {
+        host.write(broken, "");
+        fs::write(host.path(broken), text).unwrap();
+        let said = host.refused(&["install"]);
+        assert!(
+            said.contains(&format!("/{broken} cannot be parsed: correct it")),
+            "{said}"
+        );
+        let warning = format!("/{broken}: cannot be parsed: if it names directories");
+        let printed = host.run(&["install", "--update"]);
+        assert!(
+            printed.contains(&warning) && printed.contains("/opt/cni/bin/dhcp: "),
+            "{printed}"
+        );
+        let printed = host.run(&["uninstall"]);
+        assert!(
+            printed.contains(&warning) && printed.contains("/opt/cni/bin/dhcp: removed"),
+            "{printed}"
+        );
+        host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
+        fs::remove_file(host.path(broken)).unwrap();
+    }
+}
+
+#[test]
+fn two_who_install_take_turns() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", "the incumbent");
+    let other = fs::File::open(host.path("opt/cni/bin")).unwrap();
+    other.lock().unwrap();
+    let mut waits = host
+        .command(&["install", "--force"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(waits.stdout.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert_eq!(
+        line,
+        "/opt/cni/bin: another install is at work here: waiting for it"
+    );
+    // What the other does meanwhile.
+    host.write("opt/cni/bin/dhcp.before-leasehold", "the incumbent");
+    host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
+    drop(other);
+    let line = said.next().unwrap().unwrap();
+    assert_eq!(line, "/opt/cni/bin/dhcp: version 0.0.9 replaced by 0.1.0");
+    assert!(waits.wait().unwrap().success());
+    host.run(&["uninstall"]);
+    assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
+}
+
+#[test]
+fn a_full_disk_leaves_the_host_as_it_was() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/macvlan", "");
+    let large = shim("0.1.0") + &"x".repeat(1 << 20);
+    fs::write(host.dir.path().join("shipped/dhcp"), large).unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=256k none "$2/opt/cni/bin"
+        echo incumbent >"$2/opt/cni/bin/dhcp"
+        ! "$1" install --force --root "$2" || exit 1
+        ls "$2/opt/cni/bin"; cat "$2/opt/cni/bin/dhcp""#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-ec", script, "sh"])
+        .arg(host.dir.path().join("shipped/leasehold"))
+        .arg(host.path(""))
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "dhcp\nincumbent\n", "{output:?}");
+}
+
+#[test]
+fn a_host_of_docker_alone_is_told_how_to_serve_it() {
+    let Some(host) = Host::new() else { return };
+    fs::create_dir_all(host.path("run")).unwrap();
+    let _docker = UnixListener::bind(host.path("run/docker.sock")).unwrap();
+    let printed = host.run(&["install"]);
+    assert!(
+        printed.contains("dhcp: left out, because no runtime on this host has a directory")
+            && printed.contains("`leasehold install --cni-bin-dir DIR`"),
+        "{printed}"
+    );
+    let way = "echo LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins >> /etc/default/leasehold";
+    assert!(printed.contains(way), "{printed}");
+    let printed = host.run(&["install", "--systemd"]);
+    assert!(
+        printed.contains("/usr/local/bin/leasehold: installed") && printed.contains("left out"),
+        "{printed}"
+    );
+    assert_eq!(host.names("etc/systemd/system"), UNITS);
+
+    host.write(
+        "etc/default/leasehold",
+        "LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins\n",
+    );
+    host.write("opt/cni/bin/macvlan", "");
+    let printed = host.run(&["install"]);
+    assert_eq!(
+        printed, "/opt/cni/bin/dhcp: installed, version 0.1.0\n",
+        "it is served"
     );
 }
 

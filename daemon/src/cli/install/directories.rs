@@ -1,27 +1,31 @@
 //! Where the host's runtimes look for CNI plugins: the places in their configuration, and the default places.
 
+use std::collections::VecDeque;
+use std::error::Error;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{Doing, InstallError, identity};
+use super::identity;
 
-/// Configuration of containerd, both on its own and as k3s, RKE2 and MicroK8s write it, of CRI-O, and of podman. A directory
-/// stands for the files in it.
+/// Configuration of containerd, both on its own and as k3s, RKE2 and MicroK8s write it, of CRI-O, and of podman. `*` in a file's
+/// name stands for any text: each runtime ignores the names that it does not read.
 const CONFIGURATIONS: [&str; 10] = [
     "/etc/containerd/config.toml",
-    "/etc/containerd/conf.d",
+    "/etc/containerd/conf.d/*.toml",
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     "/var/snap/microk8s/current/args/containerd.toml",
     "/etc/crio/crio.conf",
-    "/etc/crio/crio.conf.d",
+    "/etc/crio/crio.conf.d/*",
     "/usr/share/containers/containers.conf",
     "/etc/containers/containers.conf",
-    "/etc/containers/containers.conf.d",
+    "/etc/containers/containers.conf.d/*.conf",
 ];
+
+/// The key, at the top, for further files that containerd reads. A path in it starts where the file is.
+const IMPORTS: &str = "imports";
 
 /// A table in such a file, at any depth, and its key for one directory or several: containerd's (`bin_dirs` from 2.1 on), CRI-O's,
 /// podman's.
@@ -34,7 +38,7 @@ const KEYS: [(&str, &str); 5] = [
 ];
 
 /// Where runtimes look by default: containerd, CRI-O, podman; k3s since 2024; MicroK8s; OpenShift's Multus.
-pub(crate) const WELL_KNOWN: [&str; 8] = [
+const WELL_KNOWN: [&str; 8] = [
     "/opt/cni/bin",
     "/usr/libexec/cni",
     "/usr/lib/cni",
@@ -48,40 +52,76 @@ pub(crate) const WELL_KNOWN: [&str; 8] = [
 /// What MicroK8s's containerd finds in its environment.
 const SNAP_DATA: (&str, &str) = ("${SNAP_DATA}", "/var/snap/microk8s/current");
 
-/// Returns the directories that exist, each once.
-pub(crate) fn of_the_host() -> Result<Vec<PathBuf>, InstallError> {
-    let mut directories = Vec::new();
-    for file in CONFIGURATIONS
-        .iter()
-        .flat_map(|path| files(Path::new(path)))
-    {
-        let text = match fs::read_to_string(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            read => read.doing("read", &file)?,
-        };
-        let table: Table = text.parse().map_err(|source| InstallError::Configuration {
-            path: file,
-            source: Box::new(source),
-        })?;
-        collect(&table, "", &mut directories);
-    }
-    directories.extend(WELL_KNOWN.map(PathBuf::from));
-    let mut seen = Vec::new();
-    directories.retain(|directory| {
-        let file = identity(directory).filter(|file| directory.is_dir() && !seen.contains(file));
-        seen.extend(file);
-        file.is_some()
-    });
-    Ok(directories)
+/// What the host's runtimes say about their plugins.
+#[derive(Debug, Default)]
+pub(crate) struct OfTheHost {
+    /// The directories that exist, each once.
+    pub(crate) directories: Vec<PathBuf>,
+    /// Configuration that cannot be read, with the reason: it may name further directories.
+    pub(crate) unread: Vec<(PathBuf, Box<dyn Error + Send + Sync>)>,
 }
 
-/// Returns the file, or the files of the directory in the order of their names.
+impl OfTheHost {
+    /// Reads the configuration of all runtimes.
+    pub(crate) fn look() -> Self {
+        let mut found = Self::default();
+        let mut to_read: VecDeque<PathBuf> = CONFIGURATIONS
+            .into_iter()
+            .flat_map(|path| files(Path::new(path)))
+            .collect();
+        let mut seen = Vec::new();
+        while let Some(file) = to_read.pop_front() {
+            // Two files may import each other.
+            let its = identity(&file);
+            if seen.contains(&its) {
+                continue;
+            }
+            seen.push(its);
+            match read(&file) {
+                Ok(table) => {
+                    collect(&table, "", &mut found.directories);
+                    to_read.extend(imports(&table, &file));
+                }
+                Err(error) => found.unread.push((file, error)),
+            }
+        }
+        found.directories.extend(WELL_KNOWN.map(PathBuf::from));
+        let mut seen = Vec::new();
+        found.directories.retain(|directory| {
+            let file =
+                identity(directory).filter(|file| directory.is_dir() && !seen.contains(file));
+            seen.extend(file);
+            file.is_some()
+        });
+        found
+    }
+}
+
+fn read(file: &Path) -> Result<Table, Box<dyn Error + Send + Sync>> {
+    Ok(fs::read_to_string(file)?.parse()?)
+}
+
+/// Returns the files that another one names as its imports.
+fn imports(table: &Table, of: &Path) -> Vec<PathBuf> {
+    let named = table.get(IMPORTS).and_then(Value::as_array);
+    let named = named.into_iter().flatten().filter_map(Value::as_str);
+    let beside = of.parent().unwrap_or(Path::new("/"));
+    named.flat_map(|path| files(&beside.join(path))).collect()
+}
+
+/// Returns the regular files that a path stands for, in the order of their names.
 fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(directory) = fs::read_dir(path) else {
-        return vec![path.to_owned()];
+    let pattern = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some((start, end)) = pattern.split_once('*') else {
+        return Vec::from_iter(path.is_file().then(|| path.to_owned()));
     };
-    let mut files: Vec<_> = directory
-        .flatten()
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        })
         .map(|entry| entry.path())
         .filter(|path| path.is_file())
         .collect();

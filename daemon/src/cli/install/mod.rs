@@ -4,11 +4,14 @@
 //! again after any interruption.
 
 mod directories;
+mod docker;
 mod dpkg;
 mod place;
+mod turn;
 mod units;
 
 use std::env;
+use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +24,7 @@ use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
 use crate::store::{self, StoreError};
-pub(crate) use directories::{WELL_KNOWN, of_the_host};
+pub(crate) use directories::OfTheHost;
 use place::{Found, Place};
 
 /// The plugins that the shim serves, by the names under which runtimes look for them.
@@ -31,6 +34,15 @@ const HOST_LOCAL: &str = "host-local";
 /// Where packages and the image keep the shim, relative to the directory of the daemon's program.
 const BESIDE: [&str; 2] = ["dhcp", "../libexec/leasehold/dhcp"];
 
+/// What is said when there is no place for the plugin.
+const NO_DIRECTORY: &str = "no runtime on this host has a directory for CNI plugins";
+
+/// What is said of a runtime's configuration.
+const UNREAD: &str = "cannot be parsed";
+
+/// The directory that a running systemd makes (sd_booted(3)).
+const BOOTED: &str = "/run/systemd/system";
+
 /// Why something is not installed, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
@@ -38,10 +50,13 @@ pub(crate) enum InstallError {
     #[error("the plugin `dhcp` is not beside this program, nor in {}: build or unpack both", .0.display())]
     NoShim(PathBuf),
     /// There is nowhere to put it.
-    #[error(
-        "no runtime on this host has a directory for CNI plugins: say which it is with --cni-bin-dir"
-    )]
+    #[error("{NO_DIRECTORY}: say which it is with --cni-bin-dir")]
     NoDirectory,
+    /// There is nobody to start the units.
+    #[error(
+        "systemd does not run this host: without --systemd, run `leasehold daemon` in its place"
+    )]
+    NoSystemd,
     /// Others' files are in the way.
     #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
     NotOurs(Vec<PathBuf>),
@@ -49,12 +64,12 @@ pub(crate) enum InstallError {
     #[error(transparent)]
     LaterStore(#[from] StoreError),
     /// A runtime's configuration cannot be read.
-    #[error("{} cannot be parsed: correct it, or say where plugins are with --cni-bin-dir", .path.display())]
+    #[error("{} {UNREAD}: correct it, or say where plugins are with --cni-bin-dir", .path.display())]
     Configuration {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<toml::de::Error>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// A file cannot be read or changed.
     #[error("cannot {doing} {}", .path.display())]
@@ -118,23 +133,30 @@ impl<T> Doing<T> for io::Result<T> {
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     let (shim, program) = (shim()?, own_program()?);
     enter(&args.root)?;
+    if args.systemd && args.root == Path::new("/") && !Path::new(BOOTED).is_dir() {
+        return Err(InstallError::NoSystemd);
+    }
     store::check_version(&args.state_dir)?;
-    let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
     let names: &[&str] = if args.host_local {
         &[DHCP, HOST_LOCAL]
     } else {
         &[DHCP]
     };
+    // What a package cannot read does not keep it from being upgraded.
+    let directories = directories(&args.cni_bin_dir, args.update, out)?;
     let mut places = Vec::new();
-    for directory in writable(directories(named)?, out)? {
+    for directory in writable(directories, out)? {
         places.extend(names.iter().map(|name| plugin(directory.join(name), &shim)));
     }
-    if places.is_empty() && !args.update {
+    let unserved = docker::is_unserved();
+    let nowhere = places.is_empty() && !args.update;
+    if nowhere && !args.systemd && !unserved {
         return Err(InstallError::NoDirectory);
     }
     if args.systemd {
         places.extend(units::places(&program));
     }
+    let _turn = turn::take(&places, out)?;
     let mut found = places
         .into_iter()
         .map(|place| Ok((place.look()?, place)))
@@ -153,10 +175,18 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
         say(out, &place.path, &place.put(&found)?)?;
     }
     if args.systemd {
-        units::start(out)
-    } else {
-        Ok(())
+        units::start(out)?;
     }
+    if nowhere {
+        let left_out = format!(
+            "left out, because {NO_DIRECTORY}. Once there is one: `leasehold install`, or `leasehold install --cni-bin-dir DIR`"
+        );
+        say(out, Path::new(DHCP), &left_out)?;
+    }
+    if unserved && !args.update {
+        say(out, Path::new("Docker"), docker::WAY)?;
+    }
+    Ok(())
 }
 
 /// Removes the shim, puts back what it replaced, and says what it did. Leases and running containers stay.
@@ -165,12 +195,13 @@ pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> Result<(),
     if args.systemd {
         units::stop(out)?;
     }
-    let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
-    let plugins = directories(named)?
+    let plugins = directories(&args.cni_bin_dir, true, out)?
         .into_iter()
         .flat_map(|directory| [DHCP, HOST_LOCAL].map(|name| plugin(directory.join(name), &[])));
     let units = args.systemd.then(|| units::places(&units::Program::none()));
-    for place in plugins.chain(units.into_iter().flatten()) {
+    let places: Vec<_> = plugins.chain(units.into_iter().flatten()).collect();
+    let _turn = turn::take(&places, out)?;
+    for place in places {
         if let Found::Same(_) | Found::Ours(_) = place.look()? {
             say(out, &place.path, &place.take()?)?;
         }
@@ -250,12 +281,31 @@ fn enter(root: &Path) -> Result<(), InstallError> {
     env::set_current_dir("/").doing("enter", Path::new("/"))
 }
 
-/// Returns the directories that are named, or if none are, those of the host's runtimes.
-fn directories(named: Option<&[PathBuf]>) -> Result<Vec<PathBuf>, InstallError> {
-    match named {
-        Some(named) => Ok(named.to_owned()),
-        None => of_the_host(),
+/// Returns the directories that are named, or if none are, those of the host's runtimes. Configuration that cannot be read may
+/// name more: that is an error, or a warning if there is nobody who could correct it.
+fn directories(
+    named: &[PathBuf],
+    only_warn: bool,
+    out: &mut dyn Write,
+) -> Result<Vec<PathBuf>, InstallError> {
+    if !named.is_empty() {
+        return Ok(named.to_owned());
     }
+    let OfTheHost {
+        directories,
+        unread,
+    } = OfTheHost::look();
+    for (path, source) in unread {
+        if !only_warn {
+            return Err(InstallError::Configuration { path, source });
+        }
+        say(
+            out,
+            &path,
+            &format!("{UNREAD}: if it names directories for plugins, they are left out"),
+        )?;
+    }
+    Ok(directories)
 }
 
 /// Returns the directories without those on read-only file systems, such as the `/usr` of an image.

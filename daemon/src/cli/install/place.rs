@@ -38,16 +38,17 @@ pub(super) enum Found {
 impl Place {
     /// Returns what is there.
     pub(super) fn look(&self) -> Result<Found, InstallError> {
-        let file = match fs::read(&self.path) {
-            Ok(file) => file,
-            // A dangling link belongs to somebody.
+        let file = match fs::metadata(&self.path) {
+            // Somebody's, and not to be read: a pipe would never end.
+            Ok(found) if !found.is_file() => Vec::new(),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 match fs::symlink_metadata(&self.path) {
                     Err(_) => return Ok(Found::Nothing),
+                    // A dangling link belongs to somebody.
                     Ok(_) => Vec::new(),
                 }
             }
-            Err(error) => return Err(error).doing("read", &self.path),
+            _ => fs::read(&self.path).doing("read", &self.path)?,
         };
         Ok(match (self.version)(&file) {
             Some(version) if file == self.contents => Found::Same(version),
@@ -82,13 +83,18 @@ impl Place {
                 kept.display()
             ),
         };
+        let new = self.write()?;
         if let Found::Foreign { package } = found {
             self.keep(&kept)?;
             if package.is_some() {
                 dpkg::divert(&self.path, &kept)?;
             }
         }
-        self.write()?;
+        fs::rename(&new, &self.path).doing("write", &self.path)?;
+        let directory = self.directory();
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .doing("sync", directory)?;
         Ok(done)
     }
 
@@ -121,12 +127,12 @@ impl Place {
         fs::rename(&new, kept).doing("write", kept)
     }
 
-    fn write(&self) -> Result<(), InstallError> {
+    /// Writes the file beside its place, whole or not at all, and returns its path.
+    fn write(&self) -> Result<PathBuf, InstallError> {
         let new = with_suffix(&self.path, ".leasehold-new");
         remove_if_there(&new).doing("remove", &new)?;
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
         let write = || {
-            fs::create_dir_all(directory)?;
+            fs::create_dir_all(self.directory())?;
             let mut file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -137,11 +143,17 @@ impl Place {
             file.write_all(&self.contents)?;
             file.sync_all()
         };
-        write().doing("write", &new)?;
-        fs::rename(&new, &self.path).doing("write", &self.path)?;
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .doing("sync", directory)
+        let written = write();
+        if written.is_err() {
+            // The first error is the one to report.
+            let _ = fs::remove_file(&new);
+        }
+        written.doing("write", &new)?;
+        Ok(new)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
     }
 }
 

@@ -5,19 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::{Plugin, PluginDirectory};
-use crate::cli::install::{WELL_KNOWN, of_the_host, shim_version};
+use crate::cli::install::{OfTheHost, shim_version};
 
-/// Looks into these directories. If none are named, looks into those that the host's runtimes use, or, if their configuration
-/// cannot be read, into those that they use by default.
+/// Looks into these directories, or, if none are named, into those that the host's runtimes use.
 pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
     let mut directories = match named {
-        [] => of_the_host().unwrap_or_else(|_| {
-            WELL_KNOWN
-                .into_iter()
-                .map(PathBuf::from)
-                .filter(|path| path.is_dir())
-                .collect()
-        }),
+        [] => OfTheHost::look().directories,
         named => named.to_owned(),
     };
     // One of them may be a link to another.
