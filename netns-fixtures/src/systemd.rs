@@ -61,7 +61,8 @@ const START_AT: &str = r#"
     pivot_root . mnt
     cd /
     umount --lazy /mnt
-    exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" systemd --system --unit="$1"
+    exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" \
+        /lib/systemd/systemd --system --unit="$1"
 "#;
 /// Where packages and an administrator's commands put units that are enabled.
 const ENABLED: &str = "etc/systemd/system";

@@ -437,6 +437,27 @@ fn a_full_disk_leaves_the_host_as_it_was() {
 }
 
 #[test]
+fn without_systemd_its_units_are_not_even_begun() {
+    let Some(host) = Host::new() else { return };
+    let script = r#"
+        for place in /run /usr/local/bin /etc/systemd/system; do
+            [ ! -d $place ] || mount -t tmpfs none $place
+        done
+        ! "$1" install --systemd --cni-bin-dir "$2" || exit 1
+        find /usr/local/bin /etc/systemd/system -type f"#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-ec", script, "sh"])
+        .arg(host.dir.path().join("shipped/leasehold"))
+        .arg(host.path("plugins"))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("systemd does not run this host"), "{said}");
+    assert_eq!(text(&output.stdout), "");
+    assert!(!host.path("plugins").exists());
+}
+
+#[test]
 fn a_host_of_docker_alone_is_told_how_to_serve_it() {
     let Some(host) = Host::new() else { return };
     fs::create_dir_all(host.path("run")).unwrap();
