@@ -169,6 +169,48 @@ fn way_out() -> String {
 }
 
 #[test]
+fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::RealRoot, Debian13::NEED]) else {
+        return Ok(());
+    };
+    let host = Debian13::host(&Netns::new(&sandbox, "host")?)?;
+    let tree = sandbox.dir("tree")?;
+    let script = tree.join("daemon/dist/can-build");
+    fs::create_dir_all(script.with_file_name("")).expect("an empty directory takes more");
+    fs::copy(format!("{DIST}/can-build"), &script).expect("there is room");
+    let says = |needed: &str, path: &str| {
+        let manifest = format!("rust-version = \"{needed}\"\n");
+        fs::write(tree.join("Cargo.toml"), manifest).expect("there is room");
+        host.run_command(
+            "env",
+            &[&format!("PATH={path}"), &script.to_string_lossy()],
+            "",
+        )
+    };
+    let said = says("1.95", "/usr/bin:/bin").expect_err("1.85 is too old");
+    assert!(
+        said.to_string()
+            .contains("leasehold needs Rust 1.95 or later, and finds 1.85."),
+        "{said}"
+    );
+    says("1.85", "/usr/bin:/bin")?;
+    // All that the script uses, and no linker.
+    let bin = tree.join("bin");
+    fs::create_dir(&bin).expect("there is room");
+    for tool in [
+        "sh", "sed", "dirname", "cut", "printf", "sort", "head", "rustc",
+    ] {
+        std::os::unix::fs::symlink(format!("/usr/bin/{tool}"), bin.join(tool)).expect("a name");
+    }
+    let said = says("1.85", &bin.to_string_lossy()).expect_err("there is no cc");
+    assert!(
+        said.to_string().contains("and finds no `cc`: install gcc"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_package_comes_changes_and_goes_under_running_containers() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::File(PLUGIN)]].concat();
     comes_changes_and_goes(&needs, || Ok("/".into()), true)
