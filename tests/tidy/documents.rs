@@ -133,7 +133,7 @@ fn every_key_of_ipam_is_documented() {
             .0;
         let calls = [
             "entry.read(\"",
-            "entry.require(\"",
+            ".require(\"",
             "servers.list(\"",
             "said(\"",
             "fallback.lists(\"",
