@@ -171,6 +171,22 @@ fn the_read_only_socket_comes_back_and_goes_with_the_other() -> Result<(), CallE
     asks().expect_err("nobody listens");
     assert!(host.systemd.processes(UNITS[0]).is_empty());
     host.systemd.control(&["start", UNITS[1], UNITS[0]])?;
+
+    // All of it, as printed.
+    let operations = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/docs/operations.md");
+    let operations = fs::read_to_string(operations).expect("it is there");
+    let (_, anew) = operations
+        .split_once("\n## Starting anew\n")
+        .expect("the heading");
+    let anew = anew.split("```").nth(1).expect("its commands");
+    let anew = anew.strip_prefix("sh\n").expect("a shell's");
+    let store = || {
+        let args = ["-c", "%i", "/var/lib/leasehold/leases.redb"];
+        host.systemd.run("stat", &args)
+    };
+    let before = store()?;
+    host.systemd.run("sh", &["-ec", anew])?;
+    assert_ne!(store()?, before);
     assert!(
         ask_daemon(Path::new(READ), "GET /healthz")
             .0
