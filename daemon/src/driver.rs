@@ -33,6 +33,7 @@ use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::data_dir::{self, DataDirs, Found};
+use crate::health::Disk;
 use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Listeners, Place, Protocol};
@@ -559,6 +560,11 @@ impl Driver {
         Snapshot {
             counts: self.core.counts().clone(),
             holdings: self.core.holdings(Clock::now().boot),
+            troubles: self.core.troubles(Clock::now()),
+            links: self.core.links(),
+            silent: self.core.silent_servers(Clock::now().boot),
+            old_plugin_calls: 0,
+            disk: Disk::default(),
             events_dropped: self.core.events_dropped(),
             meter: self.meter.clone(),
             commits: self.store.commits(),

@@ -10,6 +10,7 @@ mod cni_cache;
 mod data_dir;
 mod driver;
 mod fresh;
+mod health;
 mod http;
 mod limits;
 mod listen;

@@ -29,7 +29,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use self::commits::CommitCounts;
-pub(crate) use self::commits::Commits;
+pub(crate) use self::commits::{Commits, Fault};
 use self::ends::Ends;
 use self::journal::{Journal, Reading};
 use self::writer::Writer;
@@ -188,6 +188,7 @@ impl Store {
             reports,
             last_event,
             commits: commits.clone(),
+            tried: None,
         };
         let writer = thread::Builder::new()
             .name("store".to_owned())

@@ -134,6 +134,7 @@ fn answer(request: &Request) {
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
         other @ (Call::Order(_)
+        | Call::Ready
         | Call::Show(_)
         | Call::Pool(_)
         | Call::Ranges(RangeCall::List)

@@ -42,7 +42,7 @@ pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
 }
 
 /// Asks the exporter under a name of its host, and returns the head and the body of its answer.
-fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
+pub(crate) fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
     ask_at(ADDRESS, host, &format!("{line} HTTP/1.1"), name)
 }
 

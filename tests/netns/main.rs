@@ -43,6 +43,7 @@ mod sight;
 mod store;
 mod tap;
 mod transcripts;
+mod troubles;
 mod unit;
 mod view;
 mod witness;

@@ -196,7 +196,7 @@ fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError>
 }
 
 /// Fills the disk of a directory.
-fn fill(dir: &Path) -> PathBuf {
+pub(crate) fn fill(dir: &Path) -> PathBuf {
     let ballast = dir.join("ballast");
     let error = fs::write(&ballast, vec![1; 64 << 20]).expect_err("the disk is small");
     assert_eq!(error.kind(), ErrorKind::StorageFull);

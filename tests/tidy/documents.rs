@@ -364,18 +364,23 @@ fn every_capability_is_documented() {
 }
 
 #[test]
-fn every_event_is_documented() {
-    let code = code("daemon/core/src/event.rs");
-    let names = code
-        .split_once("fn name(self)")
-        .and_then(|(_, rest)| rest.split_once("\n    }"))
-        .expect("the names")
-        .0;
-    same(
-        &rows(OPERATIONS, "### Events"),
-        &behind(names, "=> \"").collect(),
-        OPERATIONS,
-    );
+fn every_event_and_every_trouble_is_documented() {
+    for (file, heading) in [
+        ("daemon/core/src/event.rs", "### Events"),
+        ("daemon/core/src/trouble.rs", "### What `status` reports"),
+    ] {
+        let code = code(file);
+        let names = code
+            .split_once("fn name(self)")
+            .and_then(|(_, rest)| rest.split_once("\n    }"))
+            .expect("the names")
+            .0;
+        same(
+            &rows(OPERATIONS, heading),
+            &behind(names, "=> \"").collect(),
+            OPERATIONS,
+        );
+    }
 }
 
 #[test]

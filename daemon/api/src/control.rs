@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
-pub use self::status::{Leases, Server, Status, Store, Warning};
+pub use self::status::{Leases, Server, Status, Store, Trouble, Warning};
 pub use self::story::{Acknowledged, DhcpOption, Interface, Lease, Story};
 
 /// The daemon's URL path for the list of bindings (`GET`).
@@ -458,6 +458,15 @@ pub struct Binding {
     /// How long the server took to answer the last time, in milliseconds; absent if that is not known any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_in_ms: Option<f64>,
+    /// The lease was lost, and its container runs on without one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+    /// How often servers were asked in vain to extend or confirm the lease since one last did; absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_in_vain: Option<u32>,
+    /// For how long it has been asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_asking: Option<u64>,
     /// Until renewal (T1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_t1: Option<u64>,

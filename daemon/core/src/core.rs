@@ -3,15 +3,18 @@
 //! It passes input on to one or the other. It hands Docker the registry's notices ([`Notice`]), one after the other; the registry
 //! knows nothing about Docker.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::counts::Counts;
 use crate::docker::{self, Desk, Docker};
 use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
-use crate::identity::Attachment;
+use crate::identity::{Attachment, Lan};
 use crate::registry::{Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
+use crate::trouble::Trouble;
 
 /// A host that serves the clock this late has slept. A busy one is late by less.
 const SLEPT: Duration = Duration::from_secs(30);
@@ -142,6 +145,29 @@ impl Core {
         self.registry.holdings(now)
     }
 
+    /// Returns the host links that leases or Docker's networks use, each with the number of leases.
+    pub fn links(&self) -> BTreeMap<String, u64> {
+        let mut links: BTreeMap<_, _> = self
+            .docker
+            .parents()
+            .map(|ifname| (ifname.to_owned(), 0))
+            .collect();
+        for ifname in self.registry.parents() {
+            *links.entry(ifname.to_owned()).or_default() += 1;
+        }
+        links
+    }
+
+    /// Returns the servers that do not extend leases any more, and for how long.
+    pub fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
+        self.registry.silent_servers(now)
+    }
+
+    /// Returns what is wrong with LANs and leases.
+    pub fn troubles(&self, now: Now) -> Vec<Trouble> {
+        self.registry.troubles(now)
+    }
+
     /// Returns how many events were dropped because the store did not accept them.
     pub fn events_dropped(&self) -> u64 {
         self.registry.events_dropped()
@@ -183,6 +209,7 @@ impl Core {
             | Call::Check { .. }
             | Call::Collect { .. }
             | Call::Status { .. }
+            | Call::Ready
             | Call::Show(_)
             | Call::Order(_)
             | Call::Ranges(_) => self.registry.request(now, id, call),

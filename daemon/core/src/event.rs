@@ -118,13 +118,15 @@ pub enum EventKind {
     DetectionOff,
     /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,
-    /// A server answers again on a LAN where containers got addresses from a local range.
+    /// A server has stopped to extend leases.
+    ServerSilent,
+    /// A server answers again: it extends leases, or a LAN has one where containers got addresses from a local range.
     ServerBack,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Acquired,
         Self::Renewed,
         Self::Rebound,
@@ -139,6 +141,7 @@ impl EventKind {
         Self::AddressRemoved,
         Self::DetectionOff,
         Self::AddressHeld,
+        Self::ServerSilent,
         Self::ServerBack,
     ];
 
@@ -159,6 +162,7 @@ impl EventKind {
             Self::AddressRemoved => "address_removed",
             Self::DetectionOff => "detection_off",
             Self::AddressHeld => "address_held",
+            Self::ServerSilent => "server_silent",
             Self::ServerBack => "server_back",
         }
     }

@@ -272,6 +272,40 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// Returns whether an ADD failed for a reason of the host or its LAN. What a configuration or a caller asks for is not one.
+    pub(crate) fn is_of_host_or_lan(&self) -> bool {
+        match self {
+            Self::NoCarrier { .. }
+            | Self::NoOffer { .. }
+            | Self::NoAck { .. }
+            | Self::Nak { .. }
+            | Self::Conflict { .. }
+            | Self::Conflicts { .. }
+            | Self::HeldBack { .. }
+            | Self::TooShort { .. }
+            | Self::TimedOut { .. }
+            | Self::Store(_)
+            | Self::AddressHeld { .. }
+            | Self::NoAddress { .. } => true,
+            Self::Unfit { server, .. } => server.is_some(),
+            Self::Link { .. }
+            | Self::Held { .. }
+            | Self::Cancelled(_)
+            | Self::NotWanted { .. }
+            | Self::Network(_)
+            | Self::NotReady(_)
+            | Self::NotCollected(_)
+            | Self::Attached { .. }
+            | Self::Pool(_)
+            | Self::Unknown(_)
+            | Self::Differs { .. }
+            | Self::NotOnLink { .. }
+            | Self::NoRoute { .. } => false,
+        }
+    }
+}
+
 fn held(
     server: Option<Ipv4Addr>,
     address: Ipv4Addr,

@@ -64,6 +64,7 @@ pub mod grant;
 pub mod identity;
 mod interface;
 mod job;
+mod lan;
 pub mod limits;
 pub mod link;
 pub mod network;
@@ -81,6 +82,7 @@ pub mod tenure;
 pub mod testbed;
 pub mod time;
 mod timers;
+pub mod trouble;
 pub mod wire;
 
 pub use self::core::Core;

@@ -81,6 +81,12 @@ pub struct Now {
 }
 
 impl Now {
+    /// Returns what the wall clock read at an earlier instant, if nobody has set it since.
+    pub(crate) fn wall_at(self, earlier: Instant) -> WallTime {
+        let ago = self.boot.saturating_since(earlier);
+        WallTime::from_epoch(self.wall.since_epoch().saturating_sub(ago))
+    }
+
     /// Returns what the wall clock would read by now if it had run on with the boot clock since an earlier reading of both.
     pub(crate) fn wall_since(self, earlier: Self) -> WallTime {
         WallTime::from_epoch(earlier.wall.since_epoch() + self.boot.saturating_since(earlier.boot))
@@ -90,6 +96,17 @@ impl Now {
 /// Returns a duration for people to read: to the millisecond.
 pub(crate) fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
+}
+
+/// Returns a duration in a form that people read: its two largest units.
+pub fn brief(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
 }
 
 /// Names one boot of the host (`/proc/sys/kernel/random/boot_id`).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_api::control::{STATUS, Server, Status, Store};
+use leasehold_api::control::{STATUS, Server, Status, Store, Trouble, Warning};
 
 use super::args::StatusArgs;
 use super::client::{self, ClientError};
@@ -17,12 +17,13 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
         true => client::pretty(&answer)?,
         false => text(&status, Term::of_stdout()),
     };
-    Ok((text, status.attention.is_empty()))
+    Ok((text, status.troubles.is_empty()))
 }
 
 fn text(status: &Status, term: Term) -> String {
     let Status {
         version,
+        host: _,
         since,
         seconds_up,
         sockets,
@@ -30,7 +31,8 @@ fn text(status: &Status, term: Term) -> String {
         leases,
         servers,
         warnings,
-        attention,
+        troubles,
+        attention: _,
     } = status;
     let facts = [
         ("version", version.clone()),
@@ -41,8 +43,8 @@ fn text(status: &Status, term: Term) -> String {
         ("sockets", sockets.join(", ")),
         ("store", of_store(store)),
         ("leases by state", counts(&leases.by_state)),
-        ("by door", counts(&leases.by_door)),
-        ("by source", counts(&leases.by_source)),
+        ("by caller", counts(&leases.by_door)),
+        ("granted by", counts(&leases.by_source)),
     ];
     let rows: Vec<_> = facts
         .into_iter()
@@ -60,21 +62,40 @@ fn text(status: &Status, term: Term) -> String {
     }
     if !warnings.is_empty() {
         text += "\nLast warnings:\n";
-        warnings.iter().for_each(|warning| {
-            text += &term.wrapped("  ", &format!("{} {}", warning.time, warning.line))
-        });
+        warnings
+            .iter()
+            .for_each(|warning| text += &term.wrapped("  ", &of_warning(warning)));
     }
     text += "\n";
-    match attention.is_empty() {
-        true => text += &format!("{}\n", term.paint(Paint::Good, "Nothing needs attention.")),
-        false => {
-            text += &format!("{}\n", term.paint(Paint::Warn, "This needs attention:"));
-            attention
-                .iter()
-                .for_each(|sentence| text += &term.wrapped("  ", sentence));
-        }
+    text += &of_troubles(troubles, term);
+    text
+}
+
+/// Returns what is wrong, in the words that every surface uses, each with what to do below it.
+fn of_troubles(troubles: &[Trouble], term: Term) -> String {
+    if troubles.is_empty() {
+        return format!("{}\n", term.paint(Paint::Good, "Nothing needs attention."));
+    }
+    let mut text = format!("{}\n", term.paint(Paint::Warn, "This needs attention:"));
+    for Trouble {
+        since,
+        sentence,
+        remedy,
+        ..
+    } in troubles
+    {
+        let since = since.as_ref().map(|since| format!(" (since {since})"));
+        text += &term.wrapped("  ", &format!("{sentence}{}", since.unwrap_or_default()));
+        text += &term.wrapped("    -> ", remedy);
     }
     text
+}
+
+fn of_warning(Warning { time, line, count }: &Warning) -> String {
+    match count {
+        0 | 1 => format!("{time} {line}"),
+        _ => format!("{time} {line} ({count} of this kind)"),
+    }
 }
 
 fn of_store(store: &Store) -> String {
@@ -124,9 +145,14 @@ fn of_server(
         lan,
         leases,
         answered_in_ms,
+        seconds_silent,
     }: &Server,
 ) -> [String; 4] {
-    let answered = answered_in_ms.map_or_else(|| "-".to_owned(), |took| format!("{took:.1} ms"));
+    let answered = match (seconds_silent, answered_in_ms) {
+        (Some(seconds), _) => format!("silent for {}", brief(*seconds)),
+        (None, Some(took)) => format!("{took:.1} ms"),
+        (None, None) => "-".to_owned(),
+    };
     [
         server.to_string(),
         printable(&lan.to_string()),
@@ -137,7 +163,7 @@ fn of_server(
 
 #[cfg(test)]
 mod tests {
-    use leasehold_api::control::{Lan, Leases, Warning};
+    use leasehold_api::control::{Lan, Leases};
 
     use super::*;
 
@@ -146,6 +172,7 @@ mod tests {
         let count = |kind: &str| BTreeMap::from([(kind.to_owned(), 2)]);
         Status {
             version: text("0.1.0"),
+            host: text("node1"),
             since: text("2026-11-25T10:00:00.000Z"),
             seconds_up: 3_700,
             sockets: vec![text("/run/cni/dhcp.sock")],
@@ -171,8 +198,10 @@ mod tests {
                 },
                 leases: 2,
                 answered_in_ms: Some(1.25),
+                seconds_silent: None,
             }],
             warnings: Vec::new(),
+            troubles: Vec::new(),
             attention: Vec::new(),
         }
     }
@@ -185,8 +214,8 @@ running          for 1h1m, since 2026-11-25T10:00:00.000Z
 sockets          /run/cni/dhcp.sock
 store            /var/lib/leasehold/leases.redb, 1.0 MiB, 10240.0 MiB free, last commit 2026-11-25T11:00:00.000Z, 7 so far
 leases by state  2 BOUND
-by door          2 cni
-by source        2 server
+by caller        2 cni
+granted by       2 server
 
 SERVER    LAN     LEASES  ANSWERED IN
 10.0.0.1  eth0.5  2       1.2 ms
@@ -201,22 +230,34 @@ Nothing needs attention.
         let warning = Warning {
             time: "2026-11-25T10:59:00.000Z".to_owned(),
             line: "WARN odd\u{1b}[2J".to_owned(),
+            count: 3,
         };
-        let attention = vec!["no ADD can be recorded: store full".to_owned()];
+        let trouble = Trouble {
+            kind: "store_fails".to_owned(),
+            grave: true,
+            lan: None,
+            link: None,
+            attachment: None,
+            since: Some("2026-11-25T10:58:00.000Z".to_owned()),
+            count: 1,
+            sentence: "no ADD can be recorded".to_owned(),
+            remedy: "make room".to_owned(),
+        };
         let text = text(
             &Status {
                 warnings: vec![warning],
-                attention,
+                troubles: vec![trouble],
                 ..fine()
             },
             Term::PLAIN,
         );
         let end = "\
 Last warnings:
-  2026-11-25T10:59:00.000Z WARN odd\\u{1b}[2J
+  2026-11-25T10:59:00.000Z WARN odd\\u{1b}[2J (3 of this kind)
 
 This needs attention:
-  no ADD can be recorded: store full
+  no ADD can be recorded (since 2026-11-25T10:58:00.000Z)
+    -> make room
 ";
         assert!(text.ends_with(end), "{text}");
     }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{IsTerminal, stdout};
+use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
 
@@ -103,12 +104,7 @@ impl Term {
 
 /// Returns a time in a form that people read: its two largest units.
 pub(crate) fn brief(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
+    leasehold_core::time::brief(Duration::from_secs(seconds))
 }
 
 /// Returns a text from outside in which everything that a terminal would obey is escaped.

@@ -70,6 +70,7 @@ pub(crate) use spool::Spool;
 
 use crate::capture::Frames;
 use crate::data_dir::Looks;
+use crate::health::OldPlugin;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::metrics::Snapshot;
@@ -139,6 +140,8 @@ pub(crate) struct Doors {
     frames: Frames,
     /// What was answered a moment ago.
     said: Arc<monitor::Said>,
+    /// Calls of the replaced plugin.
+    old_plugin: Arc<OldPlugin>,
     next: Arc<AtomicU64>,
 }
 
@@ -179,7 +182,7 @@ impl Doors {
             )
         };
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let (said, next) = (Arc::default(), Arc::default());
+        let (said, old_plugin, next) = (Arc::default(), Arc::default(), Arc::default());
         let doors = Self {
             site,
             reports,
@@ -189,6 +192,7 @@ impl Doors {
             log,
             frames,
             said,
+            old_plugin,
             next,
         };
         (doors, driver)

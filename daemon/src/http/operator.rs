@@ -1,19 +1,15 @@
 //! What an operator asks at the control socket; the modules `order`, `show` and `status` write the answers.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, Call, Order, RangeAnswer, RangeCall};
-use tokio::time::timeout;
 
 use super::caller::{Caller, ask, json, sentence, too_many_wait, unexpected, waits};
 use super::{control, monitor, order, show, status};
-
-/// How long a look at the store's disk may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn bindings(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
     let which = match order::which(query) {
@@ -72,30 +68,19 @@ pub(super) async fn show(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
 
 pub(super) async fn status(caller: &Caller) -> Response<Full<Bytes>> {
     let doors = caller.doors();
-    let Some(snapshot) = monitor::snapshot(&doors.reports).await else {
+    // What it finds about the store is part of what is wrong.
+    let _tried = ask(Call::Ready, caller).await;
+    let Some(snapshot) = monitor::snapshot(doors).await else {
         return unexpected(None);
     };
-    let (rows, not_adopted) = match ask(Call::List, caller).await {
-        Some(Answer::Bindings {
-            rows, not_adopted, ..
-        }) => (rows, not_adopted),
+    let rows = match ask(Call::List, caller).await {
+        Some(Answer::Bindings { rows, .. }) => rows,
         other => return unexpected(other),
     };
-    let fault = monitor::is_ready(ask(Call::Status { parent: None }, caller).await).err();
-    let store = snapshot.store.clone();
-    let look = timeout(
-        LOOK_LIMIT,
-        tokio::task::spawn_blocking(move || status::look(&store)),
-    )
-    .await;
-    let disk = look.ok().and_then(Result::ok).unwrap_or_default();
     let warnings = doors.log.recent().said();
     let facts = status::Facts {
         snapshot,
         rows,
-        not_adopted,
-        fault,
-        disk,
         warnings,
     };
     json(

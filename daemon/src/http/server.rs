@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -356,14 +356,10 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
             )
         }
         (&Method::GET, wire_control::READINESS) => {
-            let answer = async {
-                well(monitor::is_ready(
-                    ask(Call::Status { parent: None }, caller).await,
-                ))
-            };
+            let answer = async { well(monitor::is_ready(ask(Call::Ready, caller).await)) };
             caller.doors().said.readiness.or(answer).await
         }
-        (&Method::CONNECT, _) => refuse_go_rpc(),
+        (&Method::CONNECT, _) => refuse_go_rpc(caller),
         (method, path) => sentence(
             StatusCode::NOT_FOUND,
             &format!("{method} {path:.64}: there is nothing here by that name"),
@@ -379,6 +375,7 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
             said.bindings.or(operator::bindings("", caller)).await
         }
         (&Method::GET, wire_control::RANGES) => said.ranges.or(operator::ranges(caller)).await,
+        (&Method::GET, wire_control::STATUS) => said.status.or(operator::status(caller)).await,
         (
             &Method::GET,
             wire_control::EVENTS
@@ -583,7 +580,7 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
-    let Some(text) = monitor::metrics(&caller.doors().reports).await else {
+    let Some(text) = monitor::metrics(caller.doors()).await else {
         return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
     let mut response = json(StatusCode::OK, text);
@@ -617,7 +614,14 @@ fn status(code: Code) -> StatusCode {
     }
 }
 
-fn refuse_go_rpc() -> Response<Full<Bytes>> {
+fn refuse_go_rpc(caller: &Caller) -> Response<Full<Bytes>> {
+    if let Some(calls) = caller.doors().old_plugin.called(SystemTime::now()) {
+        warn!(
+            calls,
+            "the plugin dhcp of containernetworking was called: another installer has overwritten leasehold's; put it back \
+               with `leasehold install`"
+        );
+    }
     let mut response = sentence(StatusCode::NOT_IMPLEMENTED, GO_RPC);
     response
         .extensions_mut()

@@ -9,7 +9,8 @@ use leasehold_core::dhcpv4::lease::Lease as Granted;
 use leasehold_core::effect::{Exchanged, Row, Shown};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::LinkView;
-use leasehold_core::time::WallTime;
+use leasehold_core::tenure::Times;
+use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::wire::message::Message;
 
 use super::control::{binding, milliseconds};
@@ -67,7 +68,14 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         interface,
     } = shown;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = |left: Option<Duration>| left.map(|left| rfc3339(WallTime::from_epoch(now + left)));
+    // They are counted from when the lease began, so that one that has passed stays where it was.
+    let tenure = row.tenure.as_ref();
+    let at = |of: fn(&Times) -> Instant| {
+        let tenure = tenure?;
+        let after = of(tenure.times.as_ref()?).saturating_since(tenure.start);
+        let wall = (now + after).saturating_sub(row.age);
+        Some(rfc3339(WallTime::from_epoch(wall)))
+    };
     let ack = exchanged
         .as_ref()
         .and_then(|exchanged| exchanged.ack.as_ref());
@@ -80,9 +88,9 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         binding: binding(row),
         client: client(row),
         server_mac: lease.as_ref().map(|lease| lease.server_mac.to_string()),
-        renews: until(row.extended),
-        rebinds: until(row.rebound),
-        expires: until(row.ends),
+        renews: at(|times| times.extended),
+        rebinds: at(|times| times.rebound),
+        expires: at(|times| times.ends),
         options: match (ack, lease) {
             (Some(ack), _) => Message::options_as_sent(&ack.message)
                 .iter()

@@ -188,7 +188,8 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         | Call::Show(_)
         | Call::Order(_)
         | Call::Pool(_)
-        | Call::Network(_) => Err(Unreadable::NotADel),
+        | Call::Network(_)
+        | Call::Ready => Err(Unreadable::NotADel),
     }
 }
 

@@ -1,42 +1,29 @@
-//! `GET /v1/status`: how the daemon is doing, and what needs attention. Pure, except for the store's file.
+//! `GET /v1/status`: how the daemon is doing, and what is wrong. Pure, except for the host's name.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_api::control::{self, Leases, Server, Status, Store};
-use leasehold_core::effect::{BindingState, Row};
-use leasehold_core::identity::Attachment;
+use leasehold_core::effect::Row;
+use leasehold_core::identity::Lan;
 use leasehold_core::time::{Instant, WallTime};
-use nix::sys::statvfs::statvfs;
+use leasehold_core::trouble::{Subject, Trouble};
 
-use super::control::{lan, milliseconds};
+use super::control::{attachment, lan, milliseconds};
 use super::events::rfc3339;
 use crate::log::Said;
 use crate::metrics::Snapshot;
 
 /// What a status is made from.
 pub(super) struct Facts {
-    /// The numbers of the daemon.
+    /// The numbers of the daemon, and what is wrong.
     pub(super) snapshot: Snapshot,
     /// All leases.
     pub(super) rows: Vec<Row>,
-    /// The containers that could not be adopted.
-    pub(super) not_adopted: Vec<(Attachment, String)>,
-    /// Why no ADD could be recorded now.
-    pub(super) fault: Option<String>,
-    /// The size of the store's file, and the free space on its disk.
-    pub(super) disk: (Option<u64>, Option<u64>),
     /// The last warnings.
     pub(super) warnings: Vec<Said>,
-}
-
-/// Looks at the store's file and its disk, which may be slow.
-pub(super) fn look(store: &Path) -> (Option<u64>, Option<u64>) {
-    let free = statvfs(store)
-        .ok()
-        .map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
-    (store.metadata().ok().map(|file| file.len()), free)
 }
 
 /// Writes how the daemon is doing now.
@@ -44,14 +31,14 @@ pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
     let Facts {
         snapshot,
         rows,
-        fault,
-        disk,
         warnings,
-        ..
     } = facts;
-    let (commits, store) = (snapshot.commits, &snapshot.store);
+    let (commits, store) = (&snapshot.commits, &snapshot.store);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: fs::read_to_string("/proc/sys/kernel/hostname")
+            .map(|name| name.trim().to_owned())
+            .unwrap_or_default(),
         since: time(snapshot.since),
         seconds_up: now
             .duration_since(snapshot.since)
@@ -64,24 +51,55 @@ pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
             .collect(),
         store: Store {
             path: store.display().to_string(),
-            bytes: disk.0,
-            free_bytes: disk.1,
+            bytes: snapshot.disk.bytes,
+            free_bytes: snapshot.disk.free,
             last_commit: commits.last.map(time),
             commits: commits.done,
             failures: commits.failed,
-            fault: fault.clone(),
+            fault: commits.fault.as_ref().map(|fault| fault.cause.to_string()),
         },
         leases: leases(snapshot),
-        servers: servers(rows),
+        servers: servers(rows, &snapshot.silent),
         warnings: warnings
             .iter()
             .map(|said| control::Warning {
                 time: time(said.at),
                 line: said.line.clone(),
+                count: said.count,
             })
             .collect(),
-        attention: attention(facts),
+        troubles: snapshot.troubles.iter().map(trouble).collect(),
+        attention: snapshot.troubles.iter().map(Trouble::to_string).collect(),
     }
+}
+
+fn trouble(trouble: &Trouble) -> control::Trouble {
+    let Trouble {
+        kind,
+        subject,
+        since,
+        count,
+        sentence,
+        remedy,
+    } = trouble;
+    let mut written = control::Trouble {
+        kind: kind.name().to_owned(),
+        grave: kind.is_grave(),
+        lan: None,
+        link: None,
+        attachment: None,
+        since: since.map(rfc3339),
+        count: *count,
+        sentence: sentence.clone(),
+        remedy: remedy.clone(),
+    };
+    match subject {
+        Subject::Host => {}
+        Subject::Link(ifname) => written.link = Some(ifname.to_string()),
+        Subject::Lan(of) => written.lan = Some(lan(of)),
+        Subject::Lease(of) => written.attachment = Some(attachment(of)),
+    }
+    written
 }
 
 fn time(at: SystemTime) -> String {
@@ -100,8 +118,12 @@ fn leases(snapshot: &Snapshot) -> Leases {
     leases
 }
 
-fn servers(rows: &[Row]) -> Vec<Server> {
+fn servers(rows: &[Row], silent: &[(Lan, Ipv4Addr, Duration)]) -> Vec<Server> {
     let mut found: BTreeMap<_, Seen> = BTreeMap::new();
+    for (lan, server, silent) in silent {
+        let seen = found.entry((lan, IpAddr::V4(*server))).or_default();
+        seen.silent = Some(*silent);
+    }
     for row in rows {
         let (Some(tenure), Some(identity)) = (&row.tenure, &row.identity) else {
             continue;
@@ -120,6 +142,7 @@ fn servers(rows: &[Row]) -> Vec<Server> {
         lan: lan(of),
         leases: seen.leases,
         answered_in_ms: seen.last.map(|(_, took)| milliseconds(took)),
+        seconds_silent: seen.silent.map(|silent| silent.as_secs()),
     };
     found.into_iter().map(server).collect()
 }
@@ -128,79 +151,19 @@ fn servers(rows: &[Row]) -> Vec<Server> {
 #[derive(Default)]
 struct Seen {
     leases: u64,
+    /// For how long it has extended no lease.
+    silent: Option<Duration>,
     /// When the latest lease began, and how long the answer took.
     last: Option<(Instant, Duration)>,
 }
 
-/// Returns what needs attention.
-fn attention(
-    Facts {
-        snapshot,
-        rows,
-        not_adopted,
-        fault,
-        ..
-    }: &Facts,
-) -> Vec<String> {
-    let count = |is_one: fn(&Row) -> bool| rows.iter().filter(|row| is_one(row)).count();
-    let without = count(|row| row.tenure.is_none() && matches!(row.state, BindingState::Client(_)));
-    let held_up = count(|row| row.held_up.is_some());
-    let pathless = count(|row| row.pathless);
-    let some = |count: usize, sentence: &str| {
-        (count > 0).then(|| sentence.replace("{}", &leases_of(count)))
-    };
-    let end = snapshot.holdings.next_end;
-    [
-        fault.as_ref().map(|why| format!("no ADD can be recorded: {why}")),
-        some(
-            without,
-            "without an address: {}; `leasehold list` shows which, `leasehold probe LINK` whether a server answers",
-        ),
-        end.map(|left| {
-            format!("a lease ends in {} s that no server has extended although one was asked", left.as_secs())
-        }),
-        some(held_up, "being given back, but held up: {}; `leasehold list` says why"),
-        some(pathless, "in a namespace without a path: {}"),
-        (!not_adopted.is_empty()).then(|| {
-            format!(
-                "{} not adopted, so no lease is renewed there: `leasehold list` says why",
-                containers(not_adopted.len())
-            )
-        }),
-        (snapshot.events_dropped > 0)
-            .then(|| format!("{} events were lost, because the store did not accept them", snapshot.events_dropped)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn leases_of(count: usize) -> String {
-    if count == 1 {
-        "one lease".to_owned()
-    } else {
-        format!("{count} leases")
-    }
-}
-
-fn containers(count: usize) -> String {
-    if count == 1 {
-        "one container was".to_owned()
-    } else {
-        format!("{count} containers were")
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use leasehold_core::counts::Counts;
-    use leasehold_core::dhcpv4::StateName;
     use leasehold_core::registry::{Holdings, Kind};
+    use leasehold_core::trouble::TroubleKind;
 
     use super::super::tests::row;
     use super::*;
-    use crate::metrics::Meter;
-    use crate::net::Watched;
     use crate::store::Commits;
 
     fn facts(rows: Vec<Row>) -> Facts {
@@ -211,40 +174,25 @@ mod tests {
             state,
         };
         let snapshot = Snapshot {
-            counts: Counts::default(),
             holdings: Holdings {
                 leases: [(kind("BOUND"), 2), (kind("KEPT"), 1)].into(),
                 ..Holdings::default()
             },
-            events_dropped: 0,
-            meter: Meter::default(),
             commits: Commits {
                 done: 7,
                 last: Some(UNIX_EPOCH + Duration::from_secs(60)),
                 ..Commits::default()
             },
-            watched: Watched {
-                namespaces: 0,
-                lost: 0,
-            },
-            connections: BTreeMap::new(),
-            since: UNIX_EPOCH,
-            sockets: vec!["/run/cni/dhcp.sock".into()],
-            store: "/var/lib/leasehold/leases.redb".into(),
+            ..Snapshot::of_nothing()
         };
-        let (not_adopted, warnings) = (
-            Vec::new(),
-            vec![Said {
-                at: UNIX_EPOCH,
-                line: "WARN lease lost".to_owned(),
-            }],
-        );
+        let warnings = vec![Said {
+            at: UNIX_EPOCH,
+            line: "WARN lease lost".to_owned(),
+            count: 1,
+        }];
         Facts {
             snapshot,
             rows,
-            not_adopted,
-            fault: None,
-            disk: (Some(4096), None),
             warnings,
         }
     }
@@ -280,41 +228,36 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_wants_attention_in_a_sentence() {
-        let without = Row {
-            tenure: None,
-            state: BindingState::Client(StateName::Selecting),
-            ..row()
+    fn a_trouble_names_what_it_concerns() {
+        let mut facts = facts(Vec::new());
+        let of = |subject| Trouble {
+            kind: TroubleKind::AddsFail,
+            subject,
+            since: Some(WallTime::from_epoch(Duration::from_secs(60))),
+            count: 3,
+            sentence: "3 ADDs failed".to_owned(),
+            remedy: "look".to_owned(),
         };
-        let held_up = Row {
-            held_up: Some((
-                Duration::from_secs(9),
-                "host link eth0 is not there".to_owned(),
-            )),
-            ..row()
+        let eth0 = Lan::Link {
+            parent: "eth0".into(),
+            vlan: 5,
         };
-        let mut facts = facts(vec![
-            without.clone(),
-            without,
-            held_up,
-            Row {
-                pathless: true,
-                ..row()
-            },
-        ]);
-        facts.fault = Some("store full".to_owned());
-        facts.snapshot.holdings.next_end = Some(Duration::from_secs(42));
-        facts.snapshot.events_dropped = 3;
-        facts.not_adopted = vec![(row().attachment, "no DHCP offer".to_owned())];
-        let expected = [
-            "no ADD can be recorded: store full",
-            "without an address: 2 leases; `leasehold list` shows which, `leasehold probe LINK` whether a server answers",
-            "a lease ends in 42 s that no server has extended although one was asked",
-            "being given back, but held up: one lease; `leasehold list` says why",
-            "in a namespace without a path: one lease",
-            "one container was not adopted, so no lease is renewed there: `leasehold list` says why",
-            "3 events were lost, because the store did not accept them",
+        facts.snapshot.troubles = vec![
+            of(Subject::Host),
+            of(Subject::Lan(eth0)),
+            of(Subject::Link("br0".into())),
         ];
-        assert_eq!(attention(&facts), expected);
+        let status = status(&facts, UNIX_EPOCH);
+        assert_eq!(status.attention[0], "3 ADDs failed: look");
+        let written = serde_json::to_value(&status.troubles).unwrap();
+        let whole = serde_json::json!({
+            "kind": "adds_fail", "grave": true, "since": "1970-01-01T00:01:00.000Z", "count": 3, "sentence": "3 ADDs failed", "remedy": "look"
+        });
+        assert_eq!(written[0], whole);
+        assert_eq!(
+            (&written[1]["lan"]["parent"], &written[1]["lan"]["vlan"]),
+            (&"eth0".into(), &5.into())
+        );
+        assert_eq!(written[2]["link"], "br0");
     }
 }

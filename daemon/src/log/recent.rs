@@ -1,18 +1,18 @@
-//! The last warnings and errors, for `status`.
+//! The last warnings and errors, for `status`: of each kind the last one, and how many there were. A kind is a place in the code.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
+use tracing::{Metadata, Subscriber};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, fmt};
 
-/// How many are kept, and how many bytes of each.
-const KEPT: usize = 20;
+/// How many kinds are kept, and how many bytes of each line.
+const KEPT: usize = 10;
 const LONGEST: usize = 512;
 
 /// A line of the log.
@@ -22,16 +22,18 @@ pub(crate) struct Said {
     pub(crate) at: SystemTime,
     /// What, from its level on.
     pub(crate) line: String,
+    /// How many of its kind there were.
+    pub(crate) count: u64,
 }
 
-/// The last warnings.
+/// The last warnings of each kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recent(Arc<Mutex<VecDeque<Said>>>);
+pub(crate) struct Recent(Arc<Mutex<VecDeque<(&'static str, Said)>>>);
 
 impl Recent {
     /// Returns them, the latest last.
     pub(crate) fn said(&self) -> Vec<Said> {
-        self.lines().iter().cloned().collect()
+        self.lines().iter().map(|(_, said)| said.clone()).collect()
     }
 
     /// Returns the layer that keeps them, whatever the log's own filter lets through.
@@ -44,7 +46,7 @@ impl Recent {
         lines.with_filter(LevelFilter::WARN)
     }
 
-    fn lines(&self) -> MutexGuard<'_, VecDeque<Said>> {
+    fn lines(&self) -> MutexGuard<'_, VecDeque<(&'static str, Said)>> {
         self.0
             .lock()
             .expect("nothing panics while it holds the lines")
@@ -52,27 +54,47 @@ impl Recent {
 }
 
 impl<'a> MakeWriter<'a> for Recent {
-    type Writer = Self;
+    type Writer = Line<'a>;
 
-    fn make_writer(&'a self) -> Self {
-        self.clone()
+    fn make_writer(&'a self) -> Line<'a> {
+        Line {
+            recent: self,
+            kind: "",
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+        Line {
+            recent: self,
+            kind: metadata.name(),
+        }
     }
 }
 
+/// A line of one kind.
+pub(crate) struct Line<'a> {
+    recent: &'a Recent,
+    kind: &'static str,
+}
+
 /// Each write is one line.
-impl Write for Recent {
+impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST)])
             .trim()
             .to_owned();
-        let mut lines = self.lines();
+        let mut lines = self.recent.lines();
+        let before = lines.iter().position(|(kind, _)| *kind == self.kind);
+        let before = before.and_then(|at| lines.remove(at));
         if lines.len() == KEPT {
             lines.pop_front();
         }
-        lines.push_back(Said {
+        let said = Said {
             at: SystemTime::now(),
             line: text,
-        });
+            count: before.map_or(0, |(_, said)| said.count) + 1,
+        };
+        lines.push_back((self.kind, said));
         Ok(line.len())
     }
 
@@ -90,24 +112,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_warnings_are_kept_whole_lines_each() {
+    fn of_each_kind_of_warning_the_last_is_kept_with_a_count() {
         let recent = Recent::default();
         let _log = registry().with(recent.layer()).set_default();
-        warn!(attachment = "lan/c1/eth0", "lease lost");
+        (1..=3).for_each(|n| warn!(attachment = %format!("lan/c{n}/eth0"), "lease lost"));
         info!("not a warning");
         error!("{}", "x".repeat(2 * LONGEST));
         let said = recent.said();
-        assert_eq!(said[0].line, "WARN lease lost attachment=\"lan/c1/eth0\"");
+        assert_eq!(
+            (said[0].line.as_str(), said[0].count),
+            ("WARN lease lost attachment=lan/c3/eth0", 3)
+        );
         assert!(
             said.len() == 2
                 && said[1].line.starts_with("ERROR xxx")
                 && said[1].line.len() <= LONGEST
         );
-        (0..KEPT).for_each(|n| warn!(n, "again"));
+    }
+
+    #[test]
+    fn only_the_last_kinds_of_warning_are_kept() {
+        let recent = Recent::default();
+        let _log = registry().with(recent.layer()).set_default();
+        macro_rules! each {
+            ($($text:literal)*) => { $(warn!($text);)* };
+        }
+        each!("a" "b" "c" "d" "e" "f" "g" "h" "i" "j" "k");
         let said = recent.said();
-        assert!(
-            said.len() == KEPT && said[0].line == "WARN again n=0",
-            "{said:?}"
-        );
+        assert_eq!((said.len(), said[0].line.as_str()), (KEPT, "WARN b"));
     }
 }

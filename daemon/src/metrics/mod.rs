@@ -11,12 +11,16 @@ pub(crate) use self::meter::{Ending, Meter};
 pub(crate) use self::text::{CONTENT_TYPE, write};
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use leasehold_core::counts::Counts;
+use leasehold_core::identity::Lan;
 use leasehold_core::registry::Holdings;
+use leasehold_core::trouble::Trouble;
 
+use crate::health::Disk;
 use crate::net::Watched;
 use crate::store::Commits;
 
@@ -27,6 +31,16 @@ pub(crate) struct Snapshot {
     pub(crate) counts: Counts,
     /// What the core holds.
     pub(crate) holdings: Holdings,
+    /// What is wrong: at first what the core knows, then all of it.
+    pub(crate) troubles: Vec<Trouble>,
+    /// The host links that leases or networks use, each with the number of leases.
+    pub(crate) links: BTreeMap<String, u64>,
+    /// The servers that do not extend leases any more, and for how long.
+    pub(crate) silent: Vec<(Lan, Ipv4Addr, Duration)>,
+    /// How often the replaced plugin was called.
+    pub(crate) old_plugin_calls: u64,
+    /// The store's disk.
+    pub(crate) disk: Disk,
     /// Events that were dropped because the store did not accept them.
     pub(crate) events_dropped: u64,
     /// What the loop counted.
@@ -51,6 +65,11 @@ impl Snapshot {
         Self {
             counts: Counts::default(),
             holdings: Holdings::default(),
+            troubles: Vec::new(),
+            links: BTreeMap::new(),
+            silent: Vec::new(),
+            old_plugin_calls: 0,
+            disk: Disk::default(),
             events_dropped: 0,
             meter: Meter::default(),
             commits: Commits::default(),

@@ -1,10 +1,12 @@
 //! The names of all metrics, and the text with their values (OpenMetrics 1.0).
 
+use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::counts::Histogram;
 use leasehold_core::dhcpv4::form::{Fate, Form};
+use leasehold_core::trouble::{Subject, TroubleKind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -35,6 +37,7 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut writer = Writer(encoder);
         self.write_daemon(&mut writer)?;
+        self.write_troubles(&mut writer)?;
         self.write_leases(&mut writer)?;
         self.write_exchanges(&mut writer)?;
         self.write_shell(&mut writer)
@@ -53,6 +56,29 @@ impl Snapshot {
             "When the daemon started, in seconds since 1970",
             since_epoch(self.since),
         )
+    }
+
+    /// Writes how much is wrong, by kind and LAN. A kind of which there is nothing is written as 0, without a LAN.
+    fn write_troubles(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let mut counts: BTreeMap<(TroubleKind, String), u64> = TroubleKind::ALL
+            .map(|kind| ((kind, String::new()), 0))
+            .into();
+        for trouble in &self.troubles {
+            let place = match &trouble.subject {
+                Subject::Lan(lan) => lan.to_string(),
+                Subject::Link(ifname) => ifname.to_string(),
+                Subject::Host | Subject::Lease(_) => String::new(),
+            };
+            *counts.entry((trouble.kind, place)).or_default() += trouble.count;
+        }
+        let counts = counts.into_iter().map(|((kind, lan), count)| {
+            (
+                [label("kind", kind.name()), label("lan", &lan)],
+                count as f64,
+            )
+        });
+        let help = "What is wrong, as `leasehold status` says it: how many leases, ADDs and the like it concerns";
+        writer.gauges("troubles", help, counts)
     }
 
     fn write_leases(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
@@ -74,6 +100,11 @@ impl Snapshot {
         let end = holdings.next_end.map(|left| ([], left.as_secs_f64()));
         let help = "Time until the end of the first lease that no server has extended although one was asked; absent if there is none";
         writer.gauges("unextended_lease_ends_in_seconds", help, end)?;
+        let ratio = holdings
+            .least_left
+            .map(|(left, of)| ([], left.as_secs_f64() / of.as_secs_f64()));
+        let help = "Part of its term that is left of the lease that was not extended although a server was asked; the least; absent if there is none";
+        writer.gauges("unextended_lease_left_ratio", help, ratio)?;
         let sizes = |of: fn(&(u64, u64)) -> u64| {
             holdings
                 .ranges
@@ -169,6 +200,11 @@ impl Snapshot {
             "loop_lag_seconds",
             "How late the loop was for its work of every second",
             [([], &self.meter.lag)],
+        )?;
+        writer.counter(
+            "old_plugin_calls",
+            "Calls of the replaced plugin, which speaks Go RPC",
+            self.old_plugin_calls,
         )?;
         let commits = &self.commits;
         let outcomes = [("done", commits.done), ("failed", commits.failed)];
@@ -287,9 +323,10 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use leasehold_core::registry::{Holdings, Kind};
+    use leasehold_core::trouble::Trouble;
 
     use super::super::{Ending, Meter};
     use super::*;
@@ -310,6 +347,7 @@ mod tests {
             holdings: Holdings {
                 leases: [(kind("lan"), 2), (kind("a \"b\"\n"), 1)].into(),
                 next_end: Some(Duration::from_millis(1500)),
+                least_left: Some((Duration::from_secs(3), Duration::from_secs(12))),
                 ranges: [("local".to_owned(), (254, 3))].into(),
                 adopting: 0,
             },
@@ -319,6 +357,7 @@ mod tests {
                 failed: 1,
                 took: Duration::from_millis(20),
                 last: Some(UNIX_EPOCH),
+                fault: None,
             },
             watched: Watched {
                 namespaces: 3,
@@ -326,6 +365,14 @@ mod tests {
             },
             connections: BTreeMap::from([("control", 1)]),
             since: UNIX_EPOCH + Duration::from_secs(5),
+            troubles: vec![Trouble {
+                kind: TroubleKind::LinkDown,
+                subject: Subject::Link("eth0".into()),
+                since: None,
+                count: 2,
+                sentence: String::new(),
+                remedy: String::new(),
+            }],
             ..Snapshot::of_nothing()
         }
     }
@@ -355,6 +402,9 @@ mod tests {
             "leasehold_leases{door=\"cni\",network=\"lan\",source=\"server\",state=\"BOUND\"} 2.0",
             r#"leasehold_leases{door="cni",network="a \"b\"\n",source="server",state="BOUND"} 1.0"#,
             "leasehold_unextended_lease_ends_in_seconds 1.5",
+            "leasehold_unextended_lease_left_ratio 0.25",
+            "leasehold_troubles{kind=\"adds_fail\",lan=\"\"} 0.0",
+            "leasehold_troubles{kind=\"link_down\",lan=\"eth0\"} 2.0",
             "leasehold_range_addresses{network=\"local\"} 254.0",
             "leasehold_range_addresses_taken{network=\"local\"} 3.0",
             "leasehold_call_seconds_bucket{le=\"0.005\",call=\"add\",outcome=\"done\"} 1",

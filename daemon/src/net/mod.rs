@@ -125,6 +125,32 @@ pub(crate) fn ethernet(name: &str) -> Option<Mac> {
         .map(|(_, mac)| mac)
 }
 
+/// The state of a link of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// There is none of that name.
+    Missing,
+    /// It is down.
+    Down,
+    /// It is up, but has no carrier. `bridge`: it is a bridge, which has none while no port of it has.
+    NoCarrier { bridge: bool },
+    /// It is up, with carrier.
+    Up,
+}
+
+/// Returns the state of the host's link with a name; `None` if it cannot be looked at. The kernel may take a while.
+pub(crate) fn link_state(name: &str) -> Option<LinkState> {
+    match Netlink::open().ok()?.link(Which::Name(name)) {
+        Ok(link) if !link.is_up() => Some(LinkState::Down),
+        Ok(link) if !link.has_carrier() => Some(LinkState::NoCarrier {
+            bridge: link.bridge,
+        }),
+        Ok(_) => Some(LinkState::Up),
+        Err(LinkCause::NoLink(_)) => Some(LinkState::Missing),
+        Err(_) => None,
+    }
+}
+
 /// Returns whether bridged frames go through iptables in the caller's namespace, and if so, whether the policy of FORWARD is to
 /// drop; `None` for what is not known. May take two seconds.
 pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {

@@ -52,8 +52,10 @@ const REDB_HEAD: usize = 193;
 const REDB_FORMAT: u8 = 3;
 /// redb's own default is 1 GiB. A record is half a kilobyte and is written twice an hour, but not read.
 const CACHE: usize = 128 << 10;
-/// The size of a record that is only written as a trial: twice a usual one.
-const TRIAL: usize = 1024;
+/// The table of the record that is only written as a trial, and its name there. Nobody reads it.
+const TRIAL: &str = "trial";
+/// The size of that record: as much as an ADD's record, its event and the pages above them.
+const TRIAL_SIZE: usize = 16 << 10;
 /// The pause after a failed commit, which doubles with each further failure: the next commit reopens the file, which reads all of
 /// it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -100,9 +102,10 @@ impl Encoded {
         })
     }
 
-    /// Returns a trial of whether there is room: a record that is added and removed in one commit.
-    pub(super) fn trial() -> Vec<Self> {
-        vec![Self::Put(u64::MAX, vec![0; TRIAL]), Self::Remove(u64::MAX)]
+    /// Returns a trial of whether there is room for an ADD. It stays in the file: what one commit adds and removes is never written.
+    /// The next trial takes other pages of the file, and leaves these to ADDs.
+    pub(super) fn trial() -> Self {
+        Self::PutNamed(TRIAL.to_owned(), TRIAL.to_owned(), vec![0; TRIAL_SIZE])
     }
 
     fn event(&self) -> Option<&Event> {

@@ -18,8 +18,9 @@ use super::{Job, Persisted};
 /// The most jobs taken together, which bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
-/// How long to wait before the file is tried again with the ends that it could not record, if nothing else is written.
-const AGAIN: Duration = Duration::from_secs(60);
+/// How long to wait before the file is tried again after a failure, with the ends that it could not record, if nothing else is
+/// written.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Everything that the thread has.
 pub(super) struct Writer {
@@ -31,6 +32,8 @@ pub(super) struct Writer {
     pub(super) last_event: watch::Sender<u64>,
     /// Where what it does is counted.
     pub(super) commits: CommitCounts,
+    /// When it last tried whether an ADD could be recorded.
+    pub(super) tried: Option<Instant>,
 }
 
 impl Writer {
@@ -65,7 +68,7 @@ impl Writer {
 
     /// Waits for the next job. If none comes, has the file record what it could not before.
     fn next(&mut self, queue: &Receiver<Job>) -> Option<Job> {
-        while !self.ends.is_empty() {
+        while !self.ends.is_empty() || self.commits.is_faulty() {
             match queue.recv_timeout(AGAIN) {
                 Ok(job) => return Some(job),
                 Err(RecvTimeoutError::Timeout) => {
@@ -82,6 +85,7 @@ impl Writer {
     /// succeed or fail together; if they fail, those that end a binding are kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
+        let mut tries = Vec::new();
         let mut encoded: Vec<_> = self
             .ends
             .changes()
@@ -103,8 +107,8 @@ impl Writer {
             {
                 // A transaction without changes asks whether writing is possible.
                 Ok(nothing) if nothing.is_empty() => {
-                    encoded.extend(Encoded::trial());
-                    Ok(())
+                    tries.push(op);
+                    continue;
                 }
                 Ok(mut changes) => {
                     encoded.append(&mut changes);
@@ -117,12 +121,7 @@ impl Writer {
             };
             answers.push((Persisted { op, result }, ends));
         }
-        let began = Instant::now();
-        let committed = self.file.commit(&encoded);
-        if !encoded.is_empty() {
-            self.commits.count(committed.is_ok(), began.elapsed());
-        }
-        match committed {
+        match self.write(&encoded) {
             Ok(()) => {
                 self.ends.recorded();
                 self.file.copy.owe(copied);
@@ -137,7 +136,43 @@ impl Writer {
                 }
             }
         }
-        answers.into_iter().map(|(answer, _)| answer).collect()
+        let tried = (!tries.is_empty() || self.is_to_try()).then(|| self.try_file());
+        let answers = answers.into_iter().map(|(answer, _)| answer);
+        let trials = tries.into_iter().zip(tried.into_iter().cycle());
+        answers
+            .chain(trials.map(|(op, result)| Persisted { op, result }))
+            .collect()
+    }
+
+    /// Commits changes, and counts that.
+    fn write(&mut self, encoded: &[Encoded]) -> Result<(), StoreCause> {
+        let began = Instant::now();
+        self.commits.is_busy(true);
+        let committed = self.file.commit(encoded);
+        self.commits.is_busy(false);
+        if !encoded.is_empty() {
+            self.commits.count(committed.is_ok(), began.elapsed());
+        }
+        if let Err(cause) = &committed {
+            self.commits.fails(cause);
+        }
+        committed
+    }
+
+    /// Returns whether to find out if an ADD can be recorded again.
+    fn is_to_try(&self) -> bool {
+        self.commits.is_faulty() && self.tried.is_none_or(|tried| tried.elapsed() >= AGAIN)
+    }
+
+    /// Finds out whether an ADD could be recorded, in a commit of its own: whatever is smaller may still find room.
+    fn try_file(&mut self) -> Result<(), StoreCause> {
+        let tried = self.write(&[Encoded::trial()]);
+        self.tried = Some(Instant::now());
+        match &tried {
+            Ok(()) => self.commits.works(),
+            Err(cause) => tracing::error!(%cause, "no ADD could be recorded"),
+        }
+        tried
     }
 
     /// Keeps the end of a binding beside the socket, because the file was not written for this cause.

@@ -52,9 +52,11 @@ impl Calls {
             Call::Network(_) if add_of(call).is_some() => {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
-            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => {
-                PATIENCE
-            }
+            Call::Del { .. }
+            | Call::Check { .. }
+            | Call::Collect { .. }
+            | Call::Status { .. }
+            | Call::Ready => PATIENCE,
             // The turns of a crowd come on top.
             Call::Order(_) => 2 * PATIENCE,
             Call::Show(_) => PATIENCE,
@@ -225,6 +227,7 @@ impl Calls {
             | (Call::Check { .. }, Answer::Checked)
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)
+            | (Call::Ready, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
             | (Call::Order(_), Answer::Obeyed(_))
             | (Call::Show(_), Answer::Shown(_))

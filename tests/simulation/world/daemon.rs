@@ -171,7 +171,9 @@ impl World {
                     .collect();
                 return self.causes(meant);
             }
-            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Show(_) => return,
+            Call::Check { .. } | Call::Status { .. } | Call::Ready | Call::List | Call::Show(_) => {
+                return;
+            }
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => {
                 let told =
                     |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
@@ -634,6 +636,7 @@ fn brief_call(call: &Call) -> String {
         } => format!("CHECK {attachment} {expected:?}"),
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),
+        Call::Ready => "READY".to_owned(),
         Call::List => "LIST".to_owned(),
         Call::Show(which) => format!("show {which:?}"),
         Call::Order(order) => format!("{:?} of {:?}", order.verb, order.which),

@@ -148,6 +148,7 @@ impl World {
             Call::Order(order) => order.which.name == Some(attachment.to_string()),
             Call::Check { .. }
             | Call::Status { .. }
+            | Call::Ready
             | Call::List
             | Call::Show(_)
             | Call::Ranges(_) => false,

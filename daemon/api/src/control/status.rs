@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Lan;
+use super::{Attachment, Lan};
 
 /// The answer to `GET /v1/status`, and what `leasehold status --json` prints. Times are RFC 3339 in UTC, by the host's wall clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +13,9 @@ use super::Lan;
 pub struct Status {
     /// The daemon's version.
     pub version: String,
+    /// The host's name.
+    #[serde(default)]
+    pub host: String,
     /// Since when it runs.
     pub since: String,
     /// The same in seconds.
@@ -25,10 +28,41 @@ pub struct Status {
     pub leases: Leases,
     /// The servers of leases, by LAN.
     pub servers: Vec<Server>,
-    /// The last warnings and errors of its log, the latest at the end.
+    /// The last warnings and errors of its log: of each kind the last one, the latest at the end.
     pub warnings: Vec<Warning>,
-    /// What somebody should look at, in sentences. `leasehold status` ends with 1 if there is anything.
+    /// What is wrong, the gravest first. `leasehold status` ends with 1 if there is anything.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
+    /// The same in sentences, each with what to do.
     pub attention: Vec<String>,
+}
+
+/// Something that somebody should look at. It concerns a LAN, a link, a lease, or, if it names none of them, the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Trouble {
+    /// What kind of trouble it is: `adds_fail`, `link_down` and so on.
+    pub kind: String,
+    /// Whether containers are without an address, or soon may be.
+    pub grave: bool,
+    /// The LAN that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lan: Option<Lan>,
+    /// The host's link that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// The lease that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<Attachment>,
+    /// Since when, as far as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How many leases, ADDs and the like it concerns.
+    pub count: u64,
+    /// What is wrong, and why as far as known.
+    pub sentence: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// Where leases are kept.
@@ -77,9 +111,12 @@ pub struct Server {
     pub lan: Lan,
     /// How many leases there are from it.
     pub leases: u64,
-    /// How long it took to answer the last time, in milliseconds; absent if that is not known any more.
+    /// How long it took to answer the last time, in milliseconds; absent if that is not known any more, or if it is silent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_in_ms: Option<f64>,
+    /// For how many seconds it has extended no lease, if it was asked in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_silent: Option<u64>,
 }
 
 /// A line of the log.
@@ -90,4 +127,7 @@ pub struct Warning {
     pub time: String,
     /// What it says, after its level: `WARN` or `ERROR`.
     pub line: String,
+    /// How many of its kind there were since the daemon started.
+    #[serde(default)]
+    pub count: u64,
 }

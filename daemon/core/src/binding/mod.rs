@@ -32,8 +32,8 @@ pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 pub(crate) use self::row::row;
 
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::{Client, InVain};
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence, Seat};
@@ -163,13 +163,15 @@ impl Binding {
         self.life.get().state()
     }
 
-    /// Returns when the lease that is held ends, if no server has extended or confirmed it although it was asked.
-    pub(crate) fn ends_unextended(&self, now: Instant) -> Option<Instant> {
+    /// Returns whether its container runs without a lease: it was lost, and another is looked for.
+    pub(crate) fn lacks_lease(&self, now: Instant) -> bool {
+        self.held_now().is_some() && self.lease(now).is_none()
+    }
+
+    /// Returns the lease that is held, if servers were asked in vain to extend or confirm it.
+    pub(crate) fn unextended(&self, now: Instant) -> Option<(&Lease, InVain)> {
         let client = &self.held_now()?.client;
-        client
-            .lease()
-            .filter(|_| client.asks_in_vain(now))
-            .and_then(Lease::expires)
+        client.lease().zip(client.unextended(now))
     }
 
     /// Returns when the clock next matters, and why.

@@ -1,5 +1,7 @@
 //! What `list` shows of a binding.
 
+use std::time::Duration;
+
 use super::Binding;
 use crate::effect::Row;
 use crate::time::Instant;
@@ -17,6 +19,14 @@ pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
         state: binding.state(),
         hostname: binding.profile.client.hostname.clone(),
         answered_in: None,
+        lost: binding.lacks_lease(now),
+        in_vain: binding.unextended(now).map(|(_, in_vain)| {
+            let since = in_vain.since.map(|since| now.saturating_since(since));
+            (in_vain.times, since)
+        }),
+        age: tenure
+            .as_ref()
+            .map_or(Duration::ZERO, |tenure| now.saturating_since(tenure.start)),
         told: binding.told,
         tenure,
         extended: until(times.map(|times| times.extended)),

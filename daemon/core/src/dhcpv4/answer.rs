@@ -10,6 +10,7 @@ use super::message::CLIENT_PORT;
 use super::state::State;
 use super::timing;
 use super::{Client, Loss, Miss, Missed, Output, Signal, Verdict};
+use crate::lan::Said;
 use crate::time::Instant;
 use crate::wire::frame::{Arp, BadFrame, Frame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
@@ -89,7 +90,7 @@ impl Client {
                     return self.settle_rapid(now, &message, udp, began, out);
                 }
                 accept::expect_kind(&message, &[MessageType::Offer], state)?;
-                let offer = self.offer(now, &message, server, udp)?;
+                let offer = self.offer(now, &message, server, udp, out)?;
                 self.sender.is_answered();
                 self.on_offer(now, offer, out);
                 Ok(())
@@ -100,7 +101,7 @@ impl Client {
                 let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
                 if message.kind == MessageType::Offer && server != offer.server {
-                    let spare = self.offer(now, &message, server, udp)?;
+                    let spare = self.offer(now, &message, server, udp, out)?;
                     self.keep_spare(spare);
                     return Ok(());
                 }
@@ -184,10 +185,23 @@ impl Client {
         message: &Message,
         server: Ipv4Addr,
         udp: &Udp<'_>,
+        out: &mut Output,
     ) -> Result<Lease, Refusal> {
         let offer = accept::lease(message, server, udp.source_mac, now, None)?;
+        out.heard = Some(self.said(server, Some(&offer)));
         self.count().answers += 1;
         Ok(offer)
+    }
+
+    /// Returns what a server said with a lease, or with a NAK. If the network's configuration names servers, another server's subnet is
+    /// nobody's mistake.
+    fn said(&self, server: Ipv4Addr, lease: Option<&Lease>) -> Said {
+        let is_named = !self.sender.profile.servers.allow.is_empty();
+        Said {
+            server,
+            subnet: lease.filter(|_| !is_named).map(|lease| lease.address),
+            extends: self.state.lease().is_some(),
+        }
     }
 
     /// Returns the lease, if the extension asks for this very address, as INIT-REBOOT form does.
@@ -234,6 +248,7 @@ impl Client {
         self.sender.is_answered();
         if message.kind == MessageType::Nak {
             self.count().answers += 1;
+            out.heard = Some(self.said(server, None));
             self.on_nak(now, server, message.options.message.clone(), asked, out);
             return Ok(());
         }
@@ -245,6 +260,7 @@ impl Client {
             start,
             before.map(|lease| &**lease),
         )?;
+        out.heard = Some(self.said(server, Some(&lease)));
         if let Some(asked) = asked
             .as_ref()
             .map(|asked| asked.ip())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::extension::{Attempt, Extension};
+use super::extension::{Attempt, Extension, InVain};
 use super::message::Hop;
 use super::state::{Silence, State};
 use super::timing::{self, Phase};
@@ -15,20 +15,27 @@ use crate::wire::Mac;
 const UNHURRIED: Duration = Duration::from_secs(3600);
 
 impl Client {
-    /// Returns whether servers were asked to extend or confirm the held lease, and none did.
-    pub fn asks_in_vain(&self, now: Instant) -> bool {
+    /// Returns how often servers were asked to extend or confirm the held lease since one last did, if any had its time to answer; and
+    /// since when, if that is known.
+    pub fn unextended(&self, now: Instant) -> Option<InVain> {
         match &self.state {
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
-                extension.had_no_answer(now)
+                extension.asked_in_vain(now)
             }
-            State::InitReboot { silence, .. } | State::Rebooting { silence, .. } => {
-                *silence == Silence::Keep && self.tally().in_vain > 0
+            State::InitReboot { silence, .. } => self.confirmed_in_vain(*silence, None),
+            State::Rebooting { tx, silence, .. } => {
+                self.confirmed_in_vain(*silence, Some(tx.began))
             }
             State::Init { .. }
             | State::Selecting { .. }
             | State::Requesting { .. }
-            | State::Bound { .. } => false,
+            | State::Bound { .. } => None,
         }
+    }
+
+    fn confirmed_in_vain(&self, silence: Silence, since: Option<Instant>) -> Option<InVain> {
+        let times = self.tally().in_vain;
+        (silence == Silence::Keep && times > 0).then_some(InVain { times, since })
     }
 
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).

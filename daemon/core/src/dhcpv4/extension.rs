@@ -21,6 +21,15 @@ pub(crate) struct Outstanding {
     pub(crate) sent: u32,
 }
 
+/// Requests to extend or confirm a lease that nobody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InVain {
+    /// How many there were.
+    pub times: u32,
+    /// When the first was sent; `None`: unknown.
+    pub since: Option<Instant>,
+}
+
 /// The tries to extend one lease, from T1 on.
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
@@ -97,10 +106,11 @@ impl Extension {
         matches!(self.attempt, Attempt::Sent { .. })
     }
 
-    /// Returns whether a try ran out of time without an answer.
-    pub(super) fn had_no_answer(&self, now: Instant) -> bool {
-        self.sent > 1
-            || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
+    /// Returns how many REQUESTs had their time to be answered.
+    pub(super) fn asked_in_vain(&self, now: Instant) -> Option<InVain> {
+        let is_open = matches!(self.attempt, Attempt::Sent { until, .. } if now < until);
+        let (times, since) = (self.sent - u32::from(is_open), self.began);
+        (times > 0).then_some(InVain { times, since })
     }
 
     /// Returns the REQUESTs that wait for an answer.

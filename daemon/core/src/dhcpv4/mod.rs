@@ -33,6 +33,7 @@ use ipnet::Ipv4Net;
 pub use self::answer::Refused;
 pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
+pub use self::extension::InVain;
 pub(crate) use self::extension::Outstanding;
 use self::form::{Fate, Form};
 use self::lease::Lease;
@@ -43,6 +44,7 @@ pub use self::state::{Silence, StateName};
 use self::state::{State, Transaction};
 pub use self::tally::Tally;
 use self::timing::{Phase, Timer};
+use crate::lan::Said;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, BadFrame, Udp};
@@ -88,6 +90,8 @@ pub struct Output {
     pub missed: Option<Missed>,
     /// Why the answer that came in was refused.
     pub refused: Option<Refused>,
+    /// What a believed server said.
+    pub heard: Option<Said>,
     /// What was dropped from the ACK behind a verdict.
     pub dropped: Vec<DroppedOption>,
     /// The message whose fate is known now.

@@ -20,6 +20,7 @@ use self::pools::Pools;
 pub(crate) use self::record::complete;
 pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
+use crate::identity::Lan;
 use crate::registry::Kept;
 
 /// What is known about Docker.
@@ -33,6 +34,12 @@ pub(crate) struct Docker {
 }
 
 impl Docker {
+    /// Returns the host links that networks and pools use.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
+        let lans = self.pools.iter().filter_map(|pool| pool.lan.as_ref());
+        self.networks.parents().chain(lans.filter_map(Lan::parent))
+    }
+
     /// Returns how much is kept of each kind whose size depends on what was asked.
     pub(crate) fn kept(&self) -> [Kept; 2] {
         let under_way = |what, count| Kept {

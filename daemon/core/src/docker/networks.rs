@@ -34,6 +34,11 @@ impl Networks {
     }
 
     /// Returns a network, or that it is not known.
+    /// Returns the host links that networks are on.
+    pub(super) fn parents(&self) -> impl Iterator<Item = &str> {
+        self.by_id.values().map(|record| record.wiring.on.as_str())
+    }
+
     pub(super) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
         self.by_id
             .get(id)

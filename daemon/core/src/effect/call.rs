@@ -48,6 +48,8 @@ pub enum Call {
         /// The host's link that ADDs of the caller's network would use, if known.
         parent: Option<String>,
     },
+    /// Could an ADD be recorded now?
+    Ready,
     /// All bindings.
     List,
     /// Everything about one lease.
@@ -71,6 +73,7 @@ impl Call {
             Self::Check { .. } => "check",
             Self::Collect { .. } => "gc",
             Self::Status { .. } => "status",
+            Self::Ready => "ready",
             Self::List => "list",
             Self::Show(_) => "show",
             Self::Order(order) => match order.verb {
@@ -99,7 +102,7 @@ pub enum Answer {
     Checked,
     /// To `Collect`: everything that had to be given back is being given back.
     Collected,
-    /// To `Status`: an ADD could be served.
+    /// To `Status`: an ADD could be served. To `Ready`: one could be recorded.
     Ready,
     /// To `List`, in order of attachment.
     Bindings {

@@ -51,10 +51,16 @@ pub struct Row {
     pub hostname: Option<String>,
     /// How long its server took to answer when it was last acquired or extended, if that is still known.
     pub answered_in: Option<Duration>,
+    /// Whether its container runs on although its lease was lost.
+    pub lost: bool,
+    /// The requests to extend or confirm the lease that nobody answered, and how long ago the first was sent, if that is known.
+    pub in_vain: Option<(u32, Option<Duration>)>,
     /// The address that Docker was told.
     pub told: Option<Ipv4Net>,
     /// What it holds; `None` while the first lease is being acquired, or after it was lost.
     pub tenure: Option<Tenure>,
+    /// How long ago it was granted or extended.
+    pub age: Duration,
     /// The time until its grantor is asked to extend it (T1); zero when past, `None`: never.
     pub extended: Option<Duration>,
     /// The time until any other server may extend it too (T2); zero when past, `None`: never.
@@ -101,6 +107,9 @@ impl Row {
             },
             hostname: None,
             answered_in: None,
+            lost: false,
+            in_vain: None,
+            age: Duration::ZERO,
             told: None,
             tenure: Some(tenure).filter(|tenure| !tenure.addresses.is_empty()),
             extended: None,

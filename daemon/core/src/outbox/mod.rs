@@ -14,6 +14,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::{Attachment, DoorId, Lan};
+use crate::lan::Said;
 use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{Cookie, Hears, Link, Place, Sockets, Sought, Step, Target};
 use crate::range::Fallback;
@@ -144,6 +145,8 @@ pub(crate) enum Report {
     },
     /// A server has answered the question whether any is there, asked by a container that got its address without one.
     ServerIsBack(Ipv4Addr),
+    /// A believed server said this.
+    Heard(Said),
     /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
     /// A lease could not be extended this time, or is lost, for this reason.

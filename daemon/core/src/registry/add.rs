@@ -19,7 +19,7 @@ use crate::dhcpv4::profile::Wanted;
 use crate::effect::{
     Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why,
 };
-use crate::identity::{Attachment, ClientId, Identity};
+use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Outbox, Waiter};
@@ -498,6 +498,8 @@ impl Registry {
         }
         if !lease.source.is_asked() {
             self.await_server(now, id);
+        } else if let Some(lan) = self.lan(id) {
+            self.lans.add_succeeded(&lan);
         }
         self.audit_new(id, began);
         self.saw(id);
@@ -536,13 +538,16 @@ impl Registry {
             Some(patience),
         ) = (&mut failure, patience)
         {
-            *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
+            *cut = *waited + *queued <= patience && self.lans.is_silent(lan, now.boot);
             // A server whose answers are refused is there nonetheless.
             if tally.answers == 0 {
-                self.silent.begins(lan, now.boot);
+                self.lans.no_offer(lan, now.boot);
             }
         }
-        self.log_failed(request, &attachment, &failure);
+        let lan = self.lan(id);
+        if let Some(by) = self.jobs.caller(request).copied() {
+            self.add_failed(now, &by, (&attachment, lan.as_ref()), &failure);
+        }
         let answer = Answer::Failed(failure);
         match self.out.is_aside(id) {
             true => self.jobs.withhold(request, id, answer),
@@ -563,17 +568,37 @@ impl Registry {
     /// Fails an ADD that has no binding.
     pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            let request = admission.request;
-            self.log_failed(request, attachment, &failure);
+            let (request, lan) = (admission.request, admission.add.lan.clone());
+            if let Some(by) = self.jobs.caller(request).copied() {
+                self.add_failed(now, &by, (attachment, Some(&lan)), &failure);
+            }
         }
         self.answer_add(now, attachment, Answer::Failed(failure));
     }
 
-    /// Logs that an ADD failed; an adoption has its own message.
-    fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
-        if matches!(self.jobs.caller(request), None | Some(Caller::Door)) {
+    /// Logs that an ADD failed, and enters that in the account of its LAN. An adoption has its own message.
+    pub(super) fn add_failed(
+        &mut self,
+        now: Now,
+        by: &Caller,
+        (attachment, lan): (&Attachment, Option<&Lan>),
+        failure: &Failure,
+    ) {
+        if matches!(by, Caller::Door) {
             tracing::warn!(%attachment, %failure, "ADD failed");
         }
+        let counts = !matches!(by, Caller::Adoption) && failure.is_of_host_or_lan();
+        if let Some(lan) = lan.filter(|_| counts) {
+            self.lans
+                .add_failed(lan, attachment, failure.to_string(), now);
+        }
+    }
+
+    /// Returns how long an ADD may take. One with a fallback gets the time for that.
+    pub(crate) fn time_for(&self, add: &Add, now: Instant) -> Duration {
+        let gives_up = add.fallback.is_none() && self.lans.is_silent(&add.lan, now);
+        let patience = add.profile.wants.patience.filter(|_| gives_up);
+        patience.map_or(add.timeout, |patience| add.timeout.min(patience))
     }
 
     pub(super) fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {

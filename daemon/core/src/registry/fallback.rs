@@ -13,7 +13,7 @@ use super::timers::Key;
 use crate::binding::Binding;
 use crate::dhcpv4::timing::Timer;
 use crate::effect::{RangeRow, Why};
-use crate::event::{Event, EventKind};
+use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
 use crate::record::BindingId;
@@ -219,18 +219,11 @@ impl Registry {
         let cause = format!(
             "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
         );
-        let (kind, server) = (EventKind::ServerBack, Some(server.into()));
-        self.out.note_alone(
-            id,
-            Event {
-                wall: now.wall,
-                attachment,
-                kind,
-                address: None,
-                server,
-                cause,
-                run: None,
-            },
+        self.note_server(
+            now,
+            (id, attachment),
+            (EventKind::ServerBack, server),
+            cause,
         );
     }
 

@@ -21,6 +21,8 @@ pub struct Holdings {
     pub leases: BTreeMap<Kind, u64>,
     /// The time until the first lease ends that a server was asked to extend or confirm, but that none has; `None`: there is none.
     pub next_end: Option<Duration>,
+    /// Of such leases, how long the one with the least part left will last, and how long it was granted for.
+    pub least_left: Option<(Duration, Duration)>,
     /// How many addresses the local ranges of each network have, or of [`OTHER_NETWORKS`], and how many of them are taken.
     pub ranges: BTreeMap<String, (u64, u64)>,
     /// How many containers that ran before the daemon must still be adopted.
@@ -73,12 +75,15 @@ impl Registry {
             .map(|(_, network, ..)| *network)
             .chain(ranges.iter().map(|(network, _)| *network));
         let name = labels(networks);
-        let ends = self
-            .bindings
-            .iter()
-            .filter_map(|binding| binding.ends_unextended(now));
+        let left = self.bindings.iter().filter_map(|binding| {
+            let (lease, _) = binding.unextended(now)?;
+            Some((lease.expires()?.saturating_since(now), lease.times?.end))
+        });
+        let left: Vec<_> = left.collect();
+        let part = |(left, of): &(Duration, Duration)| left.as_secs_f64() / of.as_secs_f64();
         let mut holdings = Holdings {
-            next_end: ends.min().map(|at| at.saturating_since(now)),
+            next_end: left.iter().map(|(left, _)| *left).min(),
+            least_left: left.into_iter().min_by(|a, b| part(a).total_cmp(&part(b))),
             adopting: self.adoptions.len() as u64,
             ..Holdings::default()
         };

@@ -86,7 +86,7 @@ impl Registry {
         };
         self.lan(id)
             .into_iter()
-            .for_each(|lan| self.silent.ends(&lan));
+            .for_each(|lan| self.lans.has_room(&lan));
         self.with(now, id, |binding, cx| {
             binding.give_back(Leave::Released, cx)
         });

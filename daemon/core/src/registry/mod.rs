@@ -44,12 +44,13 @@ mod recover;
 mod rivals;
 mod room;
 mod seek;
+mod servers;
 mod sight;
-mod silent;
 mod slots;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod troubles;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -77,7 +78,6 @@ use self::profiles::Profiles;
 use self::ranges::Ranges;
 use self::seek::Seeking;
 use self::sight::Sight;
-use self::silent::Silent;
 use self::slots::Slots;
 use self::timers::Timers;
 pub(crate) use self::timers::{DoorTimer, Key};
@@ -88,6 +88,7 @@ use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::Interfaces;
+use crate::lan::Accounts;
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
@@ -136,7 +137,8 @@ pub(crate) struct Registry {
     pacing: Pacing,
     departed: Departed,
     leavings: Leavings,
-    silent: Silent,
+    /// What is known about each LAN.
+    lans: Accounts,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -179,7 +181,7 @@ impl Registry {
             pacing,
             departed: Departed::default(),
             leavings: Leavings::default(),
-            silent: Silent::default(),
+            lans: Accounts::default(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
@@ -472,13 +474,14 @@ impl Registry {
     /// Ends an input, once nothing more follows from it.
     pub(crate) fn end_input(&mut self, now: Now) {
         self.tell_of_orphans(now);
+        let touched = self.bindings.take_touched();
+        self.notice_silence(now, &touched);
         let bindings = &self.bindings;
         self.out.write_notes(|id| {
             bindings
                 .get(id)
                 .is_some_and(|binding| binding.record_is_due())
         });
-        let touched = self.bindings.take_touched();
         self.renewals_go_on(now, &touched);
         for id in touched {
             let deadline = self
@@ -536,6 +539,7 @@ impl Registry {
                 last,
             } => self.fall_back(now, id, &fallback, (&used, last)),
             Report::ServerIsBack(server) => self.server_is_back(now, id, server),
+            Report::Heard(said) => self.server_said(now, id, said),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| {
                 binding.holds(cx, Hold::renew_early)
             }),

@@ -18,10 +18,14 @@ impl Registry {
                 .heard
                 .of(binding.id)
                 .and_then(|exchanged| exchanged.ack.as_ref());
+            let silent = binding
+                .lease(now.boot)
+                .and_then(|lease| self.lans.silent_since(&binding.identity.lan, lease.server));
             (
                 Some(binding.id),
                 Row {
-                    answered_in: ack.map(|ack| ack.took),
+                    // How soon it answered says nothing about a server that no longer does.
+                    answered_in: ack.filter(|_| silent.is_none()).map(|ack| ack.took),
                     ..row(binding, now.boot)
                 },
             )

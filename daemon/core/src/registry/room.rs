@@ -25,7 +25,7 @@ impl Registry {
                 .lease(now.boot)
                 .is_some_and(|lease| lease.start > Instant::BOOT)
         };
-        if self.is_silent(&lan, now.boot) || !others().any(is_fresh) {
+        if self.lans.is_silent(&lan, now.boot) || !others().any(is_fresh) {
             return;
         }
         let others = others();

@@ -109,9 +109,10 @@ fn first_address(binding: &Binding) -> String {
 }
 
 fn state(binding: &Binding) -> String {
-    match binding.seconds_to_release {
-        Some(seconds) => format!("{} {}", binding.state, brief(seconds)),
-        None => binding.state.clone(),
+    match (binding.seconds_to_release, binding.asked_in_vain) {
+        (Some(seconds), _) => format!("{} {}", binding.state, brief(seconds)),
+        (None, Some(times)) => format!("{} {times} unanswered", binding.state),
+        (None, None) => binding.state.clone(),
     }
 }
 
@@ -142,9 +143,10 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         of_identity(|identity| readable(&identity.client_id)),
         of_identity(|identity| identity.chaddr.clone()),
         addresses(binding),
-        match binding.seconds_to_release {
-            Some(seconds) => format!("{} for {seconds} s", binding.state),
-            None => binding.state.clone(),
+        match (binding.seconds_to_release, binding.asked_in_vain) {
+            (Some(seconds), _) => format!("{} for {seconds} s", binding.state),
+            (None, Some(times)) => format!("{} {times} unanswered", binding.state),
+            (None, None) => binding.state.clone(),
         },
         match (binding.server, binding.source) {
             (Some(server), _) => server.to_string(),

@@ -77,7 +77,7 @@ pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Clai
         .and_then(|_| client.owed(now))
         .map(|lease| claim_to(lease, false));
     let held = client.lease().map(|lease| Claim {
-        in_vain: client.asks_in_vain(now),
+        in_vain: client.unextended(now).is_some(),
         ..claim_to(lease, true)
     });
     held.or(asked)

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
-use crate::binding::{Common, Cx};
+use crate::binding::{Common, Cx, Report};
 use crate::dhcpv4::accept::Refusal;
 use crate::dhcpv4::{Client, Output, Refused, Signal, Verdict};
 use crate::effect::ExchangeId;
@@ -62,6 +62,9 @@ impl Common {
     ) {
         if let Some(from) = from {
             self.tell_of(from, output, cx);
+        }
+        if let Some(said) = output.heard {
+            cx.out.report(self.id, Report::Heard(said));
         }
         if matches!(output.verdict, Some(Verdict::Lost(..))) {
             self.warnings = Warnings::default();

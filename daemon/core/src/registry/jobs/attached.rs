@@ -21,7 +21,7 @@ pub(in crate::registry) struct Attached {
 }
 
 /// Who hears the answer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::registry) enum Caller {
     /// A caller at a front door.
     Door,
@@ -84,6 +84,8 @@ impl Attached {
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
+                let lan = admission.add.lan.clone();
+                core.add_failed(now, &self.by, (&self.attachment, Some(&lan)), &failure);
                 self.fail_looking(core, now, id, failure);
             }
             Some(Operation::Checking(check)) if check.request == id => {

@@ -229,6 +229,7 @@ impl Registry {
                 self.collect(now, id, &network, &keep)
             }
             Call::Status { parent } => self.status(now, id, parent),
+            Call::Ready => self.ready(now, id),
             Call::Show(which) => self.show(now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),

@@ -1,4 +1,5 @@
-//! STATUS: could an ADD be served now? Writes to the store, looks at the network's host link, and opens a socket.
+//! STATUS: could an ADD be served now? Writes to the store, looks at the network's host link, and opens a socket. Readiness, for
+//! monitors: could an ADD be recorded? Only writes to the store.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const LOOPBACK: u32 = 1;
 #[derive(Debug)]
 pub(in crate::registry) struct StatusCheck {
     left: usize,
-    sockets: ExchangeId,
+    sockets: Option<ExchangeId>,
     faults: Vec<String>,
 }
 
@@ -43,12 +44,16 @@ impl StatusCheck {
     }
 
     pub(super) fn hang_up(self, core: &mut Registry) -> Next {
-        core.out.close(self.sockets);
+        self.sockets
+            .into_iter()
+            .for_each(|sockets| core.out.close(sockets));
         Next::Nothing
     }
 
     fn end(mut self, core: &mut Registry) -> Next {
-        core.out.close(self.sockets);
+        self.sockets
+            .into_iter()
+            .for_each(|sockets| core.out.close(sockets));
         // They come in any order, but the same faults should read the same.
         self.faults.sort();
         Next::Answers(match self.faults.as_slice() {
@@ -75,7 +80,17 @@ impl Registry {
         self.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Status(StatusCheck {
             left: 2 + parents,
-            sockets,
+            sockets: Some(sockets),
+            faults: Vec::new(),
+        }))
+    }
+
+    pub(super) fn ready(&mut self, now: Now, id: RequestId) -> Next {
+        self.out.write_for(Waiter::Call(id), Vec::new());
+        self.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Status(StatusCheck {
+            left: 1,
+            sockets: None,
             faults: Vec::new(),
         }))
     }

@@ -96,12 +96,23 @@ fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
     rig.bind();
     rig.server = Server::Silent;
     rig.run_until(1101.0);
-    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Expired]);
+    assert_eq!(
+        rig.kinds(),
+        [
+            EventKind::Acquired,
+            EventKind::ServerSilent,
+            EventKind::Expired
+        ]
+    );
+    assert_eq!(
+        rig.store.events[1].cause,
+        "server 192.0.2.1 of br0 does not extend leases: its only lease waits, and ends in 46s"
+    );
     assert_eq!(rig.last_event().cause, "no server had extended it");
     rig.server = Server::Up;
     rig.run_until(1300.0);
-    assert_eq!(rig.kinds()[2], EventKind::Acquired);
-    assert_eq!(rig.store.events[2].cause, "new lease after a loss");
+    assert_eq!(rig.kinds()[3], EventKind::Acquired);
+    assert_eq!(rig.store.events[3].cause, "new lease after a loss");
 }
 
 #[test]
@@ -122,7 +133,15 @@ fn a_server_that_comes_back_after_t2_is_a_rebinding() {
     rig.run_until(1087.0);
     rig.server = Server::Up;
     rig.run_until(1099.0);
-    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Rebound]);
+    assert_eq!(
+        rig.kinds(),
+        [
+            EventKind::Acquired,
+            EventKind::ServerSilent,
+            EventKind::Rebound,
+            EventKind::ServerBack
+        ]
+    );
 }
 
 #[test]

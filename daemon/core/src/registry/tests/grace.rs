@@ -374,7 +374,7 @@ fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
     rig.server = Server::Silent;
     rig.run_until(rig.at.as_secs_f64() + 1.0);
     let now = rig.now().boot;
-    rig.reg.registry.silent.begins(
+    rig.reg.registry.lans.no_offer(
         &Lan::Link {
             parent: "br0".into(),
             vlan: 0,

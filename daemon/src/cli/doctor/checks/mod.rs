@@ -15,6 +15,7 @@ use super::finding::Finding;
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let mut findings = kernel::kernel(&facts.kernel);
     findings.extend(socket::socket(&facts.socket));
+    findings.extend(socket::troubles(&facts.troubles));
     findings.extend(directory::directory("state directory", &facts.state));
     findings.extend(directory::directory("runtime directory", &facts.runtime));
     findings.extend(facts.later_store.as_ref().map(directory::later_store));

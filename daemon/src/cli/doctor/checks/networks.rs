@@ -2,6 +2,8 @@
 
 use crate::cli::doctor::facts::{NetworkFacts, NetworksFacts, ParentFacts};
 use crate::cli::doctor::finding::Finding;
+use crate::health::judge_link;
+use crate::net::LinkState;
 
 /// The main plugins that give each container an Ethernet address of its own on the parent link.
 const OWN_ADDRESS: [&str; 1] = ["macvlan"];
@@ -58,29 +60,22 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
             format!("{named} names no link of the host"),
         )];
     };
-    let Some(link) = found else {
-        return vec![match is_standing {
-            true => Finding::failure(
-                "network",
-                format!("{named}: there is no link {ifname}"),
-                "name a link of this host as its `master`",
-            ),
-            false => Finding::ok(
+    let mut findings = Vec::new();
+    match judge_link(ifname, found.state, 0) {
+        Some(_) if found.state == LinkState::Missing && !is_standing => {
+            return vec![Finding::ok(
                 "network",
                 format!("{named}: its first container will make bridge {ifname}"),
-            ),
-        }];
-    };
-    let mut findings = Vec::new();
-    if !link.carrier && *is_standing {
-        let way_out = format!("plug {ifname} in, or set it up: ip link set {ifname} up");
-        findings.push(Finding::failure(
+            )];
+        }
+        Some((found, remedy)) => findings.push(Finding::failure(
             "network",
-            format!("{named}: {ifname} has no carrier"),
-            way_out,
-        ));
+            format!("{named}: {found}"),
+            remedy,
+        )),
+        None => {}
     }
-    if link.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
+    if found.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
         let found = format!(
             "{named}: {ifname} is wireless: an access point drops frames from any Ethernet address but {ifname}'s"
         );
@@ -128,8 +123,11 @@ mod tests {
     use crate::cli::doctor::facts::LinkFacts;
     use crate::cli::doctor::finding::Level;
 
-    fn of(plugin: &str, link: Option<(bool, bool)>) -> NetworkFacts {
-        let found = link.map(|(carrier, wireless)| LinkFacts { carrier, wireless });
+    const BARE: LinkState = LinkState::NoCarrier { bridge: false };
+    const EMPTY: LinkState = LinkState::NoCarrier { bridge: true };
+
+    fn of(plugin: &str, state: LinkState, wireless: bool) -> NetworkFacts {
+        let found = LinkFacts { state, wireless };
         let parent = Some(ParentFacts {
             ifname: "eth0".to_owned(),
             found,
@@ -146,29 +144,28 @@ mod tests {
 
     #[test]
     fn a_network_is_judged_by_its_parent() {
+        use LinkState::{Down, Missing, Up};
         let table = [
-            (of("macvlan", Some((true, false))), Level::Ok, "is on eth0"),
-            (of("macvlan", None), Level::Failure, "there is no link eth0"),
+            (of("macvlan", Up, false), Level::Ok, "is on eth0"),
             (
-                of("macvlan", Some((false, false))),
+                of("macvlan", Missing, false),
                 Level::Failure,
-                "no carrier",
+                "there is no link eth0",
             ),
+            (of("macvlan", BARE, false), Level::Failure, "no carrier"),
+            (of("macvlan", Up, true), Level::Failure, "wireless"),
+            (of("ipvlan", Up, true), Level::Ok, "is on eth0"),
             (
-                of("macvlan", Some((true, true))),
-                Level::Failure,
-                "wireless",
-            ),
-            (of("ipvlan", Some((true, true))), Level::Ok, "is on eth0"),
-            (
-                of("bridge", None),
+                of("bridge", Missing, false),
                 Level::Ok,
                 "its first container will make bridge",
             ),
+            (of("bridge", EMPTY, false), Level::Ok, "is on eth0"),
+            (of("bridge", Down, false), Level::Failure, "eth0 is down"),
             (
                 NetworkFacts {
                     refused: Some("ipam.grace: x".to_owned()),
-                    ..of("macvlan", None)
+                    ..of("macvlan", Up, false)
                 },
                 Level::Failure,
                 "ipam.grace",
@@ -176,7 +173,7 @@ mod tests {
             (
                 NetworkFacts {
                     parent: None,
-                    ..of("ptp", None)
+                    ..of("ptp", Up, false)
                 },
                 Level::Ok,
                 "names no link",
@@ -195,7 +192,7 @@ mod tests {
     #[test]
     fn a_firewall_matters_to_bridges_alone() {
         let on = |plugin| NetworksFacts {
-            ours: vec![of(plugin, Some((true, false)))],
+            ours: vec![of(plugin, LinkState::Up, false)],
             bridge_nf: Some(true),
             forward_drop: Some(true),
             ..NetworksFacts::default()

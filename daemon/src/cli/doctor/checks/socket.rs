@@ -1,5 +1,7 @@
 //! The daemon's socket, and whether anybody answers there.
 
+use leasehold_api::control::Trouble;
+
 use crate::cli::doctor::facts::{Answer, Socket, Standing};
 use crate::cli::doctor::finding::Finding;
 
@@ -80,6 +82,19 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
         ),
     });
     findings
+}
+
+/// Returns what the daemon says is wrong, in its words: it looks at every link that a lease or a Docker network uses.
+pub(in crate::cli::doctor) fn troubles(troubles: &[Trouble]) -> Vec<Finding> {
+    let finding = |trouble: &Trouble| {
+        let (sentence, remedy) = (trouble.sentence.clone(), trouble.remedy.clone());
+        if trouble.grave {
+            Finding::failure("daemon", sentence, remedy)
+        } else {
+            Finding::warning("daemon", sentence, remedy)
+        }
+    };
+    troubles.iter().map(finding).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_api::control::{BINDINGS, Bindings, EVENTS, Events, Identity};
+use leasehold_api::control::{
+    BINDINGS, Bindings, EVENTS, Events, Identity, STATUS, Status, Trouble,
+};
 
 use super::files::standing;
 use super::{Answer, Socket};
@@ -40,6 +42,13 @@ pub(super) fn socket(path: &Path) -> Socket {
         directory: path.parent().and_then(standing),
         answer,
     }
+}
+
+/// Returns what the daemon says is wrong. While it waits for its store it takes longer to answer than for its leases.
+pub(super) fn troubles(socket: &Path) -> Vec<Trouble> {
+    let answer = get_within(socket, STATUS, 5 * PATIENCE).ok();
+    let status = answer.and_then(|body| serde_json::from_slice::<Status>(&body).ok());
+    status.map(|status| status.troubles).unwrap_or_default()
 }
 
 /// Returns the attachments that servers recognise by the machine id and that, according to the daemon's events, had a conflict or

@@ -12,15 +12,18 @@ mod processes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_api::control::Bindings;
+use leasehold_api::control::{Bindings, Trouble};
 
 use super::super::args::DoctorArgs;
+use crate::net::LinkState;
 
 /// Everything that is examined.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) kernel: Kernel,
     pub(super) socket: Socket,
+    /// What the daemon says is wrong, if it answers.
+    pub(super) troubles: Vec<Trouble>,
     pub(super) state: Directory,
     pub(super) runtime: Directory,
     pub(super) later_store: Option<LaterStore>,
@@ -158,14 +161,14 @@ pub(super) struct NetworkFacts {
 #[derive(Debug)]
 pub(super) struct ParentFacts {
     pub(super) ifname: String,
-    pub(super) found: Option<LinkFacts>,
+    pub(super) found: LinkFacts,
     /// Whether it must exist before the first container.
     pub(super) is_standing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkFacts {
-    pub(super) carrier: bool,
+    pub(super) state: LinkState,
     pub(super) wireless: bool,
 }
 
@@ -222,12 +225,13 @@ pub(super) struct Clock {
 pub(super) fn gather(args: &DoctorArgs) -> Facts {
     let processes = processes::all();
     let socket = daemon::socket(&args.socket);
-    let (leases, in_conflict) = match &socket.answer {
+    let (leases, in_conflict, troubles) = match &socket.answer {
         Answer::Leases(bindings) => (
             bindings.bindings.len() as u64,
             daemon::in_conflict(&args.socket, bindings),
+            daemon::troubles(&args.socket),
         ),
-        Answer::Nobody | Answer::Silent | Answer::Other(_) => (0, Vec::new()),
+        Answer::Nobody | Answer::Silent | Answer::Other(_) => (0, Vec::new(), Vec::new()),
     };
     Facts {
         kernel: processes::kernel(&processes),
@@ -247,6 +251,7 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
             leases,
         },
         clock: files::clock(&args.state_dir),
+        troubles,
         socket,
     }
 }

@@ -1,11 +1,10 @@
 //! CNI's networks, and the links that they name.
 
-use std::fs;
 use std::path::Path;
 
 use super::{LinkFacts, NetworkFacts, NetworksFacts, ParentFacts};
 use crate::cli::networks::{Network, networks as read, site};
-use crate::net;
+use crate::net::{self, LinkState};
 
 pub(super) fn networks(directory: &Path) -> NetworksFacts {
     let none = NetworksFacts {
@@ -52,16 +51,13 @@ fn network(network: Network) -> NetworkFacts {
     }
 }
 
-/// Looks at a host link in sysfs.
-fn link(ifname: &str) -> Option<LinkFacts> {
-    let link = Path::new("/sys/class/net").join(ifname);
-    if !link.exists() {
-        return None;
+fn link(ifname: &str) -> LinkFacts {
+    LinkFacts {
+        // What cannot be looked at is not claimed to be down.
+        state: net::link_state(ifname).unwrap_or(LinkState::Up),
+        wireless: Path::new("/sys/class/net")
+            .join(ifname)
+            .join("phy80211")
+            .exists(),
     }
-    // It cannot be read while the link is down.
-    let carrier = fs::read_to_string(link.join("carrier")).is_ok_and(|text| text.trim() == "1");
-    Some(LinkFacts {
-        carrier,
-        wireless: link.join("phy80211").exists(),
-    })
 }

@@ -45,7 +45,7 @@ async fn many_monitors_have_the_store_written_to_once() {
             streams.push(server.say("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await);
         }
         let (_, call, reply) = server.asked().await;
-        assert_eq!(call, Call::Status { parent: None });
+        assert_eq!(call, Call::Ready);
         reply.send(answer);
         for stream in streams {
             assert_eq!(response(stream).await.status, expected);
@@ -125,7 +125,7 @@ async fn answer_at_length(server: &mut Server) {
             reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
         }
         DoorReport::Asked {
-            call: Call::Status { parent: None },
+            call: Call::Ready,
             reply,
             ..
         } => {

@@ -1,0 +1,295 @@
+//! One account of each LAN: which servers said what and when, which stopped to answer, and which ADDs came to nothing there.
+//!
+//! Rules and surfaces ask here instead of each keeping its own: whether a caller with little patience is kept waiting, whether a
+//! server still extends leases, what `status` reports. What is known about a LAN grows old, and is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use crate::identity::{Attachment, Lan};
+use crate::time::{Instant, Now, WallTime};
+use crate::trouble::{Subject, Trouble, TroubleKind};
+
+/// For how long a LAN's servers count as silent after a request without an offer.
+const GAVE_UP: Duration = Duration::from_secs(60);
+
+/// For how long ADDs that failed are reported after the last of them.
+const FAILED: Duration = Duration::from_secs(600);
+
+/// How long it is known what a server said.
+const SAID: Duration = Duration::from_secs(3600);
+
+/// The most LANs, and the most servers of one, that there is an account of.
+const MOST: usize = 256;
+const MOST_SERVERS: usize = 16;
+
+/// The account of each LAN.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts(BTreeMap<Lan, Account>);
+
+/// What is known about one LAN.
+#[derive(Debug, Default)]
+struct Account {
+    /// When a request was last given up without an offer, if no address became free since.
+    gave_up: Option<Instant>,
+    /// ADDs that failed since the last one that succeeded.
+    failed: Option<Failed>,
+    servers: BTreeMap<Ipv4Addr, Server>,
+}
+
+/// ADDs that failed.
+#[derive(Debug)]
+struct Failed {
+    count: u64,
+    since: WallTime,
+    last: Instant,
+    /// Whose the last one was, and why it failed.
+    whose: Attachment,
+    why: String,
+}
+
+/// What is known about a server.
+#[derive(Debug, Default)]
+struct Server {
+    /// When it was last believed, whatever it said.
+    heard: Option<Instant>,
+    /// When it last answered a request to extend or confirm a lease.
+    extended: Option<Instant>,
+    /// The subnet that it last offered.
+    subnet: Option<Ipv4Net>,
+    /// Since when it has not answered such requests.
+    silent: Option<Now>,
+}
+
+/// What a server said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Who said it: its identifier.
+    pub server: Ipv4Addr,
+    /// The subnet of the address that it offers or grants; `None`: it refuses.
+    pub subnet: Option<Ipv4Net>,
+    /// Whether this answers a request to extend or confirm a lease.
+    pub extends: bool,
+}
+
+impl Account {
+    /// Returns what is known about a server. Of too many, the one that was heard first is forgotten.
+    fn server(&mut self, server: Ipv4Addr) -> &mut Server {
+        if self.servers.len() >= MOST_SERVERS && !self.servers.contains_key(&server) {
+            let oldest = self.servers.iter().min_by_key(|(_, known)| known.last());
+            if let Some(oldest) = oldest.map(|(oldest, _)| *oldest) {
+                self.servers.remove(&oldest);
+            }
+        }
+        self.servers.entry(server).or_default()
+    }
+
+    /// Returns when anything was last learnt that still counts.
+    fn last(&self) -> Option<Instant> {
+        let failed = self.failed.as_ref().map(|failed| failed.last);
+        let servers = self.servers.values().flat_map(Server::last);
+        servers.chain(failed).chain(self.gave_up).max()
+    }
+}
+
+impl Server {
+    fn last(&self) -> Option<Instant> {
+        self.heard.max(self.silent.map(|silent| silent.boot))
+    }
+}
+
+impl Accounts {
+    fn of(&mut self, lan: &Lan, now: Instant) -> &mut Account {
+        if !self.0.contains_key(lan) {
+            self.0
+                .retain(|_, account| account.last().is_some_and(|last| now < last + SAID));
+            while self.0.len() >= MOST {
+                let oldest = self.0.iter().min_by_key(|(_, account)| account.last());
+                let Some(oldest) = oldest.map(|(lan, _)| lan.clone()) else {
+                    break;
+                };
+                self.0.remove(&oldest);
+            }
+        }
+        self.0.entry(lan.clone()).or_default()
+    }
+
+    /// Records that a request had no offer.
+    pub(crate) fn no_offer(&mut self, lan: &Lan, now: Instant) {
+        self.of(lan, now).gave_up = Some(now);
+    }
+
+    /// Records that an address became free: if none was left, there is one now.
+    pub(crate) fn has_room(&mut self, lan: &Lan) {
+        if let Some(account) = self.0.get_mut(lan) {
+            account.gave_up = None;
+        }
+    }
+
+    /// Returns whether a request had no offer a moment ago, and no server has been heard since.
+    pub(crate) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
+        let account = self.0.get(lan);
+        let since = account.and_then(|account| Some((account, account.gave_up?)));
+        since.is_some_and(|(account, since)| {
+            let heard = account.servers.values().filter_map(|server| server.heard);
+            now < since + GAVE_UP && heard.max() < Some(since)
+        })
+    }
+
+    /// Records that an ADD failed for a reason of the host or the LAN.
+    pub(crate) fn add_failed(&mut self, lan: &Lan, whose: &Attachment, why: String, now: Now) {
+        let failed = &mut self.of(lan, now.boot).failed;
+        let before = failed
+            .take()
+            .filter(|failed| now.boot < failed.last + FAILED);
+        let (count, since) = before.map_or((0, now.wall), |failed| (failed.count, failed.since));
+        *failed = Some(Failed {
+            count: count + 1,
+            since,
+            last: now.boot,
+            whose: whose.clone(),
+            why,
+        });
+    }
+
+    /// Records that an ADD succeeded.
+    pub(crate) fn add_succeeded(&mut self, lan: &Lan) {
+        if let Some(account) = self.0.get_mut(lan) {
+            account.failed = None;
+        }
+    }
+
+    /// Records what a server said that is believed. Returns since when it had not answered, if it does so again.
+    pub(crate) fn heard(&mut self, lan: &Lan, said: Said, now: Instant) -> Option<Now> {
+        let server = self.of(lan, now).server(said.server);
+        server.heard = Some(now);
+        server.subnet = said.subnet.map(|net| net.trunc()).or(server.subnet);
+        if !said.extends {
+            return None;
+        }
+        server.extended = Some(now);
+        server.silent.take()
+    }
+
+    /// Records that a server was asked in vain to extend a lease, since then. Returns whether that is news: it has extended no other
+    /// lease meanwhile, and was not known to be silent.
+    pub(crate) fn asked_in_vain(
+        &mut self,
+        lan: &Lan,
+        server: Ipv4Addr,
+        since: Instant,
+        now: Now,
+    ) -> bool {
+        let server = self.of(lan, now.boot).server(server);
+        let is_news = server.silent.is_none() && server.extended < Some(since);
+        if is_news {
+            server.silent = Some(Now {
+                boot: since,
+                wall: now.wall_at(since),
+            });
+        }
+        is_news
+    }
+
+    /// Returns since when a server has answered no request to extend a lease, if it is known to be silent.
+    pub(crate) fn silent_since(&self, lan: &Lan, server: Ipv4Addr) -> Option<Now> {
+        self.0.get(lan)?.servers.get(&server)?.silent
+    }
+
+    /// Returns the servers that are silent, and since when.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (&Lan, Ipv4Addr, Instant)> {
+        self.0.iter().flat_map(|(lan, account)| {
+            let servers = account.servers.iter();
+            servers.filter_map(move |(server, known)| Some((lan, *server, known.silent?.boot)))
+        })
+    }
+
+    /// Returns what is wrong with LANs. `held`: the server and the subnet of each lease.
+    pub(crate) fn troubles<'a>(
+        &'a self,
+        held: impl Iterator<Item = (&'a Lan, Ipv4Addr, Ipv4Net)>,
+        now: Instant,
+    ) -> Vec<Trouble> {
+        let failed = self.0.iter().filter_map(|(lan, account)| {
+            let failed = account.failed.as_ref()?;
+            (now < failed.last + FAILED).then(|| failed.trouble(lan))
+        });
+        let mut subnets: BTreeMap<&Lan, BTreeMap<Ipv4Addr, Ipv4Net>> = BTreeMap::new();
+        for (lan, server, subnet) in held {
+            subnets
+                .entry(lan)
+                .or_default()
+                .insert(server, subnet.trunc());
+        }
+        for (lan, account) in &self.0 {
+            for (server, said) in &account.servers {
+                let lately = said.heard.is_some_and(|heard| now < heard + SAID);
+                if let Some(subnet) = said.subnet.filter(|_| lately) {
+                    subnets.entry(lan).or_default().insert(*server, subnet);
+                }
+            }
+        }
+        let differ = subnets
+            .into_iter()
+            .filter_map(|(lan, subnets)| differ(lan, &subnets));
+        failed.chain(differ).collect()
+    }
+}
+
+impl Failed {
+    fn trouble(&self, lan: &Lan) -> Trouble {
+        let Self {
+            count,
+            since,
+            whose,
+            why,
+            ..
+        } = self;
+        let adds = if *count == 1 {
+            format!("the ADD of {whose} on {lan} failed")
+        } else {
+            format!("{count} ADDs on {lan} failed, the last that of {whose}")
+        };
+        let probe = lan.parent().map_or_else(
+            || "the log names each".to_owned(),
+            |parent| format!("`leasehold probe {parent}` asks the servers there"),
+        );
+        Trouble {
+            kind: TroubleKind::AddsFail,
+            subject: Subject::Lan(lan.clone()),
+            since: Some(*since),
+            count: *count,
+            sentence: format!("{adds}: {why}"),
+            remedy: format!("{probe}; `leasehold doctor` checks the host"),
+        }
+    }
+}
+
+fn differ(lan: &Lan, subnets: &BTreeMap<Ipv4Addr, Ipv4Net>) -> Option<Trouble> {
+    let different: BTreeSet<_> = subnets.values().collect();
+    if different.len() < 2 {
+        return None;
+    }
+    let each: Vec<_> = subnets
+        .iter()
+        .map(|(server, subnet)| format!("{server} offers {subnet}"))
+        .collect();
+    Some(Trouble {
+        kind: TroubleKind::SubnetsDiffer,
+        subject: Subject::Lan(lan.clone()),
+        since: None,
+        count: subnets.len() as u64,
+        sentence: format!(
+            "servers on {lan} offer different subnets: {}",
+            each.join(", ")
+        ),
+        remedy: "stop the server that does not belong there, or have leasehold ignore it (`servers.deny`)"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

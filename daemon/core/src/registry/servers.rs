@@ -1,0 +1,150 @@
+//! What servers say, and which of them stop to extend leases: one event when a server of a LAN falls silent, another when it
+//! answers again.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::Registry;
+use crate::binding::Binding;
+use crate::event::{Event, EventKind};
+use crate::identity::{Attachment, Lan};
+use crate::lan::Said;
+use crate::record::BindingId;
+use crate::time::{Instant, Now, brief};
+
+/// Leases of one server that wait to be extended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waiting {
+    /// How many wait, of how many.
+    pub(super) count: usize,
+    pub(super) of: usize,
+    /// When the first of them ends.
+    pub(super) first_end: Option<Instant>,
+    /// Since when the first of them has been asking.
+    pub(super) since: Option<Instant>,
+}
+
+impl Waiting {
+    /// Counts a lease.
+    pub(super) fn add(&mut self, binding: &Binding, now: Instant) {
+        self.of += 1;
+        let Some((lease, in_vain)) = binding.unextended(now) else {
+            return;
+        };
+        self.count += 1;
+        let earliest = |a: Option<Instant>, b: Option<Instant>| a.into_iter().chain(b).min();
+        self.first_end = earliest(self.first_end, lease.expires());
+        self.since = earliest(self.since, in_vain.since);
+    }
+
+    /// Returns how many wait, and when the first ends.
+    pub(super) fn text(&self, now: Instant) -> String {
+        let Self {
+            count,
+            of,
+            first_end,
+            ..
+        } = self;
+        let wait = match (count, of) {
+            (1, 1) => "its only lease waits".to_owned(),
+            (1, _) => format!("1 of its {of} leases waits"),
+            _ => format!("{count} of its {of} leases wait"),
+        };
+        let end = first_end.map(|at| brief(at.saturating_since(now)));
+        match (end, count) {
+            (Some(end), 1) => format!("{wait}, and ends in {end}"),
+            (Some(end), _) => format!("{wait}, and the first ends in {end}"),
+            (None, _) => wait,
+        }
+    }
+}
+
+impl Registry {
+    /// Enters what a server said in the account of its LAN.
+    pub(super) fn server_said(&mut self, now: Now, id: BindingId, said: Said) {
+        let Some(lan) = self.lan(id) else { return };
+        let Some(silent) = self.lans.heard(&lan, said, now.boot) else {
+            return;
+        };
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
+        let server = said.server;
+        let after = brief(now.boot.saturating_since(silent.boot));
+        tracing::info!(%lan, %server, after, "a server extends leases again");
+        let cause = format!("server {server} of {lan} extends leases again, after {after}");
+        let whose = (id, (*attachment).clone());
+        self.note_server(now, whose, (EventKind::ServerBack, server), cause);
+    }
+
+    /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
+    pub(super) fn notice_silence(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
+        for id in touched {
+            let Some(binding) = self.bindings.get(*id) else {
+                continue;
+            };
+            let Some((lease, in_vain)) = binding.unextended(now.boot) else {
+                continue;
+            };
+            let (lan, server) = (binding.identity.lan.clone(), lease.server);
+            let attachment = (*binding.attachment).clone();
+            let is_news = in_vain
+                .since
+                .is_some_and(|since| self.lans.asked_in_vain(&lan, server, since, now));
+            if is_news {
+                let waiting = self.waiting_for(&lan, server, now.boot).text(now.boot);
+                tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
+                let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
+                let whose = (*id, attachment);
+                self.note_server(now, whose, (EventKind::ServerSilent, server), cause);
+            }
+        }
+    }
+
+    /// Returns the servers that do not extend leases any more, and for how long.
+    pub(crate) fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
+        let silent = self.lans.silent();
+        silent
+            .map(|(lan, server, since)| (lan.clone(), server, now.saturating_since(since)))
+            .collect()
+    }
+
+    /// Returns the leases of a server that wait to be extended.
+    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Waiting {
+        let mut waiting = Waiting::default();
+        let of_lan = self
+            .bindings
+            .iter()
+            .filter(|binding| binding.identity.lan == *lan);
+        for binding in of_lan {
+            if binding
+                .lease(now)
+                .is_some_and(|lease| lease.server == server)
+            {
+                waiting.add(binding, now);
+            }
+        }
+        waiting
+    }
+
+    /// Notes an event about a server, under the attachment that met it.
+    pub(super) fn note_server(
+        &mut self,
+        now: Now,
+        (id, attachment): (BindingId, Attachment),
+        (kind, server): (EventKind, Ipv4Addr),
+        cause: String,
+    ) {
+        let event = Event {
+            wall: now.wall,
+            attachment,
+            kind,
+            address: None,
+            server: Some(server.into()),
+            cause,
+            run: None,
+        };
+        self.out.note_alone(id, event);
+    }
+}

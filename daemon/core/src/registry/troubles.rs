@@ -1,0 +1,213 @@
+//! The troubles that the registry knows about: with LANs, and with leases.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+use super::Registry;
+use super::servers::Waiting;
+use crate::binding::{Binding, row};
+use crate::effect::BindingState;
+use crate::identity::Lan;
+use crate::time::Now;
+use crate::trouble::{Subject, Trouble, TroubleKind};
+
+/// How many leases a sentence names.
+const NAMED: usize = 3;
+
+impl Registry {
+    /// Returns what is wrong with LANs and leases.
+    pub(crate) fn troubles(&self, now: Now) -> Vec<Trouble> {
+        let mut found = self.lans.troubles(self.subnets(now), now.boot);
+        found.extend(self.without_address(now));
+        found.extend(self.unextended(now));
+        found.extend(self.held_up(now));
+        found.extend(self.pathless());
+        found.extend(self.not_adopted());
+        found
+    }
+
+    /// Returns the host link of each live binding.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
+        let live = self.bindings.iter().filter(|binding| binding.is_live());
+        live.filter_map(|binding| binding.identity.lan.parent())
+    }
+
+    /// Returns bindings by LAN.
+    fn by_lan(&self, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
+        let mut by_lan: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for binding in self.bindings.iter().filter(|binding| is_one(binding)) {
+            by_lan
+                .entry(&binding.identity.lan)
+                .or_default()
+                .push(binding);
+        }
+        by_lan
+    }
+
+    fn without_address(&self, now: Now) -> Vec<Trouble> {
+        let lost = self.by_lan(|binding| binding.lacks_lease(now.boot));
+        let trouble = |(lan, lost): (&Lan, Vec<&Binding>)| {
+            let have = if lost.len() == 1 { "has" } else { "have" };
+            Trouble {
+                kind: TroubleKind::NoAddress,
+                subject: Subject::Lan(lan.clone()),
+                since: None,
+                count: lost.len() as u64,
+                sentence: format!(
+                    "{} on {lan} {have} no address: {}",
+                    counted(lost.len(), "container"),
+                    names(&lost, now)
+                ),
+                remedy: format!(
+                    "`leasehold events` says how it was lost, and `leasehold probe {}` whether a server answers",
+                    lan.parent().unwrap_or("LINK")
+                ),
+            }
+        };
+        lost.into_iter().map(trouble).collect()
+    }
+
+    fn unextended(&self, now: Now) -> Vec<Trouble> {
+        let mut servers: BTreeMap<(&Lan, Ipv4Addr), Waiting> = BTreeMap::new();
+        for binding in self.bindings.iter() {
+            if let Some(lease) = binding
+                .lease(now.boot)
+                .filter(|lease| lease.source.is_asked())
+            {
+                servers
+                    .entry((&binding.identity.lan, lease.server))
+                    .or_default()
+                    .add(binding, now.boot);
+            }
+        }
+        let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
+        let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Waiting)| {
+            let silent = self.lans.silent_since(lan, server);
+            let what = match silent {
+                Some(_) => "does not extend leases",
+                None => "extends other leases, but not all",
+            };
+            let since = silent
+                .map(|silent| silent.wall)
+                .or_else(|| waiting.since.map(|since| now.wall_at(since)));
+            let link = lan.parent().unwrap_or("LINK");
+            Trouble {
+                kind: TroubleKind::RenewalsUnanswered,
+                subject: Subject::Lan(lan.clone()),
+                since,
+                count: waiting.count as u64,
+                sentence: format!(
+                    "server {server} on {lan} {what}: {}",
+                    waiting.text(now.boot)
+                ),
+                remedy: format!(
+                    "see that it runs, and that nothing blocks UDP port 67 on the way; `leasehold probe {link}` asks it, and \
+                     `leasehold list` marks the leases"
+                ),
+            }
+        };
+        waits.map(trouble).collect()
+    }
+
+    /// Returns the server and the subnet of each lease, where the configuration does not name the server.
+    fn subnets(&self, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
+        self.bindings.iter().filter_map(move |binding| {
+            let lease = binding
+                .lease(now.boot)
+                .filter(|lease| lease.source.is_asked())?;
+            let is_named = !binding.profile.client.servers.allow.is_empty();
+            (!is_named && binding.is_live())
+                .then(|| (&binding.identity.lan, lease.server, lease.address))
+        })
+    }
+
+    fn held_up(&self, now: Now) -> Option<Trouble> {
+        let held_up = |binding: &&Binding| {
+            binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
+        };
+        let count = self.bindings.iter().filter(held_up).count();
+        (count > 0).then(|| {
+            of_host(
+                TroubleKind::HeldUp,
+                count,
+                format!(
+                    "{} being given back, but something holds that up",
+                    are(count, "lease")
+                ),
+                "`leasehold list` says what".to_owned(),
+            )
+        })
+    }
+
+    fn pathless(&self) -> Option<Trouble> {
+        let count = self
+            .bindings
+            .iter()
+            .filter(|binding| binding.is_hidden && binding.state() != BindingState::Releasing)
+            .count();
+        (count > 0).then(|| {
+            of_host(
+                TroubleKind::Pathless,
+                count,
+                format!("{} in a namespace without a path", are(count, "lease")),
+                "do not unmount what a runtime mounts under /run/netns; recreate the container"
+                    .to_owned(),
+            )
+        })
+    }
+
+    fn not_adopted(&self) -> Option<Trouble> {
+        let count = self.adoptions.failures().len();
+        (count > 0).then(|| {
+            of_host(
+                TroubleKind::NotAdopted,
+                count,
+                format!(
+                    "{} not adopted, so nobody extends what they lease",
+                    if count == 1 {
+                        "1 container was".to_owned()
+                    } else {
+                        format!("{count} containers were")
+                    }
+                ),
+                "`leasehold list` says why".to_owned(),
+            )
+        })
+    }
+}
+
+fn of_host(kind: TroubleKind, count: usize, sentence: String, remedy: String) -> Trouble {
+    Trouble {
+        kind,
+        subject: Subject::Host,
+        since: None,
+        count: count as u64,
+        sentence,
+        remedy,
+    }
+}
+
+/// Returns the names of the first few, and how many more there are.
+fn names(bindings: &[&Binding], now: Now) -> String {
+    let named = bindings
+        .iter()
+        .take(NAMED)
+        .map(|binding| row(binding, now.boot).name());
+    let more = bindings.len().saturating_sub(NAMED);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    named.chain(rest).collect::<Vec<_>>().join(", ")
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+fn are(count: usize, what: &str) -> String {
+    let are = if count == 1 { "is" } else { "are" };
+    format!("{} {are}", counted(count, what))
+}

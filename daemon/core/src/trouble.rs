@@ -1,0 +1,227 @@
+//! What is wrong with the host, its LANs and its leases: one list, which every surface shows.
+//!
+//! `status`, `doctor`, the page, `/metrics` and alerts read this list, and none of them decides anything by itself.
+//!
+//! # A new kind of trouble
+//! 1. Give [`TroubleKind`] a variant, a name in [`TroubleKind::name`] and a place in [`TroubleKind::ALL`].
+//! 2. Make a [`Trouble`] where it is known: in `registry/troubles.rs` if it concerns LANs or leases, in the shell's `health.rs` if it
+//!    concerns the host. Nothing else is needed to show it.
+//! 3. Add a row to the table under "What `status` reports" in `operations.md`; a test compares that table with [`TroubleKind::ALL`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use smol_str::SmolStr;
+
+use crate::identity::{Attachment, Lan};
+use crate::time::WallTime;
+
+/// How many troubles of one kind are listed one by one. The others become one.
+const MOST: usize = 20;
+
+/// Something that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What kind of trouble it is.
+    pub kind: TroubleKind,
+    /// What it concerns.
+    pub subject: Subject,
+    /// Since when; `None`: unknown.
+    pub since: Option<WallTime>,
+    /// How many there are of what the sentence counts; 1 if it counts nothing.
+    pub count: u64,
+    /// What is wrong, and why as far as known: a sentence without a full stop.
+    pub sentence: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// Kinds of trouble, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TroubleKind {
+    /// No ADD can be recorded.
+    StoreFails,
+    /// ADDs on a LAN fail for a reason of the host or the LAN.
+    AddsFail,
+    /// Containers have no address: they lost it, and no server has given them another.
+    NoAddress,
+    /// Leases were not extended although a server was asked.
+    RenewalsUnanswered,
+    /// A link that leases or networks use is missing, down, or without carrier.
+    LinkDown,
+    /// The replaced plugin is called instead of leasehold's.
+    OldPlugin,
+    /// Two servers offer different subnets on one LAN.
+    SubnetsDiffer,
+    /// The disk of the store is nearly full.
+    DiskFull,
+    /// Containers that ran before the daemon could not be adopted.
+    NotAdopted,
+    /// Leases that should be given back cannot be.
+    HeldUp,
+    /// No path leads to the network namespace of a container.
+    Pathless,
+    /// Events were lost.
+    EventsLost,
+}
+
+impl TroubleKind {
+    /// All kinds, the gravest first.
+    pub const ALL: [Self; 12] = [
+        Self::StoreFails,
+        Self::AddsFail,
+        Self::NoAddress,
+        Self::RenewalsUnanswered,
+        Self::LinkDown,
+        Self::OldPlugin,
+        Self::SubnetsDiffer,
+        Self::DiskFull,
+        Self::NotAdopted,
+        Self::HeldUp,
+        Self::Pathless,
+        Self::EventsLost,
+    ];
+
+    /// Returns whether containers are without an address, or soon may be.
+    pub const fn is_grave(self) -> bool {
+        match self {
+            Self::StoreFails
+            | Self::AddsFail
+            | Self::NoAddress
+            | Self::RenewalsUnanswered
+            | Self::LinkDown
+            | Self::OldPlugin => true,
+            Self::SubnetsDiffer
+            | Self::DiskFull
+            | Self::NotAdopted
+            | Self::HeldUp
+            | Self::Pathless
+            | Self::EventsLost => false,
+        }
+    }
+
+    /// Returns its name, which is for programs and stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StoreFails => "store_fails",
+            Self::AddsFail => "adds_fail",
+            Self::NoAddress => "no_address",
+            Self::RenewalsUnanswered => "renewals_unanswered",
+            Self::LinkDown => "link_down",
+            Self::SubnetsDiffer => "subnets_differ",
+            Self::OldPlugin => "old_plugin",
+            Self::DiskFull => "disk_full",
+            Self::NotAdopted => "not_adopted",
+            Self::HeldUp => "held_up",
+            Self::Pathless => "pathless",
+            Self::EventsLost => "events_lost",
+        }
+    }
+}
+
+impl fmt::Display for TroubleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a trouble concerns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The whole host.
+    Host,
+    /// A link of the host.
+    Link(SmolStr),
+    /// A LAN.
+    Lan(Lan),
+    /// A lease.
+    Lease(Attachment),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("the host"),
+            Self::Link(ifname) => f.write_str(ifname),
+            Self::Lan(lan) => lan.fmt(f),
+            Self::Lease(attachment) => attachment.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.sentence, self.remedy)
+    }
+}
+
+/// Puts troubles in order, the gravest first. Of many of one kind, the last become one.
+pub fn listed(mut troubles: Vec<Trouble>) -> Vec<Trouble> {
+    troubles.sort_by(|a, b| (a.kind, &a.subject).cmp(&(b.kind, &b.subject)));
+    let mut seen: BTreeMap<TroubleKind, usize> = BTreeMap::new();
+    let mut list: Vec<Trouble> = Vec::new();
+    for trouble in troubles {
+        let seen = seen.entry(trouble.kind).or_default();
+        *seen += 1;
+        match list.last_mut().filter(|_| *seen > MOST) {
+            None => list.push(trouble),
+            Some(last) => {
+                let count = last.count + trouble.count;
+                let (sentence, subject) = (
+                    format!("the same is wrong in {} further places", *seen - MOST + 1),
+                    Subject::Host,
+                );
+                *last = Trouble {
+                    subject,
+                    count,
+                    sentence,
+                    since: None,
+                    ..trouble
+                };
+            }
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn on(link: usize) -> Trouble {
+        Trouble {
+            kind: TroubleKind::LinkDown,
+            subject: Subject::Link(format!("eth{link:03}").into()),
+            since: None,
+            count: 1,
+            sentence: format!("eth{link:03} is down"),
+            remedy: "set it up".to_owned(),
+        }
+    }
+
+    #[test]
+    fn kinds_have_names_of_their_own_and_are_listed_in_order() {
+        let names: BTreeSet<_> = TroubleKind::ALL.map(TroubleKind::name).into();
+        assert_eq!(names.len(), TroubleKind::ALL.len());
+        assert!(TroubleKind::ALL.is_sorted());
+    }
+
+    #[test]
+    fn the_gravest_come_first_and_too_many_of_a_kind_become_one() {
+        let full = Trouble {
+            kind: TroubleKind::StoreFails,
+            subject: Subject::Host,
+            ..on(0)
+        };
+        let listed = listed((0..50).map(on).chain([full.clone()]).collect());
+        assert_eq!((listed.len(), &listed[0]), (1 + MOST, &full));
+        assert_eq!(listed[1..MOST], (0..MOST - 1).map(on).collect::<Vec<_>>());
+        let last = &listed[MOST];
+        assert_eq!(
+            (last.count, last.sentence.as_str()),
+            (31, "the same is wrong in 31 further places")
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! Each kind of trouble, made: `status`, `doctor`, the page's data and the metrics name the same ones, and none says that all is
+//! well while another does not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use ipnet::Ipv4Net;
+use netns_fixtures::model::Config;
+use netns_fixtures::server::ModelServer;
+use netns_fixtures::{
+    CallError, DEADLINE, Error, Lab, Lan, Need, Process, binary, sandbox, until_found,
+};
+use serde_json::Value;
+
+use crate::exporter::{ask, ask_daemon, start_exporter, status};
+use crate::store::fill;
+
+/// What one surface says is wrong.
+type Kinds = BTreeSet<String>;
+
+/// A lab with an exporter on the daemon's read-only socket.
+struct Scene {
+    // The LAN goes last.
+    _exporter: Process,
+    lab: Lab,
+}
+
+impl Scene {
+    fn new(lab: Lab) -> Result<Self, Error> {
+        let exporter = start_exporter(&lab)?;
+        Ok(Self {
+            _exporter: exporter,
+            lab,
+        })
+    }
+
+    /// Returns the troubles that the daemon names.
+    fn troubles(&self) -> Vec<Value> {
+        let (_, body) = ask_daemon(&self.lab.daemon().socket(), "GET /v1/status");
+        let status: Value = serde_json::from_str(&body).expect("a status");
+        status["troubles"].as_array().cloned().unwrap_or_default()
+    }
+
+    fn on_the_page(&self) -> Kinds {
+        let (_, body) = ask(&self.lab.lan.host, "GET /status", "localhost");
+        let status: Value = serde_json::from_str(&body).unwrap_or_default();
+        kinds(status["troubles"].as_array().map_or(&[][..], Vec::as_slice))
+    }
+
+    fn measured(&self) -> Kinds {
+        let (_, text) = ask(&self.lab.lan.host, "GET /metrics", "localhost");
+        let lines = text.lines().filter(|line| !line.ends_with(" 0.0"));
+        let kind = |line: &str| {
+            let rest = line.strip_prefix("leasehold_troubles{kind=\"")?;
+            Some(rest.split_once('"')?.0.to_owned())
+        };
+        lines.filter_map(kind).collect()
+    }
+
+    /// Returns how many of the daemon's troubles `doctor` repeats, and whether it ends as if all were well.
+    fn doctor(&self) -> Result<(usize, bool), Error> {
+        let mut command = Command::new(binary("leasehold")?);
+        command
+            .args(["doctor", "--json", "--socket"])
+            .arg(self.lab.daemon().socket());
+        let output = self.lab.lan.host.output(command, b"")?;
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let findings = report["findings"].as_array().cloned().unwrap_or_default();
+        let repeated = findings
+            .iter()
+            .filter(|finding| finding["check"] == "daemon");
+        Ok((repeated.count(), output.status.success()))
+    }
+
+    /// Returns whether `leasehold status` says that nothing needs attention, by its words and by its exit code.
+    fn status(&self) -> Result<(bool, bool), Error> {
+        let mut command = Command::new(binary("leasehold")?);
+        command
+            .args(["status", "--socket"])
+            .arg(self.lab.daemon().socket());
+        let output = self.lab.lan.host.output(command, b"")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let well = text.contains("Nothing needs attention.");
+        Ok((well, output.status.success()))
+    }
+
+    /// Waits until all surfaces name the same kinds of trouble, all of `there` and none of `gone` among them.
+    fn agree(&self, there: &[&str], gone: &[&str]) -> Result<(), Error> {
+        let what = format!("{there:?}, and none of {gone:?}, on all surfaces");
+        let mut last = String::new();
+        let agreed = until_found(&what, DEADLINE, || {
+            let before = self.troubles();
+            let (page, measured) = (self.on_the_page(), self.measured());
+            let ((repeated, doctor_is_well), (says_well, ends_well)) =
+                (self.doctor()?, self.status()?);
+            let after = self.troubles();
+            let found = kinds(&before);
+            last = format!("{found:?}, page {page:?}, metrics {measured:?}, doctor {repeated}");
+            let is_well = found.is_empty();
+            let agrees = found == kinds(&after)
+                && found == page
+                && found == measured
+                && repeated == before.len()
+                && says_well == is_well
+                && ends_well == is_well
+                && (is_well || !doctor_is_well);
+            let is_meant = there.iter().all(|kind| found.contains(*kind))
+                && !gone.iter().any(|kind| found.contains(*kind));
+            Ok((agrees && is_meant).then_some(()))
+        });
+        agreed
+            .inspect_err(|_| eprintln!("the last was {last}"))
+            .map(drop)
+    }
+}
+
+fn kinds(troubles: &[Value]) -> Kinds {
+    let kinds = troubles
+        .iter()
+        .filter_map(|trouble| trouble["kind"].as_str());
+    kinds.map(str::to_owned).collect()
+}
+
+/// A server of leases that are extended after three seconds and end after twelve.
+fn short_leases(subnet: Ipv4Net) -> Config {
+    Config {
+        lease: 12,
+        t1: Some(3),
+        t2: Some(8),
+        ..Config::new(subnet)
+    }
+}
+
+#[test]
+fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    let server = ModelServer::start(&lab.lan, short_leases(Lan::SUBNET))?;
+    lab.start_daemon()?;
+    let mut scene = Scene::new(lab)?;
+    let _web = scene.lab.attach("web")?;
+    scene.agree(&[], &["renewals_unanswered", "no_address", "adds_fail"])?;
+
+    drop(server);
+    scene.agree(&["renewals_unanswered"], &[])?;
+    scene.lab.daemon().wait_for_event("server_silent")?;
+    scene.lab.attach("late").expect_err("no server answers");
+    scene.agree(&["adds_fail", "no_address"], &["renewals_unanswered"])?;
+
+    let host = scene.lab.lan.host.clone();
+    scene.lab.lan.unplug(&host)?;
+    scene.agree(&["adds_fail", "no_address", "link_down"], &[])?;
+    scene.lab.lan.replug(&host)?;
+    let _server = ModelServer::start(&scene.lab.lan, short_leases(Lan::SUBNET))?;
+    scene.agree(&["adds_fail"], &["no_address", "link_down"])?;
+    let _again = scene.lab.attach("again")?;
+    scene.agree(&[], &["adds_fail", "no_address", "link_down"])?;
+
+    let stray = scene.lab.lan.machine("stray", [10, 7, 0, 9].into())?;
+    let elsewhere = Config {
+        id: [10, 7, 0, 9].into(),
+        ..short_leases("192.168.77.0/24".parse().expect("a subnet"))
+    };
+    let _stray = ModelServer::start_in(&stray, elsewhere)?;
+    let _more = (0..4)
+        .map(|n| scene.lab.attach(&format!("more{n}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    scene.agree(&["subnets_differ"], &["adds_fail"])?;
+    scene.lab.terminate()?;
+    Ok(())
+}
+
+#[test]
+fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::RealRoot]) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    lab.start_daemon()?;
+    let socket = lab.daemon().socket();
+    let scene = Scene::new(lab)?;
+    scene.agree(&[], &["store_fails", "disk_full", "old_plugin"])?;
+
+    // The replaced plugin speaks Go RPC.
+    let mut old = UnixStream::connect(&socket).expect("the daemon listens");
+    old.write_all(b"CONNECT /_goRPC_ HTTP/1.0\r\n\r\n")
+        .expect("it reads");
+    old.read_to_end(&mut Vec::new()).expect("it answers");
+    scene.agree(&["old_plugin"], &["store_fails"])?;
+
+    let ready = || status(&ask_daemon(&socket, "GET /readyz")).to_owned();
+    assert_eq!(
+        ready(),
+        "200",
+        "an old plugin does not keep ADDs from the store"
+    );
+    let ballast = fill(&scene.lab.home().state_dir());
+    until_found("a store that is full", DEADLINE, || {
+        // Whatever room the file itself has left is used up.
+        let _ = scene.lab.attach("more");
+        Ok((ready() == "503").then_some(()))
+    })?;
+    scene.agree(&["old_plugin", "store_fails"], &[])?;
+    fs::remove_file(ballast).expect("the ballast is there");
+    scene.agree(&["old_plugin"], &["store_fails", "disk_full"])?;
+    assert_eq!(ready(), "200");
+    Ok(())
+}
