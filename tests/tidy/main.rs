@@ -122,15 +122,18 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 31] = [
-    ("core", "docker registry outbox counts effect identity time"),
+const LAYERS: [(&str, &str); 33] = [
+    (
+        "core",
+        "docker registry outbox counts effect trouble identity time",
+    ),
     (
         "docker",
         "docker registry outbox job backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
     ),
     (
         "registry",
-        "registry binding interface outbox job timers backoff conflict profile grant dhcpv4 wire counts effect limits event record pool identity link time range",
+        "registry binding interface outbox job timers backoff conflict profile grant dhcpv4 wire counts effect limits event record pool lan trouble identity link time range",
     ),
     (
         "binding",
@@ -142,7 +145,7 @@ const LAYERS: [(&str, &str); 31] = [
     ),
     (
         "outbox",
-        "outbox dhcpv4 wire counts effect event record identity link time range",
+        "outbox dhcpv4 wire counts effect event record lan identity link time range",
     ),
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
@@ -165,8 +168,10 @@ const LAYERS: [(&str, &str); 31] = [
     ("source", ""),
     (
         "dhcpv4",
-        "asking dhcpv4 backoff tenure source grant wire identity time",
+        "asking dhcpv4 backoff tenure source grant lan wire identity time",
     ),
+    ("lan", "trouble identity time"),
+    ("trouble", "identity time"),
     ("conflict", "asking conflict wire identity time"),
     ("range", "identity time"),
     ("link", "link wire identity"),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::fmt::MakeWriter;
@@ -28,7 +29,7 @@ pub(crate) struct Said {
 
 /// The last warnings of each kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recent(Arc<Mutex<VecDeque<(&'static str, Said)>>>);
+pub(crate) struct Recent(Arc<Mutex<VecDeque<(Option<Identifier>, Said)>>>);
 
 impl Recent {
     /// Returns them, the latest last.
@@ -46,7 +47,7 @@ impl Recent {
         lines.with_filter(LevelFilter::WARN)
     }
 
-    fn lines(&self) -> MutexGuard<'_, VecDeque<(&'static str, Said)>> {
+    fn lines(&self) -> MutexGuard<'_, VecDeque<(Option<Identifier>, Said)>> {
         self.0
             .lock()
             .expect("nothing panics while it holds the lines")
@@ -59,14 +60,14 @@ impl<'a> MakeWriter<'a> for Recent {
     fn make_writer(&'a self) -> Line<'a> {
         Line {
             recent: self,
-            kind: "",
+            kind: None,
         }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
         Line {
             recent: self,
-            kind: metadata.name(),
+            kind: Some(metadata.callsite()),
         }
     }
 }
@@ -74,7 +75,7 @@ impl<'a> MakeWriter<'a> for Recent {
 /// A line of one kind.
 pub(crate) struct Line<'a> {
     recent: &'a Recent,
-    kind: &'static str,
+    kind: Option<Identifier>,
 }
 
 /// Each write is one line.
@@ -94,7 +95,7 @@ impl Write for Line<'_> {
             line: text,
             count: before.map_or(0, |(_, said)| said.count) + 1,
         };
-        lines.push_back((self.kind, said));
+        lines.push_back((self.kind.clone(), said));
         Ok(line.len())
     }
 
