@@ -127,7 +127,7 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
     );
     let loaded = "[...new Set(performance.getEntriesByType('resource').map(entry => new URL(entry.name)))]\
         .map(url => url.origin + url.pathname).filter((url, n, all) => all.indexOf(url) === n).sort()";
-    let own = ["events", "leases"].map(|path| format!("http://127.0.0.1:9467/{path}"));
+    let own = ["events", "leases", "status"].map(|path| format!("http://127.0.0.1:9467/{path}"));
     let loaded = browser.evaluate(loaded)?;
     assert!(
         loaded
