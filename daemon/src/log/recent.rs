@@ -27,9 +27,12 @@ pub(crate) struct Said {
     pub(crate) count: u64,
 }
 
+/// Lines, each with its kind: the place in the code that says it.
+type Lines = VecDeque<(Option<Identifier>, Said)>;
+
 /// The last warnings of each kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recent(Arc<Mutex<VecDeque<(Option<Identifier>, Said)>>>);
+pub(crate) struct Recent(Arc<Mutex<Lines>>);
 
 impl Recent {
     /// Returns them, the latest last.
@@ -47,7 +50,7 @@ impl Recent {
         lines.with_filter(LevelFilter::WARN)
     }
 
-    fn lines(&self) -> MutexGuard<'_, VecDeque<(Option<Identifier>, Said)>> {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
         self.0
             .lock()
             .expect("nothing panics while it holds the lines")
