@@ -147,22 +147,6 @@ fn the_log_can_be_json() {
 }
 
 #[test]
-fn a_filter_that_is_none_is_refused() {
-    let Some(home) = Home::new() else { return };
-    let output = home
-        .command()
-        .args(["--log", "leasehold=loud"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("leasehold: log filter \"leasehold=loud\""),
-        "{}",
-        text(&output.stderr)
-    );
-}
-
-#[test]
 fn a_list_without_a_daemon_says_how_to_start_one() {
     let Some(home) = Home::new() else { return };
     let output = home.list(&[]);
