@@ -1,43 +1,29 @@
-//! Local ranges: addresses that a network's configuration gives, without any server.
+//! Local ranges: addresses that a network's configuration gives, without any server, and who has them.
 //!
-//! An [`Allocator`] knows which addresses of one network are taken, and by whom. It gives the next one as host-local
-//! does: round robin from the address after the last one given. It searches spans of free addresses, so an allocation
-//! costs the same however many addresses are taken, and the same in a /8 or a /64 as in a /28.
-//!
-//! It does no I/O: it knows neither packets, nor files, nor which interface carries an address.
+//! Which address is next is decided by [`leasehold_range`].
 
-mod free;
-mod sets;
 mod taken;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use leasehold_range::Refusal;
+pub use leasehold_range::{BadRange, Given, Overlap, Range, Said, Sets, overlaps};
 
-use self::free::{Free, after};
 use self::taken::Taken;
 use crate::identity::{AddressHolder, Attachment};
 use crate::time::WallTime;
 
-pub use self::sets::{BadRange, Overlap, Range, Said, Sets, overlaps};
 pub use self::taken::Holding;
 
 /// The addresses of one network.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    sets: Sets,
-    /// How far from a set's first address its first search begins.
-    offset: u128,
-    /// The last address given of each set. It may lie outside, since the ranges may have changed.
-    last: BTreeMap<usize, IpAddr>,
-    /// What can be given: in a range, no gateway, not taken.
-    free: Free,
+    /// Which addresses are free, and which is next.
+    range: leasehold_range::Allocator,
     /// What is taken, in the ranges or not.
     taken: Taken,
 }
@@ -55,15 +41,6 @@ pub struct Fallback {
 
 /// Says who else has an address: a holder that no allocator knows of.
 pub type Others<'a> = dyn Fn(IpAddr) -> Option<AddressHolder> + 'a;
-
-/// An address that was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
-    /// The address with its subnet's prefix.
-    pub address: IpNet,
-    /// The gateway.
-    pub gateway: IpAddr,
-}
 
 /// One range, and its taken addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +132,7 @@ impl Fallback {
     pub fn take_over(&self, address: IpAddr) -> Option<Given> {
         self.sets
             .have(address)
-            .then(|| self.allocator(None).given(0, address))
+            .then(|| self.allocator(None).range.given(0, address))
     }
 }
 
@@ -163,43 +140,38 @@ impl Allocator {
     /// Returns the allocator of a network without any address taken. The first search in each set begins `offset` addresses after
     /// the set's first one, wrapping around at its end.
     pub fn new(sets: Sets, offset: u128) -> Self {
-        let (last, taken) = (BTreeMap::new(), Taken::default());
-        let free = free_of(&sets, &taken);
         Self {
-            sets,
-            offset,
-            last,
-            free,
-            taken,
+            range: leasehold_range::Allocator::new(sets, offset),
+            taken: Taken::default(),
         }
     }
 
     /// Returns the network's ranges.
     pub fn sets(&self) -> &Sets {
-        &self.sets
+        self.range.sets()
     }
 
     /// Changes the network's ranges. What is taken stays taken.
     pub fn set_ranges(&mut self, sets: Sets) {
-        self.free = free_of(&sets, &self.taken);
-        self.sets = sets;
+        let taken = self.taken.all().map(|(address, _)| address);
+        self.range.set_ranges(sets, taken);
     }
 
     /// Records an address as taken, in a range or not. Returns whether nobody had it.
     pub fn occupy(&mut self, address: IpAddr, holding: Holding) -> bool {
         let is_new = self.taken.get(address).is_none();
-        self.free.take(address);
+        self.range.take(address);
         self.taken.insert(address, holding);
         is_new
     }
 
     /// Has the next search in a set begin after an address, as if that had been given last.
     pub fn begin_after(&mut self, set: usize, address: IpAddr) {
-        self.last.insert(set, address);
+        self.range.begin_after(set, address);
     }
 
-    /// Gives an attachment an address of each set, in the order of the sets: the one among `asked` that the set contains, else the
-    /// next free one. An address that one of the `others` has is not given.
+    /// Gives an attachment an address of each set, as [`leasehold_range::Allocator::allocate`] does. An address that one of the
+    /// `others` has is not given.
     ///
     /// # Errors
     /// The first set that cannot give its address, or an address of `asked` that is left over. Nothing is taken then, but
@@ -211,137 +183,46 @@ impl Allocator {
         others: &Others<'_>,
         now: WallTime,
     ) -> Result<Vec<Given>, NoAddress> {
-        let mut given = Vec::with_capacity(self.sets.count());
-        let outcome =
-            self.allocate_each(by, asked.iter().copied().collect(), others, now, &mut given);
-        if outcome.is_err() {
-            given
-                .iter()
-                .for_each(|given| self.vacate(given.address.addr(), by));
-        }
-        outcome.map(|()| given)
-    }
-
-    fn allocate_each(
-        &mut self,
-        by: &Arc<Attachment>,
-        mut asked: BTreeSet<IpAddr>,
-        others: &Others<'_>,
-        now: WallTime,
-        given: &mut Vec<Given>,
-    ) -> Result<(), NoAddress> {
-        for set in 0..self.sets.count() {
-            let wanted = asked
-                .iter()
-                .copied()
-                .find(|address| self.sets.range_of(set, *address).is_some());
-            let address = match wanted {
-                Some(address) => self.available(address, others)?,
-                None => self.next(set, by, others)?,
+        let own: Vec<_> = self.taken.of(by).collect();
+        let given = self
+            .range
+            .allocate(&own, asked, &|address| others(address).is_some())
+            .map_err(|refusal| self.explain(refusal, by, others))?;
+        for given in &given {
+            let holding = Holding {
+                by: by.clone(),
+                since: now,
             };
-            asked.remove(&address);
-            given.push(self.given(set, address));
-            self.occupy(
-                address,
-                Holding {
-                    by: by.clone(),
-                    since: now,
-                },
-            );
-            self.begin_after(set, address);
+            self.taken.insert(given.address.addr(), holding);
         }
-        asked
-            .first()
-            .map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
+        Ok(given)
     }
 
-    /// Returns an address of a set with its prefix and gateway.
-    fn given(&self, set: usize, address: IpAddr) -> Given {
-        let (_, range) = self
-            .sets
-            .range_of(set, address)
-            .expect("the set gives what it contains");
-        let prefix = range.subnet.prefix_len();
-        let with_prefix =
-            IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
-        Given {
-            address: with_prefix,
-            gateway: range.gateway,
-        }
-    }
-
-    /// Returns a requested address of a set, if it can be given. An attachment that has another one may have it too.
-    fn available(&self, address: IpAddr, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
-        if !self.sets.have(address) {
-            return Err(NoAddress::Gateway(address));
-        }
-        let own = self
-            .taken
-            .get(address)
-            .map(|holding| AddressHolder::Attachment(holding.by.clone()));
-        match own.or_else(|| others(address)) {
-            Some(by) => Err(NoAddress::Taken { address, by }),
-            None => Ok(address),
-        }
-    }
-
-    /// Returns the next free address of a set for an attachment that has none of it.
-    fn next(
-        &self,
-        set: usize,
-        by: &Arc<Attachment>,
-        others: &Others<'_>,
-    ) -> Result<IpAddr, NoAddress> {
-        match self
-            .taken
-            .of(by)
-            .find(|address| self.sets.range_of(set, *address).is_some())
-        {
-            Some(address) => Err(NoAddress::Duplicate {
+    /// Returns the refusal with those who have the addresses.
+    fn explain(&self, refusal: Refusal, by: &Arc<Attachment>, others: &Others<'_>) -> NoAddress {
+        match refusal {
+            Refusal::Full(set) => self.full(set),
+            Refusal::Duplicate(address) => NoAddress::Duplicate {
                 address,
                 by: by.clone(),
-            }),
-            None => self.next_free(set, others),
+            },
+            Refusal::Taken(address) => {
+                let own = self.taken.get(address);
+                let by = own
+                    .map(|holding| AddressHolder::Attachment(holding.by.clone()))
+                    .or_else(|| others(address))
+                    .expect("somebody has what is taken");
+                NoAddress::Taken { address, by }
+            }
+            Refusal::Gateway(address) => NoAddress::Gateway(address),
+            Refusal::NotInSets(address) => NoAddress::NotInSets(address),
         }
     }
 
     /// Returns the next free address of the first set, without taking it.
     pub fn peek(&self) -> Result<Given, NoAddress> {
-        Ok(self.given(0, self.next_free(0, &|_| None)?))
-    }
-
-    fn next_free(&self, set: usize, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
-        let ranges = self.sets.set(set);
-        let last = self
-            .last
-            .get(&set)
-            .and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
-        let (at, from) = match last {
-            Some((at, last)) => (at, after(last)),
-            None => {
-                let (at, from) = self.sets.nth(set, self.offset);
-                (at, Some(from))
-            }
-        };
-        let rest = self.first_free(from, ranges[at].last, others);
-        // Once around, with the beginning of the same range last.
-        let mut around = ranges[at + 1..].iter().chain(&ranges[..=at]);
-        rest.or_else(|| {
-            around.find_map(|range| self.first_free(Some(range.first), range.last, others))
-        })
-        .ok_or_else(|| self.full(set))
-    }
-
-    /// Returns the first free address from one on that none of the others has.
-    fn first_free(
-        &self,
-        from: Option<IpAddr>,
-        last: IpAddr,
-        others: &Others<'_>,
-    ) -> Option<IpAddr> {
-        let free = |from: Option<IpAddr>| self.free.first_in(from?, last);
-        std::iter::successors(free(from), |address| free(after(*address)))
-            .find(|address| others(*address).is_none())
+        // The one set of a fallback is the only one that is looked into.
+        self.range.peek().map_err(|_| self.full(0))
     }
 
     /// Returns that the set is full. Looks at every taken address of it.
@@ -360,19 +241,19 @@ impl Allocator {
 
     /// Forgets that an attachment has an address, which is free then unless another has it too.
     pub fn vacate(&mut self, address: IpAddr, by: &Attachment) {
-        if self.taken.remove(address, by) && self.sets.have(address) {
-            self.free.add(address, address);
+        if self.taken.remove(address, by) {
+            self.range.give_back(address);
         }
     }
 
     /// Returns whether an address can be given.
     pub fn is_free(&self, address: IpAddr) -> bool {
-        self.sets.have(address) && self.taken.get(address).is_none()
+        self.range.is_free(address)
     }
 
     /// Returns the last address given of each set, by the set's index.
     pub fn last(&self) -> impl Iterator<Item = (usize, IpAddr)> {
-        self.last.iter().map(|(set, address)| (*set, *address))
+        self.range.last()
     }
 
     /// Returns all taken addresses in order, in the ranges or not.
@@ -382,30 +263,12 @@ impl Allocator {
 
     /// Returns each range and its taken addresses, in the order of the configuration.
     pub fn usage(&self) -> impl Iterator<Item = Usage<'_>> {
-        let gateways = self.sets.gateways();
-        self.sets.ranges().map(move |(set, range)| {
-            let within = gateways.range(range.first..=range.last).count();
-            let taken = self.taken.within(range.first, range.last).collect();
-            Usage {
-                set,
-                range,
-                size: range.length() - within as u128,
-                taken,
-            }
+        let sets = self.range.sets();
+        sets.ranges().map(move |(set, range)| Usage {
+            set,
+            range,
+            size: sets.size(range),
+            taken: self.taken.within(range.first, range.last).collect(),
         })
     }
-}
-
-fn free_of(sets: &Sets, taken: &Taken) -> Free {
-    let mut free = Free::default();
-    sets.ranges()
-        .for_each(|(_, range)| free.add(range.first, range.last));
-    let unavailable = sets
-        .gateways()
-        .into_iter()
-        .chain(taken.all().map(|(address, _)| address));
-    unavailable.for_each(|address| {
-        free.take(address);
-    });
-    free
 }

@@ -58,138 +58,6 @@ fn add(allocator: &mut Allocator, n: u64, asked: &[&str]) -> String {
     }
 }
 
-#[test]
-fn what_is_left_out_is_completed() {
-    let table = [
-        ("10.0.0.0/24", "10.0.0.1", "10.0.0.254", "10.0.0.1"),
-        ("10.0.0.0/30", "10.0.0.1", "10.0.0.2", "10.0.0.1"),
-        ("10.0.0.0/24 10.0.0.7", "10.0.0.7", "10.0.0.254", "10.0.0.1"),
-        ("10.0.0.0/24 - 10.0.0.9", "10.0.0.1", "10.0.0.9", "10.0.0.1"),
-        (
-            "10.0.0.0/24 - - 10.9.9.9",
-            "10.0.0.1",
-            "10.0.0.254",
-            "10.9.9.9",
-        ),
-        (
-            "10.0.0.0/24 10.0.0.0 10.0.0.255",
-            "10.0.0.1",
-            "10.0.0.254",
-            "10.0.0.1",
-        ),
-        ("0.0.0.0/0", "0.0.0.1", "255.255.255.254", "0.0.0.1"),
-        (
-            "fd00::/64",
-            "fd00::1",
-            "fd00::ffff:ffff:ffff:ffff",
-            "fd00::1",
-        ),
-        ("fd00::/126", "fd00::1", "fd00::3", "fd00::1"),
-        (
-            "::/0",
-            "::1",
-            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            "::1",
-        ),
-    ];
-    for (text, first, last, gateway) in table {
-        let sets = sets(text).expect(text);
-        let (_, range) = sets.ranges().next().expect("a range");
-        assert_eq!(
-            (range.first, range.last, range.gateway),
-            (ip(first), ip(last), ip(gateway)),
-            "{text}"
-        );
-    }
-}
-
-#[test]
-fn what_cannot_be_used_is_named() {
-    let table = [
-        ("", "empty range set 0"),
-        ("10.0.0.0/24;", "empty range set 1"),
-        (
-            "10.0.0.0/31",
-            "subnet 10.0.0.0/31 is too small to allocate from: it has no room for a gateway and a container",
-        ),
-        (
-            "fd00::1/128",
-            "subnet fd00::1/128 is too small to allocate from: it has no room for a gateway and a container",
-        ),
-        (
-            "10.0.0.5/24",
-            "subnet 10.0.0.5/24 has host bits set: did you mean 10.0.0.0/24?",
-        ),
-        (
-            "10.0.0.0/24 10.0.1.1",
-            "10.0.1.1 is not in network 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/24 - fd00::1",
-            "fd00::1 is not in network 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/24 - - fd00::1",
-            "gateway fd00::1 is not of the family of subnet 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/24 10.0.0.9 10.0.0.8",
-            "no address for a container from 10.0.0.9 to 10.0.0.8 in subnet 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/24 10.0.0.255",
-            "no address for a container from 10.0.0.255 to 10.0.0.254 in subnet 10.0.0.0/24",
-        ),
-        (
-            "10.0.0.0/24,fd00::/64",
-            "mixed address families in range set 0",
-        ),
-        (
-            "10.0.0.0/24,10.0.0.0/25",
-            "range sets 0 and 0 overlap: both have 10.0.0.1 to 10.0.0.126",
-        ),
-        (
-            "10.0.0.0/24 10.0.0.100;fd00::/64;10.0.0.0/24 - 10.0.0.109",
-            "range sets 0 and 2 overlap: both have 10.0.0.100 to 10.0.0.109",
-        ),
-    ];
-    for (text, why) in table {
-        assert_eq!(
-            sets(text).map_err(|bad| bad.to_string()),
-            Err(why.to_owned()),
-            "{text}"
-        );
-    }
-    assert_eq!(Sets::new(&[]), Err(BadRange::NoSets));
-}
-
-#[test]
-fn networks_with_the_same_addresses_are_found() {
-    let sets = [
-        ("a", sets("10.0.0.0/24;fd00::/64").expect("good ranges")),
-        (
-            "b",
-            sets("10.0.0.0/16 10.0.0.200 10.0.1.9").expect("good ranges"),
-        ),
-        ("c", sets("10.0.1.0/24 - 10.0.1.3").expect("good ranges")),
-        (
-            "d",
-            sets("fd00:0:0:1::/64;10.0.2.0/24").expect("good ranges"),
-        ),
-    ];
-    let found = overlaps(sets.iter().map(|(name, sets)| (*name, sets)));
-    let overlap = |networks, first, last| Overlap {
-        networks,
-        first: ip(first),
-        last: ip(last),
-    };
-    let expected = [
-        overlap(["a", "b"], "10.0.0.200", "10.0.0.254"),
-        overlap(["b", "c"], "10.0.1.1", "10.0.1.3"),
-    ];
-    assert_eq!(found, expected);
-}
-
 /// Gives all addresses of an attachment back, and returns them.
 fn release(allocator: &mut Allocator, by: &Attachment) -> Vec<IpAddr> {
     let addresses: Vec<_> = allocator.taken.of(by).collect();
@@ -280,34 +148,6 @@ fn an_address_that_was_asked_for_and_cannot_be_given_gives_everything_back() {
 }
 
 #[test]
-fn the_first_search_begins_where_it_is_told() {
-    let begin = |text, offset| {
-        let mut allocator = Allocator::new(sets(text).expect("good ranges"), offset);
-        (add(&mut allocator, 1, &[]), add(&mut allocator, 2, &[]))
-    };
-    let pair = |first: &str, second: &str| (first.to_owned(), second.to_owned());
-    assert_eq!(
-        begin("10.0.0.0/24", 0),
-        pair("10.0.0.2/24", "10.0.0.3/24"),
-        "the first is the gateway"
-    );
-    assert_eq!(
-        begin("10.0.0.0/24", 99),
-        pair("10.0.0.100/24", "10.0.0.101/24")
-    );
-    assert_eq!(
-        begin("10.0.0.0/24", 253 + 2 * 254),
-        pair("10.0.0.254/24", "10.0.0.2/24")
-    );
-    assert_eq!(
-        begin("10.0.0.0/30,10.0.1.0/30", 3),
-        pair("10.0.1.2/30", "10.0.0.2/30")
-    );
-    let last = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/0".to_owned();
-    assert_eq!(begin("::/0", u128::MAX - 1), (last, "::2/0".to_owned()));
-}
-
-#[test]
 fn what_is_taken_stays_taken_when_the_ranges_change() {
     let mut allocator = allocator("10.0.0.0/29");
     assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.2/29");
@@ -369,22 +209,5 @@ fn what_somebody_gives_back_without_having_it_stays_free_once() {
         add(&mut allocator, 2, &[]),
         "10.0.0.4/29",
         "the one between is taken"
-    );
-}
-
-#[test]
-fn a_gateway_is_no_address_for_a_container_in_any_range() {
-    let mut allocator = allocator(
-        "10.0.0.0/24 10.0.0.7 10.0.0.8,10.1.0.0/24 - - 10.0.0.7;10.2.0.0/24 - - 10.0.0.8",
-    );
-    assert_eq!(
-        add(&mut allocator, 1, &["10.0.0.8"]),
-        "10.0.0.8 is a gateway"
-    );
-    assert_eq!(add(&mut allocator, 1, &[]), "10.1.0.1/24 10.2.0.1/24");
-    let mut allocator = self::allocator("10.0.0.0/24 10.0.0.1 10.0.0.1");
-    assert_eq!(
-        add(&mut allocator, 1, &[]),
-        "0 of 0 addresses of range set 0 are taken"
     );
 }

@@ -170,7 +170,7 @@ impl Range {
 
     /// Returns how many addresses lie from the first to the last. The network's address is not counted, so that the
     /// number fits even for `::/0`.
-    pub(super) fn length(&self) -> u128 {
+    fn length(&self) -> u128 {
         let bits = |address| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits(),
@@ -219,13 +219,20 @@ impl Sets {
             .flat_map(|(set, ranges)| ranges.iter().map(move |range| (set, range)))
     }
 
+    /// Returns how many addresses a range has for containers.
+    pub fn size(&self, range: &Range) -> u128 {
+        let gateways = self.gateways();
+        let within = gateways.range(range.first..=range.last).count();
+        range.length() - within as u128
+    }
+
     /// Returns how many sets there are.
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Gives the ranges another gateway.
-    pub(super) fn go_by(&mut self, gateway: IpAddr) {
+    pub fn go_by(&mut self, gateway: IpAddr) {
         self.0
             .iter_mut()
             .flatten()
@@ -238,7 +245,7 @@ impl Sets {
     }
 
     /// Returns the range of a set that an address lies in, and its index.
-    pub(super) fn range_of(&self, set: usize, address: IpAddr) -> Option<(usize, &Range)> {
+    pub fn range_of(&self, set: usize, address: IpAddr) -> Option<(usize, &Range)> {
         self.0[set]
             .iter()
             .enumerate()
@@ -246,7 +253,7 @@ impl Sets {
     }
 
     /// Returns whether a range has an address for containers.
-    pub(super) fn have(&self, address: IpAddr) -> bool {
+    pub fn have(&self, address: IpAddr) -> bool {
         let within = self.ranges().any(|(_, range)| range.contains(address));
         within && self.ranges().all(|(_, range)| range.gateway != address)
     }
