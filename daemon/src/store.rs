@@ -119,7 +119,7 @@ enum Job {
     Write { op: OpId, changes: Vec<Change> },
     /// Events.
     Read(Reading),
-    /// Stop, after all earlier jobs.
+    /// Stop, after all earlier writes.
     Close,
 }
 

@@ -340,12 +340,9 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         }
         (&Method::GET, wire_control::CAPTURE) => respond_capture(query, caller).await,
         (&Method::GET, wire_control::METRICS) => {
-            caller
-                .doors()
-                .said
-                .metrics
-                .or(respond_metrics(caller))
-                .await
+            let asker = caller.clone();
+            let answer = async move { respond_metrics(&asker).await };
+            caller.doors().said.metrics.or(answer).await
         }
         (&Method::GET, wire_control::HEALTH) => {
             let alive = monitor::is_alive(&caller.doors().reports).await;
@@ -356,7 +353,8 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
             )
         }
         (&Method::GET, wire_control::READINESS) => {
-            let answer = async { well(monitor::is_ready(ask(Call::Ready, caller).await)) };
+            let asker = caller.clone();
+            let answer = async move { well(monitor::is_ready(ask(Call::Ready, &asker).await)) };
             caller.doors().said.readiness.or(answer).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(caller),
@@ -369,13 +367,20 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
 
 /// Answers a caller that only reads. However many ask, leases are listed once a second, and only a few may wait for events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
-    let said = &caller.doors().said;
+    let (said, asker) = (&caller.doors().said, caller.clone());
     match (request.method(), request.uri().path()) {
         (&Method::GET, wire_control::BINDINGS) => {
-            said.bindings.or(operator::bindings("", caller)).await
+            let answer = async move { operator::bindings("", &asker).await };
+            said.bindings.or(answer).await
         }
-        (&Method::GET, wire_control::RANGES) => said.ranges.or(operator::ranges(caller)).await,
-        (&Method::GET, wire_control::STATUS) => said.status.or(operator::status(caller)).await,
+        (&Method::GET, wire_control::RANGES) => {
+            let answer = async move { operator::ranges(&asker).await };
+            said.ranges.or(answer).await
+        }
+        (&Method::GET, wire_control::STATUS) => {
+            let answer = async move { operator::status(&asker).await };
+            said.status.or(answer).await
+        }
         (
             &Method::GET,
             wire_control::EVENTS

@@ -1,6 +1,7 @@
-//! The writer thread: takes all waiting jobs, commits the writes as one and answers each, then carries out the reads and copies
-//! what was committed.
+//! The writer thread: takes all waiting jobs, commits the writes as one and answers each, then carries out one read, copies what
+//! was committed, and looks for writes again.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,9 +14,10 @@ use tokio::sync::watch;
 use super::commits::CommitCounts;
 use super::ends::Ends;
 use super::file::{Encoded, LeaseFile};
+use super::journal::Reading;
 use super::{Job, Persisted};
 
-/// The most jobs taken together, which bounds how long the first of them waits for the others.
+/// The most writes taken together, which bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
 /// How long to wait before the file is tried again after a failure, with the ends that it could not record, if nothing else is
@@ -37,17 +39,28 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Runs until it is told to end, and all earlier jobs are done.
+    /// Runs until it is told to end, and all earlier writes are done.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
-        while let Some(first) = self.next(queue) {
+        let mut readings = VecDeque::new();
+        loop {
+            let first = match readings.is_empty() {
+                true => match self.next(queue) {
+                    Some(job) => Some(job),
+                    None => return,
+                },
+                false => None,
+            };
             // Transactions that arrive during the pause after a failure share the next try.
             thread::sleep(self.file.pause());
-            let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
-            for job in std::iter::once(first).chain(queue.try_iter()).take(GROUP) {
+            let (mut writes, mut closing) = (Vec::new(), false);
+            for job in first.into_iter().chain(queue.try_iter()) {
                 match job {
                     Job::Write { op, changes } => writes.push((op, changes)),
-                    Job::Read(reading) => readings.push(reading),
+                    Job::Read(reading) => readings.push_back(reading),
                     Job::Close => closing = true,
+                }
+                if writes.len() == GROUP {
+                    break;
                 }
             }
             for persisted in self.commit(writes) {
@@ -56,9 +69,11 @@ impl Writer {
             }
             self.last_event
                 .send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
-            readings
-                .into_iter()
-                .for_each(|reading| self.file.read(reading));
+            // Only one: by then there may be another write.
+            readings.retain(Reading::is_wanted);
+            if let Some(reading) = readings.pop_front() {
+                self.file.read(reading);
+            }
             self.file.copy.follow();
             if closing {
                 return;

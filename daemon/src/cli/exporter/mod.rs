@@ -148,7 +148,7 @@ const ASKED: [&str; 5] = [
 ];
 
 /// The daemon's answer.
-type Said = Rc<Result<Vec<u8>, ClientError>>;
+type Said = Arc<Result<Vec<u8>, ClientError>>;
 
 async fn accept(listener: &TcpListener, site: &Rc<Site>) {
     let places = Arc::new(Semaphore::new(MOST));
@@ -292,7 +292,7 @@ async fn ask(site: &Site, url: &'static str) -> Said {
     let socket = site.socket.clone();
     let asked = async move {
         let asked = spawn_blocking(move || client::get_within(&socket, url, PATIENCE)).await;
-        Rc::new(asked.expect("a request does not panic"))
+        Arc::new(asked.expect("a request does not panic"))
     };
     site.said[url].or(asked).await
 }

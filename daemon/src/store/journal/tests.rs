@@ -252,3 +252,54 @@ fn an_event_of_a_later_leasehold_is_left_out() {
     assert_eq!(numbers(&read(&store, 0, 10)), [2]);
     store.close();
 }
+
+/// A question that nobody waits for any more.
+fn hung_up(store: &Store) {
+    let (answer, _) = oneshot::channel();
+    ask(store, answer);
+}
+
+fn ask(store: &Store, answer: oneshot::Sender<Result<Read, String>>) {
+    let reading = Reading {
+        after: 0,
+        limit: MOST,
+        answer,
+    };
+    store.journal().jobs.send(Job::Read(reading)).unwrap();
+}
+
+#[test]
+fn a_question_whose_caller_hung_up_is_not_read() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    store.persist(OpId(1), notes(0..MOST as u64));
+    // Reading for all of them would take minutes.
+    (0..30_000).for_each(|_| hung_up(&store));
+    let journal = store.journal();
+    let patience = Duration::from_secs(10);
+    let read = on_loop(async { tokio::time::timeout(patience, journal.read(0, 1)).await });
+    assert_eq!(read.expect("in time").unwrap().next_after, 1);
+    store.close();
+}
+
+#[test]
+fn a_write_waits_for_no_more_than_one_read() {
+    let dir = TempDir::new().unwrap();
+    let (reports, mut written) = unbounded_channel();
+    let (store, _) = Store::open(dir.path(), &dir.path().join("dhcp.sock"), reports).unwrap();
+    store.persist(OpId(1), notes(0..MOST as u64));
+    written.blocking_recv().unwrap();
+    let asked = (0..2_000).map(|_| {
+        let (answer, read) = oneshot::channel();
+        ask(&store, answer);
+        read
+    });
+    let mut asked: Vec<_> = asked.collect();
+    store.persist(OpId(2), notes([1]));
+    written.blocking_recv().unwrap();
+    let answered = asked.iter_mut().filter_map(|read| read.try_recv().ok());
+    let answered = answered.count();
+    assert!(answered < 100, "{answered} of 2000 were read before");
+    drop(asked);
+    store.close();
+}
