@@ -33,6 +33,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leasehold_api::{cni, to_json};
+use nix::unistd::{Uid, geteuid};
 
 fn main() -> ExitCode {
     // A program started with no arguments but with this variable is meant to be a CNI plugin.
@@ -128,9 +129,18 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
     match driver::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{}", log::chain(&error));
+            tracing::error!("{}", not_started(log::chain(&error), geteuid()));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns why the daemon ended. What another user than root may not do needs no search for its cause.
+fn not_started(why: String, user: Uid) -> String {
+    if !user.is_root() && why.contains("Permission denied") {
+        format!("{why}: user {user} started the daemon, which has to run as root")
+    } else {
+        why
     }
 }
 
@@ -166,5 +176,22 @@ fn print(text: &str) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_of_another_user_is_told_to_run_as_root() {
+        let why = "cannot lock /x/leases.lock: Permission denied (os error 13)".to_owned();
+        assert_eq!(
+            not_started(why.clone(), Uid::from_raw(1000)),
+            format!("{why}: user 1000 started the daemon, which has to run as root")
+        );
+        assert_eq!(not_started(why.clone(), Uid::from_raw(0)), why);
+        let other = "cannot lock /x/leases.lock: process 7 (leasehold) has it".to_owned();
+        assert_eq!(not_started(other.clone(), Uid::from_raw(1000)), other);
     }
 }

@@ -132,7 +132,7 @@ fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_bac
         .run(&LAN, &["true"])
         .expect_err("the only address is taken")
         .to_string();
-    assert!(error.contains("no DHCP offer"), "{error}");
+    assert!(error.contains("no usable DHCP offer"), "{error}");
     host.only_links(&before)?;
     only(&server, &[only_one])?;
     host.docker.docker(&["rm", "--force", "web"])?;

@@ -451,7 +451,7 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
         .run(&LAN, &["true"])
         .expect_err("there is no server")
         .to_string();
-    assert!(error.contains("no DHCP offer"), "{error}");
+    assert!(error.contains("no usable DHCP offer"), "{error}");
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)
 }

@@ -24,7 +24,7 @@ use leasehold_core::link::{
 use leasehold_core::profile::Profile;
 use leasehold_core::record::BindingId;
 use leasehold_core::registry::Config;
-use leasehold_core::silence::Survey;
+use leasehold_core::silence::{Firewall, Survey};
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Server, Station};
@@ -720,8 +720,11 @@ impl<'a> Life<'a> {
         Survey {
             carrier,
             received,
-            bridge_nf,
-            forward_drop,
+            firewall: Firewall {
+                bridge_nf,
+                forward_drop,
+                docker_user: false,
+            },
             server_on_host,
             parent_is_bridge,
             ..Survey::default()

@@ -71,7 +71,7 @@ fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<
 
     let (code, text) = run(&lab, &["release", "web1"])?;
     assert!(
-        code == Some(3) && text.contains("  lives\n  its container lives: with force"),
+        code == Some(3) && text.contains("  not given back\n  its container runs: with --force"),
         "{text}"
     );
     assert_eq!(one.container.netns.addresses("eth0")?.len(), 1);

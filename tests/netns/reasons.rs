@@ -40,7 +40,7 @@ fn a_wire_without_a_server_is_told_by_the_frames_that_came_in() -> Result<(), Ca
         .cni();
     assert_eq!(error.code, 11);
     assert!(
-        error.msg.contains("no DHCP offer") && error.msg.contains("came in"),
+        error.msg.contains("no usable DHCP offer") && error.msg.contains("came in"),
         "{error}"
     );
     Ok(())

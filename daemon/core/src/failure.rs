@@ -20,10 +20,12 @@ use crate::wire::Mac;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreCause {
     /// No room on the device.
-    #[error("store full")]
+    #[error(
+        "the disk with the state directory (usually /var/lib/leasehold) is full, so nothing can be recorded: make room there"
+    )]
     Full,
     /// Anything else.
-    #[error("store failed: {0}")]
+    #[error("nothing can be recorded in the state directory (usually /var/lib/leasehold): {0}")]
     Failed(String),
 }
 
@@ -47,7 +49,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited))]
+    #[error("no usable DHCP offer on {lan} after {} in {waited:?}{}{}{}", count(*.sent, "DISCOVER"), turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -65,7 +67,7 @@ pub enum Failure {
         cut: bool,
     },
     /// The time-out passed after an offer, before the ACK.
-    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}{}", turn(*.queued), unbelieved(.tally))]
+    #[error("server {server} offered {address} but did not acknowledge it after {} in {waited:?}{}{}", count(*.sent, "REQUEST"), turn(*.queued), unbelieved(.tally))]
     NoAck {
         /// The server.
         server: Ipv4Addr,
@@ -412,8 +414,15 @@ fn remedy(server: &Option<Ipv4Addr>) -> &'static str {
 fn looked_on(discovers: u32) -> String {
     match discovers {
         0 => String::new(),
-        sent => format!(", and no offer came after {sent} DISCOVER: are its addresses used up?"),
+        sent => format!(
+            ", and no offer came after {}: are its addresses used up?",
+            count(sent, "DISCOVER")
+        ),
     }
+}
+
+fn count(sent: u32, message: &str) -> String {
+    format!("{sent} {message}{}", if sent == 1 { "" } else { "s" })
 }
 
 fn quoted(message: &Option<String>) -> String {

@@ -14,11 +14,8 @@ pub struct Survey {
     pub carrier: Option<bool>,
     /// Frames that came in on it so far.
     pub received: Option<u64>,
-    /// Whether the host's link is a bridge whose traffic goes through iptables (`net.bridge.bridge-nf-call-iptables` is 1);
-    /// `None`: this kernel does not say.
-    pub bridge_nf: Option<bool>,
-    /// Whether the policy of the chain FORWARD is DROP; `None`: unknown.
-    pub forward_drop: Option<bool>,
+    /// What iptables does with the host's link's traffic, if that is a bridge.
+    pub firewall: Firewall,
     /// Whether a socket on the DHCP servers' port is open in the host's namespace.
     pub server_on_host: bool,
     /// Whether the host's link is a bridge.
@@ -27,6 +24,29 @@ pub struct Survey {
     pub port_delay: Option<Duration>,
     /// Whether the container's interface is a macvlan: not a port of that bridge, but a child of it.
     pub macvlan: bool,
+}
+
+/// What iptables does with bridges' traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Firewall {
+    /// Whether bridges' traffic goes through it (`net.bridge.bridge-nf-call-iptables` is 1); `None`: this kernel does not say.
+    pub bridge_nf: Option<bool>,
+    /// Whether the policy of the chain FORWARD is DROP; `None`: unknown.
+    pub forward_drop: Option<bool>,
+    /// Whether dockerd has its chain DOCKER-USER there. It may delete rules that others put into FORWARD.
+    pub docker_user: bool,
+}
+
+impl Firewall {
+    /// Returns the command that lets a bridge's traffic through, for good.
+    pub fn allow(self, bridge: &str) -> String {
+        let chain = if self.docker_user {
+            "DOCKER-USER"
+        } else {
+            "FORWARD"
+        };
+        format!("iptables -I {chain} -i {bridge} -o {bridge} -j ACCEPT")
+    }
 }
 
 /// Silence, as an ADD or an operator met it.
@@ -111,21 +131,26 @@ impl Silence {
 
     fn of_the_host(&self, parent: &str) -> Vec<String> {
         let Survey {
-            bridge_nf,
-            forward_drop,
+            firewall,
             server_on_host,
             parent_is_bridge,
             macvlan,
             ..
         } = self.survey;
         let setting = "net.bridge.bridge-nf-call-iptables=1";
-        let walled = match (parent_is_bridge && bridge_nf == Some(true), forward_drop) {
+        let walled = match (
+            parent_is_bridge && firewall.bridge_nf == Some(true),
+            firewall.forward_drop,
+        ) {
             (true, Some(true)) => Some(format!(
                 "traffic on bridge {parent} goes through iptables ({setting}), where FORWARD drops by policy: set that \
-                 to 0, or let {parent} through (iptables -I FORWARD -i {parent} -o {parent} -j ACCEPT)"
+                 to 0, or let {parent} through ({})",
+                firewall.allow(parent)
             )),
             (true, None) => Some(format!(
-                "traffic on bridge {parent} goes through iptables ({setting}): does its chain FORWARD let it through?"
+                "traffic on bridge {parent} goes through iptables ({setting}): if its chain FORWARD does not let it through, \
+                 do so ({})",
+                firewall.allow(parent)
             )),
             (true, Some(false)) | (false, _) => None,
         };
@@ -155,8 +180,11 @@ mod tests {
     const NOTHING: Survey = Survey {
         carrier: Some(true),
         received: None,
-        bridge_nf: None,
-        forward_drop: None,
+        firewall: Firewall {
+            bridge_nf: None,
+            forward_drop: None,
+            docker_user: false,
+        },
         server_on_host: false,
         parent_is_bridge: false,
         port_delay: None,
@@ -239,8 +267,12 @@ mod tests {
     #[test]
     fn each_finding_has_its_sentence() {
         let server_on_host = true;
-        let bridge_nf = Some(true);
-        let table: [(Survey, &[&str]); 12] = [
+        let firewall = |bridge_nf, forward_drop, docker_user| Firewall {
+            bridge_nf: Some(bridge_nf),
+            forward_drop,
+            docker_user,
+        };
+        let table: [(Survey, &[&str]); 13] = [
             (NOTHING, &[]),
             (
                 Survey {
@@ -273,31 +305,37 @@ mod tests {
             ),
             (
                 Survey {
-                    bridge_nf,
-                    forward_drop: Some(true),
+                    firewall: firewall(true, Some(true), false),
                     ..BRIDGE
                 },
-                &["FORWARD drops by policy: set that to 0"],
+                &[
+                    "FORWARD drops by policy: set that to 0, or let br0 through (iptables -I FORWARD -i br0 -o br0 -j ACCEPT)",
+                ],
             ),
             (
                 Survey {
-                    bridge_nf,
+                    firewall: firewall(true, Some(true), true),
                     ..BRIDGE
                 },
-                &["does its chain FORWARD let it through?"],
+                &["(iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT)"],
             ),
             (
                 Survey {
-                    bridge_nf,
-                    forward_drop: Some(false),
+                    firewall: firewall(true, None, false),
+                    ..BRIDGE
+                },
+                &["if its chain FORWARD does not let it through"],
+            ),
+            (
+                Survey {
+                    firewall: firewall(true, Some(false), false),
                     ..BRIDGE
                 },
                 &[],
             ),
             (
                 Survey {
-                    bridge_nf: Some(false),
-                    forward_drop: Some(true),
+                    firewall: firewall(false, Some(true), false),
                     ..BRIDGE
                 },
                 &[],
@@ -340,10 +378,12 @@ mod tests {
 
     #[test]
     fn all_that_was_found_is_named_the_likeliest_first() {
-        let forward_drop = Some(true);
         let all = Survey {
-            bridge_nf: forward_drop,
-            forward_drop,
+            firewall: Firewall {
+                bridge_nf: Some(true),
+                forward_drop: Some(true),
+                docker_user: false,
+            },
             server_on_host: true,
             received: Some(12),
             ..BRIDGE

@@ -1,6 +1,5 @@
 //! One request to the daemon: HTTP/1.1 over its Unix socket, one request per connection.
 
-use std::borrow::Cow;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,6 +14,9 @@ use super::term::printable;
 
 /// How long the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same, for a question that is only asked to name a stranger.
+const GO_RPC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest answer that is read: ten thousand bindings take some megabytes.
 const MAX_ANSWER: u64 = 64 << 20;
@@ -36,16 +38,24 @@ pub(crate) enum ClientError {
         /// What happened.
         source: io::Error,
     },
-    /// The daemon answered with a status other than 200.
-    #[error("daemon at {} answered {status}: {body}", .socket.display())]
-    Status {
+    /// The daemon refused, with a status other than 200.
+    #[error("the daemon at {} refused: {said}", .socket.display())]
+    Refused {
         /// The daemon's socket.
         socket: PathBuf,
         /// The HTTP status.
         status: u16,
-        /// What it said, escaped.
-        body: String,
+        /// Its sentence, escaped.
+        said: String,
     },
+    /// The daemon of the replaced plugin listens there.
+    #[error(
+        "what answers at {} is not leasehold, but the daemon of the plugin that leasehold replaces: stop it \
+         (`systemctl disable --now cni-dhcp.socket cni-dhcp.service`, or whatever starts `dhcp daemon`), then `systemctl \
+         restart leasehold.socket leasehold.service`",
+        .0.display()
+    )]
+    OldDaemon(PathBuf),
     /// The answer is not a complete HTTP response.
     #[error("what answers at {} is not a leasehold daemon: {reason}", .socket.display())]
     NotHttp {
@@ -125,23 +135,39 @@ fn request(
         reason,
     };
     let (status, body) = parse(&answer).map_err(not_http)?;
-    if status != 200 {
-        return Err(ClientError::Status {
+    if status == 200 {
+        return Ok(body.to_vec());
+    }
+    match said(body) {
+        Some(said) => Err(ClientError::Refused {
             socket: socket.to_owned(),
             status,
-            body: said(body),
-        });
+            said,
+        }),
+        None if status == 404 && speaks_go_rpc(socket) => {
+            Err(ClientError::OldDaemon(socket.to_owned()))
+        }
+        None => Err(not_http(format!(
+            "it refuses {:?} with status {status}",
+            what.1
+        ))),
     }
-    Ok(body.to_vec())
 }
 
-/// Returns the text of a refusal, usually an object with one sentence.
-fn said(body: &[u8]) -> String {
-    let object: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = object["error"]
-        .as_str()
-        .map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
-    printable(text.trim_end()).chars().take(500).collect()
+/// Returns the text of a refusal of ours, which is an object with one sentence.
+fn said(body: &[u8]) -> Option<String> {
+    let object: Value = serde_json::from_slice(body).ok()?;
+    let text = printable(object["error"].as_str()?.trim_end());
+    Some(text.chars().take(500).collect())
+}
+
+/// Returns whether a server of Go's `net/rpc` listens, as the replaced plugin's daemon does.
+fn speaks_go_rpc(socket: &Path) -> bool {
+    let answer = exchange(socket, ("GET", "/_goRPC_"), "", GO_RPC_PATIENCE);
+    answer.is_ok_and(|answer| {
+        parse(&answer)
+            .is_ok_and(|(status, body)| status == 405 && body.starts_with(b"405 must CONNECT"))
+    })
 }
 
 fn exchange(
@@ -251,24 +277,47 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_daemon_is_shown_escaped() {
+    fn the_sentence_of_a_refusal_is_shown_escaped() {
         let error =
-            asked(b"HTTP/1.1 503 Busy\r\ncontent-length: 7\r\n\r\nlater\x1b\n").unwrap_err();
+            asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 24\r\n\r\n{\"error\":\"no \\u001bx\\n\"}")
+                .unwrap_err();
         assert!(
-            error.to_string().ends_with(r"answered 503: later\u{1b}"),
+            error.to_string().ends_with(r"refused: no \u{1b}x"),
             "{error}"
         );
     }
 
     #[test]
-    fn the_sentence_of_a_refusal_is_shown_alone() {
-        let error =
-            asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 20\r\n\r\n{\"error\":\"no \\\"x\\\"\"}")
-                .unwrap_err();
-        assert!(
-            error.to_string().ends_with("answered 400: no \"x\""),
-            "{error}"
-        );
+    fn the_daemon_of_the_replaced_plugin_is_named() {
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let not_found = "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n";
+        let go_rpc =
+            "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 17\r\n\r\n405 must CONNECT\n";
+        for (second, expected) in [
+            (
+                go_rpc,
+                "but the daemon of the plugin that leasehold replaces: stop it",
+            ),
+            (
+                not_found,
+                "is not a leasehold daemon: it refuses \"/v1/status\" with status 404",
+            ),
+        ] {
+            let error = thread::scope(|scope| {
+                scope.spawn(|| {
+                    for answer in [not_found, second] {
+                        let (mut stream, _) = listener.accept().unwrap();
+                        let asked = BufReader::new(&stream).lines().map(Result::unwrap);
+                        asked.take_while(|line| !line.is_empty()).for_each(drop);
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    }
+                });
+                get(&socket, "/v1/status").unwrap_err().to_string()
+            });
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -74,8 +74,8 @@ fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> 
 fn may_come_back(error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon(_) | ClientError::Io { .. } | ClientError::NotHttp { .. } => true,
-        ClientError::Status { status, .. } => *status == 503,
-        ClientError::Denied(_) | ClientError::Unreadable(_) => false,
+        ClientError::Refused { status, .. } => *status == 503,
+        ClientError::Denied(_) | ClientError::OldDaemon(_) | ClientError::Unreadable(_) => false,
     }
 }
 
@@ -237,19 +237,26 @@ mod tests {
 
     #[test]
     fn a_follower_outlives_its_daemon_and_a_journal_that_begins_anew() {
-        let refused = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n".to_owned();
+        let refused =
+            "HTTP/1.1 503 Busy\r\ncontent-length: 16\r\n\r\n{\"error\":\"busy\"}".to_owned();
         let answers = vec![
             Some(answer(&[event(4, "a")], 4)),
             None,
             Some(refused),
             Some(answer(&[event(1, "b")], 1)),
-            Some("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned()),
+            Some(
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 14\r\n\r\n{\"error\":\"no\"}"
+                    .to_owned(),
+            ),
         ];
         let (text, ended, asked) = ran(true, false, answers);
         assert!(
             matches!(
                 ended,
-                Err(EventsError::Client(ClientError::Status { status: 400, .. }))
+                Err(EventsError::Client(ClientError::Refused {
+                    status: 400,
+                    ..
+                }))
             ),
             "{ended:?}"
         );

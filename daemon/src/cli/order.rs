@@ -153,9 +153,9 @@ fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
         let left = lease
             .seconds_to_expiry
             .map(|seconds| format!(", {} left", brief(seconds)));
-        let outcome = term.paint(paint, lease.outcome.name());
+        let outcome = term.paint(paint, in_words(lease.outcome));
         text += &format!("{}  {outcome}{}\n", line(lease), left.unwrap_or_default());
-        if !lease.outcome.is_done() {
+        if !lease.outcome.is_done() || lease.outcome == Outcome::Recent {
             text += &term.wrapped("  ", &lease.because);
         }
     }
@@ -166,11 +166,26 @@ fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
             .for_each(|lease| *counts.entry(lease.outcome).or_insert(0) += 1);
         let counts: Vec<_> = counts
             .iter()
-            .map(|(outcome, count)| format!("{count} {}", outcome.name()))
+            .map(|(outcome, count)| format!("{count} {}", in_words(*outcome)))
             .collect();
-        text += &format!("\n{}.\n", counts.join(", "));
+        text += &format!("\n{} leases: {}.\n", leases.len(), counts.join(", "));
     }
     text
+}
+
+/// Returns what became of a lease, as it is printed after its name, or after a number of leases.
+const fn in_words(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Extended => "extended",
+        Outcome::Recent => "up to date",
+        Outcome::Unanswered => "not extended",
+        Outcome::Lost => "lost",
+        Outcome::Nothing => "no lease",
+        Outcome::Returned => "given back",
+        Outcome::Lives => "not given back",
+        Outcome::Ambiguous => "ambiguous",
+        Outcome::Failed => "failed",
+    }
 }
 
 fn line(lease: &Upshot) -> String {
@@ -214,7 +229,7 @@ lan/c\\u{1b}2/eth0  10.0.0.7/24  lost
   server 10.0.0.1 sent NAK; the daemon looks for another lease
 lan/c3/eth0  10.0.0.7/24  extended, 1h0m left
 
-2 extended, 1 lost.
+3 leases: 2 extended, 1 lost.
 ";
         assert_eq!(text(Term::PLAIN, &Which::default(), &leases), expected);
         assert_eq!(verdict(&leases), Verdict::Undone);

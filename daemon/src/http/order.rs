@@ -136,11 +136,11 @@ fn outcome(upshot: &Upshot) -> (Outcome, String) {
         Upshot::Leaves => (Outcome::Returned, "it is being given back to its server".to_owned()),
         Upshot::Lives { interface: true } => (
             Outcome::Lives,
-            "its container lives: with force its address is taken off the container's interface first, and nothing else is put there before the next ADD".to_owned(),
+            "its container runs: with --force its address is taken off the container's interface first, and nothing else is put there before the next ADD".to_owned(),
         ),
         Upshot::Lives { interface: false } => (
             Outcome::Lives,
-            "its container lives: with force its address may be given to another while the container goes on using it".to_owned(),
+            "its container runs: with --force its address may be given to another while the container goes on using it".to_owned(),
         ),
         Upshot::Ambiguous => (Outcome::Ambiguous, "several leases match the name, so nothing was done".to_owned()),
         Upshot::Failed(failure) => (Outcome::Failed, failure.to_string()),

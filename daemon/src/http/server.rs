@@ -390,7 +390,10 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
         ) => respond_control(request, caller).await,
         (method, path) => sentence(
             StatusCode::NOT_FOUND,
-            &format!("{method} {path:.64}: this socket has nothing to read by that name"),
+            &format!(
+                "{method} {path:.64} is not answered at this socket, which is only for reading: use the daemon's main socket \
+                 (/run/cni/dhcp.sock, unless --socket says otherwise), as root"
+            ),
         ),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Said {
     pub(crate) count: u64,
 }
 
-/// Lines, each with its kind: the place in the code that says it.
+/// Lines by kind: the place in the code that says it.
 type Lines = VecDeque<(Option<Identifier>, Said)>;
 
 /// The last warnings of each kind.

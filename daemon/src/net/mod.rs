@@ -38,7 +38,7 @@ mod reaper;
 mod registrar;
 mod seek;
 mod steps;
-mod survey;
+pub(crate) mod survey;
 mod watch;
 
 #[cfg(test)]
@@ -149,12 +149,6 @@ pub(crate) fn link_state(name: &str) -> Option<LinkState> {
         Err(LinkCause::NoLink(_)) => Some(LinkState::Missing),
         Err(_) => None,
     }
-}
-
-/// Returns whether bridged frames go through iptables in the caller's namespace, and if so, whether the policy of FORWARD is to
-/// drop; `None` for what is not known. May take two seconds.
-pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
-    survey::bridge_firewall()
 }
 
 /// Why the net cannot start.

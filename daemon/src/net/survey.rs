@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::link::{Link, Target};
-use leasehold_core::silence::Survey;
+use leasehold_core::silence::{Firewall, Survey};
 use tracing::debug;
 
 use super::netlink::Which;
@@ -30,12 +30,10 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     let own = worker.apply(&Target::Known(link), &[], |_| true).ok();
     let parent = lan_parent.and_then(|ifname| worker.host_link(Which::Name(&ifname)).ok());
     let parent_is_bridge = parent.as_ref().is_some_and(|link| link.bridge);
-    let (bridge_nf, forward_drop) = parent_is_bridge.then(bridge_firewall).unwrap_or_default();
     let survey = Survey {
         carrier: own.as_ref().map(|view| view.carrier),
         received: own.as_ref().map(|view| view.received),
-        bridge_nf,
-        forward_drop,
+        firewall: parent_is_bridge.then(bridge_firewall).unwrap_or_default(),
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,
         port_delay: parent.and_then(|link| link.port_delay),
@@ -45,12 +43,21 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     survey
 }
 
-/// Returns whether bridged frames go through iptables, and if so, whether the policy of FORWARD is to drop.
-pub(super) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
+/// Returns whether bridged frames go through iptables in the caller's namespace, and if so, what FORWARD does with them. May
+/// take two seconds.
+pub(crate) fn bridge_firewall() -> Firewall {
     let bridge_nf = setting(BRIDGE_NF);
-    // The policy does not matter if no frame meets it.
-    let policy = (bridge_nf == Some(true)).then(forward_policy).flatten();
-    (bridge_nf, policy.map(|policy| policy == "DROP"))
+    match bridge_nf {
+        Some(true) => Firewall {
+            bridge_nf,
+            ..forward_chain(&forward_rules().unwrap_or_default())
+        },
+        // The policy does not matter if no frame meets it.
+        _ => Firewall {
+            bridge_nf,
+            ..Firewall::default()
+        },
+    }
 }
 
 /// Reads a setting that is on or off; `None` if the kernel does not have it.
@@ -72,8 +79,8 @@ fn serves(table: &str) -> bool {
         .any(|local| local.ends_with(&port))
 }
 
-/// Asks iptables for the policy of FORWARD, in the calling thread's namespace; `None` if it does not say.
-fn forward_policy() -> Option<String> {
+/// Asks iptables for FORWARD, in the calling thread's namespace; `None` if it cannot be asked.
+fn forward_rules() -> Option<String> {
     let (ours, its) = UnixStream::pair().ok()?;
     ours.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut iptables = Command::new("iptables");
@@ -91,14 +98,19 @@ fn forward_policy() -> Option<String> {
     let _ = running.kill();
     let ended = running.wait();
     debug!(?read, ?ended, "asked iptables");
-    policy_of(&said)
+    Some(said)
 }
 
-/// Returns the policy that `iptables -S FORWARD` prints: `-P FORWARD DROP`.
-fn policy_of(said: &str) -> Option<String> {
-    said.lines()
-        .find_map(|line| line.strip_prefix("-P FORWARD "))
-        .map(|policy| policy.trim().to_owned())
+/// Reads what `iptables -S FORWARD` prints: the policy, `-P FORWARD DROP`, and a jump to Docker's chain.
+fn forward_chain(said: &str) -> Firewall {
+    let policy = said
+        .lines()
+        .find_map(|line| line.strip_prefix("-P FORWARD "));
+    Firewall {
+        forward_drop: policy.map(|policy| policy.trim() == "DROP"),
+        docker_user: said.lines().any(|line| line.ends_with("-j DOCKER-USER")),
+        ..Firewall::default()
+    }
 }
 
 #[cfg(test)]
@@ -126,11 +138,21 @@ mod tests {
 
     #[test]
     fn the_policy_is_what_iptables_says() {
-        assert_eq!(
-            policy_of("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(),
-            Some("DROP")
-        );
-        assert_eq!(policy_of("-P FORWARD ACCEPT\n").as_deref(), Some("ACCEPT"));
-        assert_eq!(policy_of("iptables: Permission denied\n"), None);
+        for (said, drops, docker_user) in [
+            (
+                "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n",
+                Some(true),
+                true,
+            ),
+            ("-P FORWARD ACCEPT\n", Some(false), false),
+            ("iptables: Permission denied\n", None, false),
+        ] {
+            let found = forward_chain(said);
+            assert_eq!(
+                (found.forward_drop, found.docker_user),
+                (drops, docker_user),
+                "{said}"
+            );
+        }
     }
 }

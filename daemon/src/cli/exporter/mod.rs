@@ -301,9 +301,9 @@ async fn ask(site: &Site, url: &'static str) -> Said {
 async fn relayed(site: &Site, url: &'static str) -> Response<Answer> {
     match &*ask(site, url).await {
         Ok(body) => answer::json(StatusCode::OK, body.clone()),
-        Err(ClientError::Status { status, body, .. }) => {
+        Err(ClientError::Refused { status, said, .. }) => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
-            answer::sentence(status, body)
+            answer::sentence(status, said)
         }
         Err(error) => answer::sentence(StatusCode::BAD_GATEWAY, &crate::log::chain(error)),
     }

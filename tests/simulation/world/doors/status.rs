@@ -1,6 +1,6 @@
 //! STATUS: runtimes ask now and then whether an ADD could be served, and must be told the truth.
 
-use leasehold_core::effect::{Answer, Call, Failure};
+use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
 
 use crate::plan::pick;
 use crate::watch::Rule;
@@ -48,8 +48,8 @@ impl Errand for Status {
             Answer::Ready => is_there && !(steady && world.disk_full),
             Answer::Failed(Failure::NotReady(why)) => match (is_there, world.disk_full) {
                 _ if faulty || !steady => true,
-                (true, true) => why == "store full",
-                (false, true) => why.contains("store full") && why.contains(GONE),
+                (true, true) => *why == StoreCause::Full.to_string(),
+                (false, true) => why.contains(&StoreCause::Full.to_string()) && why.contains(GONE),
                 (false, false) => why.contains("parent link") && why.contains(GONE),
                 (true, false) => false,
             },

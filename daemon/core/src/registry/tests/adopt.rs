@@ -79,7 +79,7 @@ fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
     let [reason] = &rig.not_adopted()[..] else {
         panic!()
     };
-    assert!(reason.contains("no DHCP offer"), "{reason}");
+    assert!(reason.contains("no usable DHCP offer"), "{reason}");
     rig.run_until(5000.0);
     assert!(!kinds(&rig).contains(&7) && rig.not_adopted().len() == 1);
     let tries = kinds(&rig).len();

@@ -164,7 +164,7 @@ fn a_silent_server_is_asked_again_and_waited_for_three_seconds() {
     assert_eq!(rig.answers[&with], known(None));
     let text = rig.failure(without).to_string();
     assert!(
-        text.starts_with("no DHCP offer after") && text.ends_with("; pass --subnet"),
+        text.starts_with("no usable DHCP offer on") && text.ends_with("; pass --subnet"),
         "{text}"
     );
     assert!(rig.is_idle());

@@ -36,7 +36,9 @@ fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
     assert!(
-        failure.contains("on br0: no answer came; 7 frames from other stations came in"),
+        failure.contains(
+            "on br0 after 6 DISCOVERs in 30s: no answer came; 7 frames from other stations came in"
+        ),
         "{failure}"
     );
     assert!(rig.rows().is_empty() && rig.open.is_empty());
@@ -103,7 +105,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
             Server::Up,
             "2 of 3 answers refused, the last because: acknowledged an address that was not requested: 192.0.2.77, not 192.0.2.50",
         ),
-        (Server::OffersOnly, "after 3 REQUEST in 5s"),
+        (Server::OffersOnly, "after 3 REQUESTs in 5s"),
     ] {
         let mut rig = Rig::new(8);
         rig.server = Server::OffersOnly;
@@ -141,7 +143,7 @@ fn an_add_whose_lease_of_before_is_refused_and_that_is_offered_none_says_both() 
         "{failure}"
     );
     assert!(
-        failure.ends_with("DISCOVER: are its addresses used up?"),
+        failure.ends_with("DISCOVERs: are its addresses used up?"),
         "{failure}"
     );
 }
@@ -151,7 +153,7 @@ fn an_add_whose_turn_came_late_says_so() {
     for (server, expected) in [
         (
             Server::Silent,
-            " DISCOVER in 1s on br0, after waiting 29s for its turn among others: it spent most of its time in that \
+            " in 1s, after waiting 29s for its turn among others: it spent most of its time in that \
              queue, because others there got no answer: try again, or raise `timeout`",
         ),
         (

@@ -59,7 +59,7 @@ fn a_collection_goes_on_after_a_failure_and_reports_it_at_the_end() {
     };
     assert_eq!(
         faults,
-        &["lan/a/eth0: store full", "lan/b/eth0: store full"]
+        &["a", "b"].map(|name| format!("lan/{name}/eth0: {}", StoreCause::Full))
     );
     assert_eq!(rig.state("a"), ["RELEASING"], "once the store takes it");
 }

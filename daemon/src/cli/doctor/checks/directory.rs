@@ -72,12 +72,16 @@ fn space(check: &'static str, path: &str, room: Room) -> Finding {
         } => Finding::failure(
             check,
             free,
-            "make room: no lease can be recorded, and ADDs fail",
+            "make room there: no lease can be recorded, and ADDs fail",
         ),
         Room {
             free: TOO_LITTLE..LITTLE,
             ..
-        } => Finding::warning(check, free, "make room before no lease can be recorded"),
+        } => Finding::warning(
+            check,
+            free,
+            "make room there: with less than 4 MiB free no lease can be recorded, and ADDs fail",
+        ),
         _ => Finding::ok(check, free),
     }
 }

@@ -93,14 +93,23 @@ fn bridge(facts: &NetworksFacts) -> Option<Finding> {
         .ours
         .iter()
         .find(|network| network.plugin == "bridge")?;
-    match (facts.bridge_nf?, facts.forward_drop) {
+    let firewall = facts.firewall;
+    let bridge = bridged
+        .parent
+        .as_ref()
+        .map_or("br0", |parent| &parent.ifname);
+    let remedy = format!(
+        "{}, or sysctl net.bridge.bridge-nf-call-iptables=0",
+        firewall.allow(bridge)
+    );
+    match (firewall.bridge_nf?, firewall.forward_drop) {
         (true, Some(true)) => Some(Finding::failure(
             "bridge netfilter",
             format!(
                 "traffic on the bridge of {} goes through iptables, where FORWARD drops by policy",
                 bridged.name
             ),
-            "sysctl net.bridge.bridge-nf-call-iptables=0, or let the bridge through in FORWARD",
+            remedy,
         )),
         (true, _) => Some(Finding::warning(
             "bridge netfilter",
@@ -108,7 +117,7 @@ fn bridge(facts: &NetworksFacts) -> Option<Finding> {
                 "traffic on the bridge of {} goes through iptables",
                 bridged.name
             ),
-            "let it through in FORWARD, or sysctl net.bridge.bridge-nf-call-iptables=0",
+            remedy,
         )),
         (false, _) => Some(Finding::ok(
             "bridge netfilter",
@@ -119,6 +128,8 @@ fn bridge(facts: &NetworksFacts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::silence::Firewall;
+
     use super::*;
     use crate::cli::doctor::facts::LinkFacts;
     use crate::cli::doctor::finding::Level;
@@ -191,26 +202,27 @@ mod tests {
 
     #[test]
     fn a_firewall_matters_to_bridges_alone() {
-        let on = |plugin| NetworksFacts {
+        let on = |plugin, bridge_nf, forward_drop| NetworksFacts {
             ours: vec![of(plugin, LinkState::Up, false)],
-            bridge_nf: Some(true),
-            forward_drop: Some(true),
+            firewall: Firewall {
+                bridge_nf,
+                forward_drop,
+                docker_user: true,
+            },
             ..NetworksFacts::default()
         };
-        assert_eq!(bridge(&on("macvlan")), None);
-        assert_eq!(bridge(&on("bridge")).unwrap().level, Level::Failure);
-        let unsaid = NetworksFacts {
-            forward_drop: None,
-            ..on("bridge")
-        };
-        assert_eq!(bridge(&unsaid).unwrap().level, Level::Warning);
+        assert_eq!(bridge(&on("macvlan", Some(true), Some(true))), None);
+        let found = bridge(&on("bridge", Some(true), Some(true))).unwrap();
+        assert_eq!(found.level, Level::Failure);
         assert_eq!(
-            bridge(&NetworksFacts {
-                bridge_nf: None,
-                ..on("bridge")
-            }),
-            None
+            found.way_out.as_deref(),
+            Some(
+                "iptables -I DOCKER-USER -i eth0 -o eth0 -j ACCEPT, or sysctl net.bridge.bridge-nf-call-iptables=0"
+            )
         );
+        let unsaid = bridge(&on("bridge", Some(true), None)).unwrap();
+        assert_eq!(unsaid.level, Level::Warning);
+        assert_eq!(bridge(&on("bridge", None, Some(true))), None);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(super) fn socket(path: &Path) -> Socket {
         Err(ClientError::Io { .. }) => Answer::Silent,
         Err(
             error @ (ClientError::Denied(_)
-            | ClientError::Status { .. }
+            | ClientError::Refused { .. }
+            | ClientError::OldDaemon(_)
             | ClientError::NotHttp { .. }
             | ClientError::Unreadable(_)),
         ) => Answer::Other(error.to_string()),

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_api::control::{Bindings, Trouble};
+use leasehold_core::silence::Firewall;
 
 use super::super::args::DoctorArgs;
 use crate::net::LinkState;
@@ -139,10 +140,8 @@ pub(super) struct NetworksFacts {
     pub(super) unread_directory: Option<String>,
     pub(super) unread: Vec<(PathBuf, String)>,
     pub(super) ours: Vec<NetworkFacts>,
-    /// Whether a bridge's traffic goes through iptables; `None`: the kernel does not say.
-    pub(super) bridge_nf: Option<bool>,
-    /// Whether FORWARD drops by policy; `None`: unknown.
-    pub(super) forward_drop: Option<bool>,
+    /// What iptables does with a bridge's traffic.
+    pub(super) firewall: Firewall,
 }
 
 /// A network whose addresses come from us.

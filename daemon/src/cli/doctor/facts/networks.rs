@@ -22,12 +22,12 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
     };
     let ours: Vec<_> = found.ours.into_iter().map(network).collect();
     let is_bridged = ours.iter().any(|network| network.plugin == "bridge");
-    let firewall = is_bridged.then(net::bridge_firewall).unwrap_or_default();
     NetworksFacts {
         unread: found.unread,
         ours,
-        bridge_nf: firewall.0,
-        forward_drop: firewall.1,
+        firewall: is_bridged
+            .then(net::survey::bridge_firewall)
+            .unwrap_or_default(),
         ..none
     }
 }
