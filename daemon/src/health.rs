@@ -218,7 +218,8 @@ fn old_plugin(host: &Host) -> Option<Trouble> {
                 "the plugin dhcp of containernetworking was called {times} instead of leasehold's, so ADDs and DELs failed: another \
                  installer has overwritten the file"
             ),
-            "`leasehold install` puts leasehold's back; have the other installer run before it, or leave out dhcp (kubernetes.md)"
+            "`leasehold install --force` puts leasehold's back, and in a cluster a restart of its DaemonSet; have the other \
+             installer run before it, or leave out dhcp (kubernetes.md)"
                 .to_owned(),
         )
     })

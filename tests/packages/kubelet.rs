@@ -41,12 +41,7 @@ impl Node {
         let file = shipped.target.join("image.tar");
         shipped.make("image/build", &[&file.to_string_lossy(), "amd64"], &[])?;
         let image = cri.import(&file)?;
-        let said =
-            host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", "exporter"], "")?;
-        let spec: Value = serde_json::from_str(&said).map_err(|_| Error::Unreadable {
-            what: "a pod",
-            text: said,
-        })?;
+        let spec = pod_of(host, "exporter")?;
         assert!(
             spec["hostNetwork"] == true && spec["hostPID"].is_null() && spec["hostIPC"].is_null()
         );
@@ -141,6 +136,17 @@ impl Node {
             assert_eq!(self.exit_code(id)?, Some(0));
         }
         self.cri.remove_pod(&pod.sandbox)
+    }
+
+    /// Runs a command in the daemon's container, and returns what it printed.
+    pub(crate) fn exec(&self, pod: &DaemonPod, command: &[&str]) -> Result<String, Error> {
+        self.cri.exec(&pod.containers[0].id, &json!(command))
+    }
+
+    /// Returns the arguments of the init container with the component that uninstalls.
+    pub(crate) fn uninstall(&self) -> Result<Vec<Value>, Error> {
+        let spec = pod_of(&self.host, "uninstall")?;
+        Ok(list(&spec["initContainers"][0]["args"]).cloned().collect())
     }
 
     /// Runs the init container to its end in a pod of its own, with its arguments changed. Returns its exit code and its output.
@@ -252,9 +258,11 @@ impl Node {
             }
             None => panic!("{volume}: not a kind that is expected here"),
         };
-        if volume["hostPath"]["type"] == "DirectoryOrCreate" {
-            self.host.run_command("mkdir", &["-p", &host_path], "")?;
-        }
+        match volume["hostPath"]["type"].as_str() {
+            Some("DirectoryOrCreate") => self.host.run_command("mkdir", &["-p", &host_path], "")?,
+            Some("FileOrCreate") => self.host.run_command("touch", &[&host_path], "")?,
+            _ => String::new(),
+        };
         if volume["emptyDir"].is_object() {
             self.host
                 .run_command("install", &["-d", "-m", "777", &host_path], "")?;
@@ -271,6 +279,15 @@ impl Node {
             "propagation": propagation,
         }))
     }
+}
+
+/// Returns the pod of the base with a component.
+fn pod_of(host: &Netns, component: &str) -> Result<Value, Error> {
+    let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", component], "")?;
+    serde_json::from_str(&said).map_err(|_| Error::Unreadable {
+        what: "a pod",
+        text: said,
+    })
 }
 
 /// Returns the elements of a list that may be missing.

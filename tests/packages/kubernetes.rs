@@ -65,7 +65,13 @@ fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
     let said = text(&check.stdout);
     assert!(check.status.success(), "{said}{}", text(&check.stderr));
     let all = WHAT_IS_APPLIED
-        .map(|name| [name.to_owned(), format!("{name} with exporter")])
+        .map(|name| {
+            [
+                name.to_owned(),
+                format!("{name} with exporter"),
+                format!("{name} with uninstall"),
+            ]
+        })
         .concat();
     assert_eq!(
         said.lines()
@@ -87,7 +93,7 @@ fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone()
     if !are_met(&[TOOLS]) {
         return Ok(());
     }
-    let document = fs::read_to_string(format!("{DIST}/../docs/kubernetes.md"))?;
+    let document = document();
     let (_, after) = document
         .split_once("That last path counts as tracing")
         .expect("where it is lifted");
@@ -192,6 +198,37 @@ fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Resu
     Ok(())
 }
 
+/// Runs in a pod what the document runs there.
+fn an_operator_looks(node: &Node, pod: &DaemonPod) -> Result<(), Error> {
+    let document = document();
+    let run = |command: &str| {
+        let command = format!("/usr/bin/leasehold {command}");
+        assert!(document.contains(&format!("-- {command}")), "{command}");
+        // The document's link, and a shorter time.
+        let command = command.replace("eth1", Lan::IFNAME).replace("1m", "1s");
+        node.exec(pod, &command.split(' ').collect::<Vec<_>>())
+    };
+    let offered = run("probe eth1")?;
+    assert!(offered.contains(" offers "), "{offered}");
+    // It is not text.
+    run("capture --all -w - --for 1m")?;
+    // It ends with a code other than 0: the disk is small.
+    let looked = run("doctor").unwrap_or_else(|said| said.to_string());
+    for said in [
+        "unseen   replaced plugin: ",
+        "ok       CNI plugin: /host/cni-bin/dhcp is ",
+        "ok       network: lan (/etc/cni/net.d/",
+        "warning  machine id: ",
+    ] {
+        assert!(looked.contains(said), "{looked}");
+    }
+    Ok(())
+}
+
+fn document() -> String {
+    fs::read_to_string(format!("{DIST}/../docs/kubernetes.md")).expect("it is there")
+}
+
 #[test]
 fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_own()
 -> Result<(), Error> {
@@ -221,6 +258,8 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     network["ipam"] = json!({ "type": "dhcp", "clientId": "pod", "grace": 10 });
     let mut node = Node::new(&lan.host, &network, Incumbent::PLUGIN.into())?;
     lan.host.run_command("sh", &["-ec", SMALL_DISK], "")?;
+    // A node that has none gets an empty one.
+    lan.host.run_command("rm", &["/etc/machine-id"], "")?;
 
     let (one, said) = node.start("one")?;
     assert!(
@@ -244,6 +283,7 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     // Its namespace is younger than the daemon.
     let web = Pod::run(&node, "web", 0)?;
     holds(&node, &one, &mut seen, &[&web])?;
+    an_operator_looks(&node, &one)?;
 
     // A surge: the new one waits, and is ready by the old one's answers.
     let (two, _) = node.start("two")?;
@@ -298,10 +338,8 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     node.cri.remove_pod(&again.id)?;
     server.wait_until_free()?;
     node.stop(&four)?;
-    let (code, said) = node.install_with("uninstall", |args| {
-        args[0] = json!("uninstall");
-        args.retain(|arg| arg != "--force");
-    })?;
+    let uninstall = node.uninstall()?;
+    let (code, said) = node.install_with("uninstall", |args| args.clone_from(&uninstall))?;
     assert_eq!(code, 0, "{said}");
     let is_the_incumbents = || {
         lan.host

@@ -294,7 +294,11 @@ fn faults_of_the_host_are_told() {
         "failure",
         "`dhcp daemon` of the replaced plugin runs (process",
     );
-    has(&found(&home, "", &[]), "ok", "incumbent: no daemon");
+    has(
+        &found(&home, "", &[]),
+        "ok",
+        "replaced plugin: its daemon does not run",
+    );
     let weak = found(
         &home,
         "exec setpriv --bounding-set -net_raw --inh-caps -net_raw \"$0\" doctor \"$@\"",

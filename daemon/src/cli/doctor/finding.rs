@@ -8,6 +8,8 @@ use serde::Serialize;
 pub(crate) enum Level {
     /// As it should be.
     Ok,
+    /// It cannot be looked at from here.
+    Unseen,
     /// It works, or will, but somebody should look.
     Warning,
     /// Containers get no addresses, or lose them.
@@ -34,6 +36,17 @@ impl Finding {
             level: Level::Ok,
             found: found.into(),
             way_out: None,
+        }
+    }
+
+    pub(super) fn unseen(
+        check: &'static str,
+        found: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Self {
+        Self {
+            level: Level::Unseen,
+            ..Self::warning(check, found, way_out)
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
         false => out.write_all(text(&report, Term::of_stdout()).as_bytes())?,
     }
     Ok(match worst {
-        Level::Ok => 0,
+        Level::Ok | Level::Unseen => 0,
         Level::Warning => 3,
         Level::Failure => 4,
     })
@@ -54,6 +54,7 @@ fn text(report: &Report, term: Term) -> String {
     {
         let (word, paint) = match level {
             Level::Ok => ("ok", Paint::Good),
+            Level::Unseen => ("unseen", Paint::Warn),
             Level::Warning => ("warning", Paint::Warn),
             Level::Failure => ("failure", Paint::Bad),
         };

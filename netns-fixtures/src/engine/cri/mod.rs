@@ -235,7 +235,7 @@ impl Cri {
             true => Ok(text("stdout")),
             false => Err(Error::Unreadable {
                 what: "a command in a container",
-                text: text("stderr"),
+                text: text("stdout") + &text("stderr"),
             }),
         }
     }

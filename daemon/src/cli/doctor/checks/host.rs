@@ -9,11 +9,16 @@ use crate::cli::doctor::finding::Finding;
 const SKEW: Duration = Duration::from_secs(60);
 
 /// `processes` are those of the incumbent's daemons.
-pub(in crate::cli::doctor) fn incumbent(processes: &[u32]) -> Finding {
+pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
     match processes {
-        [] => Finding::ok("incumbent", "no daemon of the replaced plugin runs"),
+        [] if in_container => Finding::unseen(
+            "replaced plugin",
+            "the daemon's own container does not show the host's processes: whether `dhcp daemon` or dockerd runs is not known",
+            "on the host: pgrep -af 'dhcp daemon|dockerd'",
+        ),
+        [] => Finding::ok("replaced plugin", "its daemon does not run"),
         [process, ..] => Finding::failure(
-            "incumbent",
+            "replaced plugin",
             format!(
                 "`dhcp daemon` of the replaced plugin runs (process {process}), and serves its containers"
             ),
@@ -87,8 +92,9 @@ mod tests {
 
     #[test]
     fn the_incumbent_is_named_with_its_process() {
-        assert_eq!(incumbent(&[]).level, Level::Ok);
-        let found = incumbent(&[42]);
+        assert_eq!(incumbent(&[], false).level, Level::Ok);
+        assert_eq!(incumbent(&[], true).level, Level::Unseen);
+        let found = incumbent(&[42], false);
         assert!(
             found.level == Level::Failure && found.found.contains("process 42"),
             "{found:?}"

@@ -19,9 +19,9 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(directory::directory("state directory", &facts.state));
     findings.extend(directory::directory("runtime directory", &facts.runtime));
     findings.extend(facts.later_store.as_ref().map(directory::later_store));
-    findings.extend(plugins::plugins(&facts.plugins));
+    findings.extend(plugins::plugins(&facts.plugins, facts.in_container));
     findings.extend(networks::networks(&facts.networks));
-    findings.push(host::incumbent(&facts.incumbents));
+    findings.push(host::incumbent(&facts.incumbents, facts.in_container));
     findings.extend(docker::docker(&facts.docker));
     findings.push(host::identity(&facts.identity));
     findings.extend(host::neighbours(&facts.neighbours));

@@ -5,14 +5,32 @@ use crate::cli::doctor::finding::Finding;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(in crate::cli::doctor) fn plugins(directories: &[PluginDirectory]) -> Vec<Finding> {
+/// In the daemon's own container, only the host's directories that were named can be there.
+pub(in crate::cli::doctor) fn plugins(
+    directories: &[PluginDirectory],
+    in_container: bool,
+) -> Vec<Finding> {
     let is_installed = directories
         .iter()
         .any(|directory| matches!(directory.dhcp, Plugin::Ours(_)));
     let findings: Vec<_> = directories
         .iter()
         .filter_map(|directory| plugin(directory, is_installed))
+        .map(|finding| Finding {
+            way_out: finding.way_out.map(|way_out| match in_container {
+                true => "restart the pod, whose init container installs it; outside Kubernetes, run `leasehold install` on the host".to_owned(),
+                false => way_out,
+            }),
+            ..finding
+        })
         .collect();
+    if findings.is_empty() && in_container {
+        return vec![Finding::unseen(
+            "CNI plugin",
+            "the host's directories for CNI plugins cannot be seen from the daemon's own container",
+            "mount them read-only, and name them with --cni-bin-dir",
+        )];
+    }
     if findings.is_empty() {
         let found = "no runtime on this host has a directory for CNI plugins";
         return vec![Finding::warning(
@@ -59,6 +77,10 @@ mod tests {
     use crate::cli::doctor::finding::Level;
 
     fn judged(found: Vec<Plugin>) -> Vec<Level> {
+        judged_in(false, found)
+    }
+
+    fn judged_in(container: bool, found: Vec<Plugin>) -> Vec<Level> {
         let directories: Vec<_> = found
             .into_iter()
             .map(|dhcp| PluginDirectory {
@@ -66,7 +88,7 @@ mod tests {
                 dhcp,
             })
             .collect();
-        plugins(&directories)
+        plugins(&directories, container)
             .iter()
             .map(|found| found.level)
             .collect()
@@ -83,5 +105,6 @@ mod tests {
         );
         assert_eq!(judged(vec![Plugin::None]), [Level::Failure]);
         assert_eq!(judged(vec![]), [Level::Warning]);
+        assert_eq!(judged_in(true, vec![]), [Level::Unseen]);
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Facts {
     pub(super) networks: NetworksFacts,
     /// The processes of the incumbent's daemons.
     pub(super) incumbents: Vec<u32>,
+    /// Whether this is the daemon's own container, from which the host's processes cannot be seen.
+    pub(super) in_container: bool,
     pub(super) docker: Docker,
     pub(super) identity: Identity,
     pub(super) neighbours: Neighbours,
@@ -240,6 +242,7 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         plugins: plugins::plugins(&args.cni_bin_dir),
         networks: networks::networks(&args.cni_conf_dir),
         incumbents: processes::incumbents(&processes),
+        in_container: processes::are_of_a_container(&processes),
         docker: docker::docker(args, &processes),
         identity: Identity {
             machine_id: files::machine_id(),

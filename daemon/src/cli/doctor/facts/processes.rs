@@ -73,6 +73,12 @@ pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
         .collect()
 }
 
+/// Returns whether these are the processes of a container whose first is the daemon.
+pub(super) fn are_of_a_container(processes: &[Process]) -> bool {
+    let first = processes.first();
+    first.is_some_and(|process| process.id == 1 && process.is_daemon("leasehold"))
+}
+
 /// Returns the `exec-root` of dockerd's command line, if dockerd runs: `Some(None)` if the command line has none.
 pub(super) fn exec_root(processes: &[Process]) -> Option<Option<PathBuf>> {
     let dockerd = processes.iter().find(|process| process.is("dockerd"))?;
@@ -106,6 +112,10 @@ mod tests {
         );
         assert_eq!(incumbents(&run("dhcp")), [0; 0]);
         assert_eq!(incumbents(&run("/usr/bin/leasehold daemon")), [0; 0]);
+        let [daemon] = run("/usr/bin/leasehold daemon");
+        assert!(!are_of_a_container(&[daemon]));
+        let [daemon] = run("/usr/bin/leasehold daemon");
+        assert!(are_of_a_container(&[Process { id: 1, ..daemon }]));
         let root =
             |line| exec_root(&run(line)).map(|said| said.map(|path| path.display().to_string()));
         assert_eq!(
