@@ -49,7 +49,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no usable DHCP offer on {lan} after {} in {waited:?}{}{}{}", count(*.sent, "DISCOVER"), turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited))]
+    #[error("no usable DHCP offer on {lan} after {} in {waited:?}{}{}{}{}", count(*.sent, "DISCOVER"), turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited), graces(*.kept))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -65,6 +65,8 @@ pub enum Failure {
         silence: Option<Box<Silence>>,
         /// Whether the wait was cut shorter than requested.
         cut: bool,
+        /// How many leases are kept there for identities that may return.
+        kept: usize,
     },
     /// The time-out passed after an offer, before the ACK.
     #[error("server {server} offered {address} but did not acknowledge it after {} in {waited:?}{}{}", count(*.sent, "REQUEST"), turn(*.queued), unbelieved(.tally))]
@@ -374,6 +376,19 @@ fn hurried(cut: bool) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Returns what to do if the LAN is too small for the graces in use.
+fn graces(kept: usize) -> String {
+    let leases = match kept {
+        0 => return String::new(),
+        1 => "1 lease there is".to_owned(),
+        _ => format!("{kept} leases there are"),
+    };
+    format!(
+        "; {leases} kept for containers that may return (`grace`): if the server has no other address left, give it more \
+         or shorten `grace`"
+    )
 }
 
 fn unbelieved(tally: &Tally) -> String {

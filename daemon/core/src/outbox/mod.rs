@@ -129,11 +129,8 @@ pub(crate) enum Report {
     },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
-    /// An acquisition has no offer: all addresses of its LAN may be taken, or the only acceptable one is kept.
-    WantsRoom {
-        /// The only acceptable address, if it is kept or a server has offered another.
-        blocked: Option<Ipv4Addr>,
-    },
+    /// An acquisition accepts no address but this one, which is kept for another.
+    Insists(Ipv4Addr),
     /// No server has answered an acquisition for long enough: it wishes for an address of these ranges.
     FallsBack {
         /// The ranges.

@@ -522,6 +522,9 @@ impl Registry {
             tally.flag_helped_elsewhere =
                 self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
         }
+        if let Failure::NoOffer { lan, kept, .. } = &mut failure {
+            *kept = self.kept_on(lan);
+        }
         let patience = self
             .bindings
             .get(id)

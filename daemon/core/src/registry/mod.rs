@@ -6,7 +6,7 @@
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments, `operation` what each attachment is doing, `jobs` the calls that
 //!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
-//!   identities, `room` the kept leases that are given back for an ADD, `kept` the sizes of all this.
+//!   identities, `unblock` the kept lease that is given back for an ADD that insists on its address, `kept` the sizes of all this.
 //! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn: `add`
 //!   goes from an ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over containers that already ran.
 //! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address if
@@ -42,7 +42,6 @@ mod profiles;
 mod ranges;
 mod recover;
 mod rivals;
-mod room;
 mod seek;
 mod servers;
 mod sight;
@@ -51,6 +50,7 @@ mod slots;
 mod tests;
 mod timers;
 mod troubles;
+mod unblock;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -529,10 +529,7 @@ impl Registry {
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
-            Report::WantsRoom {
-                blocked: Some(address),
-            } => self.unblock(now, id, address),
-            Report::WantsRoom { blocked: None } => self.make_room(now, id),
+            Report::Insists(address) => self.unblock(now, id, address),
             Report::FallsBack {
                 fallback,
                 used,

@@ -553,6 +553,7 @@ fn every_failure_has_its_code() {
                 tally: Box::default(),
                 silence: None,
                 cut: false,
+                kept: 0,
             },
             11,
         ),

@@ -4,8 +4,6 @@ use super::*;
 
 /// How much earlier than its runtime's DEL a daemon may notice a container's end.
 const SLACK: Micros = SECOND;
-/// How soon a kept lease begins to be released to make room for an ADD without an offer.
-const ROOM: Micros = 5 * SECOND;
 
 /// None is given back before its time or while another host has its address, and none is kept longer.
 #[derive(Default)]
@@ -15,8 +13,6 @@ pub(super) struct Grace {
     kept: BTreeMap<(usize, ClientKey), (Ipv4Addr, Micros)>,
     /// When the LAN was last asked who has each address.
     asked: BTreeMap<(usize, Ipv4Addr), Micros>,
-    /// When an ADD last began or ended: until then one could make a kept lease be given back.
-    added: Micros,
 }
 
 impl Oracle for Grace {
@@ -24,9 +20,7 @@ impl Oracle for Grace {
         match seen {
             Seen::Begins(index) => {
                 self.kept.remove(&key_of(&world.actors[*index]));
-                self.added = world.now;
             }
-            Seen::Answered(..) | Seen::HangsUp => self.added = world.now,
             Seen::Leaves(index) => self.keeps(world, *index, says),
             Seen::Collects(lan) => self.collected(world, *lan),
             Seen::Requested(Call::Order(order))
@@ -137,12 +131,7 @@ impl Grace {
             .get(&(lan, key))
             .filter(|(kept, _)| *kept == address);
         let until = kept.map(|(_, until)| *until);
-        let adding = world
-            .actors
-            .iter()
-            .any(|actor| actor.phase == Phase::Adding);
-        let for_room = adding || world.now < self.added + ROOM;
-        if let Some(until) = until.filter(|until| world.now < *until && !for_room) {
+        if let Some(until) = until.filter(|until| world.now < *until) {
             let early = (until - world.now) / MILLI;
             says.broken(
                 Rule::Grace,

@@ -46,11 +46,8 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How long an ADD waits for an offer before a kept lease on its LAN is given back for it: all addresses may be taken.
-const ROOM_AFTER: Duration = Duration::from_secs(4);
-
-/// The time until the next kept lease is given back: at least that between two DISCOVERs, so that one follows each.
-const ROOM_AGAIN: Duration = Duration::from_secs(8);
+/// How long an ADD waits at most for its only acceptable address to be given back before it asks for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 /// How often to check whether the only acceptable address has been given back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -89,8 +86,6 @@ pub(crate) struct Acquire {
     taken_off: bool,
     /// The only acceptable address.
     insists: Option<Ipv4Addr>,
-    /// When a kept lease is given back for it, if it has no offer by then.
-    room_at: Option<Instant>,
     /// Since when the only acceptable address has been seen in a kept lease, and when it was last seen there.
     blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
@@ -158,11 +153,6 @@ impl Acquire {
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
-    }
-
-    fn room_at(&self) -> Option<Instant> {
-        let asks = self.stage == Stage::Exchanging && self.queues.is_none();
-        self.room_at.filter(|_| asks && self.client.selects())
     }
 
     /// Returns whether the current lease has ended.
@@ -266,36 +256,22 @@ impl Acquire {
         }
     }
 
-    /// Has a kept lease given back, if there is no acceptable offer and it is time.
-    fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if self.room_at().is_some_and(|at| cx.now.boot >= at) {
-            self.room_at = Some(cx.now.boot + ROOM_AGAIN);
-            let blocked = self.insists.filter(|_| self.misses.is_blocked());
-            cx.out.report(common.id, Report::WantsRoom { blocked });
-        }
-    }
-
     /// Returns whether DISCOVER must wait: the only acceptable address is kept for another client, or for this one with
     /// another Ethernet address, and is given back first. Until then its server may give it to nobody else, and keep
     /// offering another.
-    fn awaits_room(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+    fn awaits_address(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let now = cx.now.boot;
         let Some(address) = self.insists.filter(|_| !self.adopts) else {
             return false;
         };
         if cx.holders.is_left_with(&common.identity, address) {
             if self.blocked.is_none() {
-                cx.out.report(
-                    common.id,
-                    Report::WantsRoom {
-                        blocked: Some(address),
-                    },
-                );
+                cx.out.report(common.id, Report::Insists(address));
             }
             self.blocked = Some((self.blocked.map_or(now, |(since, _)| since), now));
         }
         self.blocked
-            .is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
+            .is_some_and(|(since, seen)| now < seen + SETTLES && now < since + LONGEST_WAIT)
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
@@ -495,10 +471,9 @@ impl Living for Acquire {
             | Stage::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
-        let room = self.room_at().map(|at| (at, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
         let resort = self.falls_back_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), room, trusts, resort, limit]
+        [own, self.survey_at(), trusts, resort, limit]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -529,7 +504,6 @@ impl Living for Acquire {
             }
             self.fall_back(common, cx);
             self.survey(common, cx);
-            self.want_room(common, cx);
             self.go_aside(common, cx);
             if !self.asks_once_more(common, cx) {
                 self.queue_again(common, cx);
@@ -669,7 +643,6 @@ impl Living for Acquire {
         self.stage = Stage::Exchanging;
         self.queued = cx.now.boot.saturating_since(self.since);
         self.since = cx.now.boot;
-        self.room_at = (!self.adopts).then(|| cx.now.boot + ROOM_AFTER);
         let discovers = self.client.is_to_discover(cx.now.boot);
         match sockets {
             None => self.signal(common, Signal::Clock, cx),

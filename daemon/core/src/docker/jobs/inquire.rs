@@ -135,6 +135,7 @@ impl LanInquiry {
                 tally,
                 silence: None,
                 cut: false,
+                kept: 0,
             };
         }
         match &self.stage {

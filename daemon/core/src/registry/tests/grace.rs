@@ -7,12 +7,11 @@ use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure, StoreCause};
 use crate::event::EventKind;
-use crate::identity::{ClientId, Lan};
+use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::wire::Mac;
-use std::collections::BTreeMap;
 
 /// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.
 fn bound() -> Rig {
@@ -46,21 +45,6 @@ impl Rig {
         self.input(Input::Kernel(KernelMessage::NetnsDied {
             cookie: Cookie(netns),
         }));
-    }
-
-    /// The host reboots; the daemon starts twenty seconds later.
-    fn reboot(&mut self) {
-        self.wall_set += self.at.as_secs().cast_signed();
-        (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
-        self.reg = Core::new(self.config.clone(), 9);
-        let (boot, records) = (BootId(self.wall_set.to_string()), self.store.records());
-        self.input(Input::Start {
-            boot,
-            records,
-            doors: vec![],
-            spooled: vec![],
-            adoptees: vec![],
-        });
     }
 
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
@@ -310,98 +294,25 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
 }
 
 #[test]
-fn an_add_without_an_offer_has_what_is_kept_longest_go_back() {
-    let mut rig = bound();
-    rig.give = "192.0.2.51".parse().unwrap();
-    rig.add("b", 2, "other");
-    rig.del("a");
+fn an_add_that_waits_in_vain_ends_no_grace_and_names_those_in_use() {
+    let mut rig = kept();
+    rig.server = Server::Silent;
     rig.run_until(1010.0);
-    rig.del("b");
-    rig.sent.clear();
-    rig.server = Server::Silent;
     let add = rig.add("c", 3, "new");
-    let released = |rig: &Rig| {
-        rig.sent
-            .iter()
-            .filter(|(kind, _)| *kind == 7)
-            .map(|(_, ip)| *ip)
-            .collect::<Vec<_>>()
+    rig.run_until(1041.0);
+    let Answer::Failed(failure) = &rig.answers[&add] else {
+        panic!("{:?}", rig.answers[&add]);
     };
-    rig.run_until(1013.9);
-    assert_eq!(released(&rig), Vec::<Ipv4Addr>::new());
-    rig.run_until(1016.0);
-    assert_eq!(
-        (released(&rig), rig.state("b")),
-        (vec!["192.0.2.50".parse().unwrap()], vec!["KEPT"])
-    );
-    rig.server = Server::Up;
-    rig.run_until(1018.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    rig.run_until(1069.0);
-    assert_eq!(
-        (released(&rig).len(), rig.state("b")),
-        (1, vec!["KEPT"]),
-        "one at a time"
-    );
-}
-
-#[test]
-fn where_no_server_was_heard_since_the_boot_a_newcomer_costs_nobody_what_is_kept() {
-    for heard in [false, true] {
-        let mut rig = bound();
-        rig.give = "192.0.2.51".parse().unwrap();
-        rig.add("b", 2, "other");
-        rig.reboot();
-        let again = rig.add("b", 3, "other");
-        assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
-        if !heard {
-            rig.reboot();
-        }
-        rig.server = Server::Silent;
-        rig.sent.clear();
-        let add = rig.add("c", 4, "new");
-        rig.run_until(70.0);
-        assert!(matches!(rig.answers[&add], Answer::Failed(_)));
-        let kept = rig.rows().iter().filter(|row| row.kept.is_some()).count();
-        let released = rig.sent.iter().filter(|(kind, _)| *kind == 7).count();
-        assert_eq!((kept, released), if heard { (0, 1) } else { (2, 0) });
-    }
-}
-
-#[test]
-fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
-    let mut rig = kept();
-    rig.server = Server::Silent;
-    rig.run_until(rig.at.as_secs_f64() + 1.0);
-    let now = rig.now().boot;
-    rig.reg.registry.lans.no_offer(
-        &Lan::Link {
-            parent: "br0".into(),
-            vlan: 0,
-        },
-        now,
+    let said = failure.to_string();
+    assert!(
+        said.ends_with(
+            "; 1 lease there is kept for containers that may return (`grace`): if the server has no other address \
+             left, give it more or shorten `grace`"
+        ),
+        "{said}"
     );
     rig.sent.clear();
-    rig.add("c", 3, "new");
-    rig.run_until(rig.at.as_secs_f64() + 30.0);
-    assert_eq!(
-        (
-            rig.state("a"),
-            rig.sent.iter().filter(|(kind, _)| *kind == 7).count()
-        ),
-        (vec!["KEPT"], 0)
-    );
-}
-
-#[test]
-fn leases_that_are_kept_on_another_lan_make_no_room() {
-    let mut rig = kept();
-    rig.server = Server::Silent;
-    let mut call = rig.call("c", 3, "new");
-    call.lan = Lan::Network("other".into());
-    rig.request(Call::Add(call));
-    rig.run_until(1030.0);
-    assert_eq!(rig.state("a"), ["KEPT"]);
+    rig.assert_kept_until(1060.0);
 }
 
 /// The lease of [`kept`] has been given back.

@@ -128,7 +128,6 @@ impl Acquire {
             adopts: adopts.is_some(),
             taken_off: adopts.is_some_and(|address| !view.addresses.contains(&address.into())),
             insists,
-            room_at: None,
             blocked: None,
             beside: Beside::of(&holder.link, view, holder.profile.on_parent),
             reason: Reason::NotLookedFor(view.received),

@@ -92,6 +92,7 @@ impl Acquire {
                 Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
             },
             cut: false,
+            kept: 0,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | what a server would have it take | then |
 //! |---|---|
-//! | another address than the only acceptable one | the client waits for that one; if it is kept, it is given back first |
+//! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
 //! | the same, from a server that cannot learn about the holder | requested, and declined after its ACK |
@@ -92,13 +92,6 @@ impl Misses {
     /// Returns whether anything came to nothing so far.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Returns whether a server has offered an address other than the only acceptable one.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.0
-            .iter()
-            .any(|tried| matches!(tried.cause, Cause::Missed(Miss::Unwanted { .. })))
     }
 
     /// Records why an address came to nothing. Returns how often that happened.
@@ -272,7 +265,7 @@ impl Acquire {
             let times = self.misses.note(server, address, Cause::Missed(miss));
             if may_fail && times > 1 {
                 ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
-            } else if self.awaits_room(common, cx) {
+            } else if self.awaits_address(common, cx) {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
             }
         }
@@ -376,7 +369,7 @@ impl Acquire {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) -> ControlFlow<Life, bool> {
-        if self.awaits_room(common, cx) {
+        if self.awaits_address(common, cx) {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);
             return Continue(false);
         }
