@@ -154,7 +154,10 @@ async fn a_failure_is_an_error_in_cnis_words() {
     assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
     assert_eq!(
         response.body,
-        r#"{"cniVersion":"1.0.0","code":11,"msg":"store full","details":"ADD of lan/abc/net1"}"#
+        format!(
+            r#"{{"cniVersion":"1.0.0","code":11,"msg":"{}","details":"ADD of lan/abc/net1"}}"#,
+            StoreCause::Full
+        )
     );
 }
 
@@ -649,7 +652,11 @@ async fn dockers_calls_are_asked_and_answered_in_its_words() {
         failed.status, "HTTP/1.1 200 OK",
         "dockerd reads no other answer"
     );
-    assert_eq!(failed.body, r#"{"Error":"store full","Err":"store full"}"#);
+    let full = StoreCause::Full;
+    assert_eq!(
+        failed.body,
+        format!(r#"{{"Error":"{full}","Err":"{full}"}}"#)
+    );
 
     let refused = response(
         server
