@@ -160,7 +160,7 @@ fn are_safe(options: &Options) {
         .search
         .iter()
         .chain(&options.hostname)
-        .chain(&options.domain)
+        .chain(&options.domains)
     {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         assert!(

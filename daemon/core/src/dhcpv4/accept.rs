@@ -46,7 +46,9 @@ use super::timing;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::message::{Message, MessageType};
-use crate::wire::option::{BadOption, DroppedOption, Options, WireRoute, can_be_host, code};
+use crate::wire::option::{
+    BadOption, DroppedOption, MAX_SEARCH, Options, WireRoute, can_be_host, code,
+};
 
 /// IPv6 needs at least this MTU on every link (RFC 8200 §5).
 const MIN_MTU: u16 = 1280;
@@ -234,8 +236,8 @@ fn said(options: &Options, address: Ipv4Net) -> Lease {
         gateway,
         routes,
         dns: others(&options.dns),
-        domain: options.domain.clone(),
-        search: options.search.clone(),
+        domain: options.domains.first().cloned(),
+        search: search(options),
         ntp: others(&options.ntp),
         mtu: options
             .mtu
@@ -246,6 +248,17 @@ fn said(options: &Options, address: Ipv4Net) -> Lease {
     }
 }
 
+/// Returns the domains to search: those of option 119, then those of option 15 if it has several.
+fn search(options: &Options) -> Vec<String> {
+    let several: &[String] = match &options.domains[..] {
+        [_, _, ..] => &options.domains,
+        _ => &[],
+    };
+    let others = several.iter().filter(|name| !options.search.contains(name));
+    let all = options.search.iter().chain(others);
+    all.take(MAX_SEARCH).cloned().collect()
+}
+
 /// Returns the lease, with the values of `before` where the answer had some that could not be read.
 fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
     if !before.routes.is_empty() && has_unread_routes(options) {
@@ -254,7 +267,7 @@ fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
     if options.dns.is_empty() && options.is_unread(code::DOMAIN_NAME_SERVER) {
         lease.dns.clone_from(&before.dns);
     }
-    if options.domain.is_none() && options.is_unread(code::DOMAIN_NAME) {
+    if options.domains.is_empty() && options.is_unread(code::DOMAIN_NAME) {
         lease.domain.clone_from(&before.domain);
     }
     if options.search.is_empty() && options.is_unread(code::DOMAIN_SEARCH) {
@@ -316,7 +329,7 @@ fn is_bare(options: &Options) -> bool {
         dns,
         ntp,
         hostname,
-        domain,
+        domains,
         search,
         mtu,
         ..
@@ -329,7 +342,7 @@ fn is_bare(options: &Options) -> bool {
         ..
     } = options;
     let addresses = [routers, dns, ntp].into_iter().all(Vec::is_empty);
-    let names = hostname.is_none() && domain.is_none() && search.is_empty();
+    let names = hostname.is_none() && domains.is_empty() && search.is_empty();
     let subnet = subnet_mask.is_none() && broadcast_address.is_none() && mtu.is_none();
     let routes =
         static_routes.is_empty() && classless_routes.is_none() && microsoft_routes.is_none();

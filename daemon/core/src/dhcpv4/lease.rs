@@ -51,10 +51,10 @@ pub struct Lease {
     /// Domain name servers (6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dns: Vec<Ipv4Addr>,
-    /// Domain name (15), checked to have a host name's characters only.
+    /// Domain name (15), the first of several, checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Domain search list (119), checked to have a host name's characters only.
+    /// Domain search list (119, then 15 if that has several), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
     /// NTP servers (42).

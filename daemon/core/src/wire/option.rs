@@ -23,7 +23,9 @@
 //! | 33, 121, 249: a router that cannot be a host, a destination that is no network of others | that route is dropped |
 //! | 33: destination 0.0.0.0 | that route is dropped (RFC 2132 §5.8) |
 //! | 121 or 249 without any usable route | dropped whole: as if absent |
-//! | names (12, 15) with newlines, NULs, blanks, non-ASCII, bad labels | dropped; a NUL or dot at the end is cut off |
+//! | names (12, 15) with newlines, NULs, non-ASCII, bad labels, and 12 with blanks | dropped; a NUL or dot at the end is cut off |
+//! | 15: several names, with blanks, tabs or commas between them, or a dot before them | each is read; one bad name drops all |
+//! | 15: more than [`MAX_SEARCH`] names | the first ones stay |
 //! | 119 with a loop, a pointer forward or out of it, an unknown label type, or cut short | dropped whole |
 //! | 119: one name with such characters | that name is dropped, the rest stays |
 //! | 119: more than [`MAX_SEARCH`] names | the first ones stay |
@@ -150,8 +152,8 @@ pub struct Options {
     pub ntp: Vec<Ipv4Addr>,
     /// Host name (12): letters, digits, hyphens, underscores and dots.
     pub hostname: Option<String>,
-    /// Domain name (15), with a host name's characters only.
-    pub domain: Option<String>,
+    /// Domain names (15), each with a host name's characters only. The option has one name, but servers send several.
+    pub domains: Vec<String>,
     /// Domain search list (119, RFC 3397), each with a host name's characters only.
     pub search: Vec<String>,
     /// Interface MTU (26), 68 bytes or more.
@@ -352,7 +354,7 @@ impl Options {
             code::DOMAIN_NAME_SERVER => self.dns = value::hosts(bytes, &mut note)?,
             code::NTP_SERVER => self.ntp = value::hosts(bytes, &mut note)?,
             code::HOST_NAME => self.hostname = Some(value::name(bytes)?),
-            code::DOMAIN_NAME => self.domain = Some(value::name(bytes)?),
+            code::DOMAIN_NAME => self.domains = value::domains(bytes, &mut note)?,
             code::DOMAIN_SEARCH => self.search = value::search(bytes, &mut note)?,
             code::INTERFACE_MTU => self.mtu = Some(value::mtu(&value)?),
             code::BROADCAST_ADDRESS => self.broadcast_address = Some(value::broadcast(&value)?),

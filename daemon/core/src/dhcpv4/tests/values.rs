@@ -252,7 +252,7 @@ fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
         ),
         (
             15,
-            b"not a name",
+            b"no/name",
             Lease {
                 domain: None,
                 ..full()
@@ -409,4 +409,15 @@ fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it
         };
         assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
     }
+}
+
+#[test]
+fn several_domains_are_searched_after_the_search_list() {
+    let several = |reply: Reply| reply.with(15, b"lan.example, example.org");
+    let both = renewed(several);
+    assert_eq!(both.domain.as_deref(), Some("lan.example"));
+    assert_eq!(both.search, ["example.org", "lan.example"]);
+    let alone = renewed(|reply| several(reply).with(119, &[0]));
+    assert_eq!(alone.search, ["lan.example", "example.org"]);
+    assert_eq!(renewed(|reply| reply).search, ["example.org"]);
 }

@@ -374,7 +374,7 @@ fn dnsmasq_2_90_is_understood() {
         routers: vec![ip("192.0.2.1")],
         dns: vec![ip("192.0.2.53"), ip("198.51.100.53")],
         ntp: vec![ip("192.0.2.123")],
-        domain: Some("lan.example".to_owned()),
+        domains: vec!["lan.example".to_owned()],
         search: vec![
             "eng.example.com".to_owned(),
             "lan.example".to_owned(),
@@ -430,7 +430,7 @@ fn kea_2_2_is_understood() {
         dns: vec![ip("192.0.2.53"), ip("198.51.100.53")],
         ntp: vec![ip("192.0.2.123")],
         hostname: Some("box".to_owned()),
-        domain: Some("lan.example".to_owned()),
+        domains: vec!["lan.example".to_owned()],
         search: vec!["eng.example.com".to_owned(), "lan.example".to_owned()],
         mtu: Some(1400),
         broadcast_address: Some(ip("192.0.2.255")),
@@ -469,7 +469,7 @@ fn assert_part_of(some: &Options, all: &Options) {
     assert!(some.dns.is_empty() || some.dns == all.dns);
     assert!(some.ntp.is_empty() || some.ntp == all.ntp);
     assert!(some.hostname.is_none() || some.hostname == all.hostname);
-    assert!(some.domain.is_none() || some.domain == all.domain);
+    assert!(some.domains.is_empty() || some.domains == all.domains);
     assert!(some.search.is_empty() || some.search == all.search);
     assert!(some.mtu.is_none() || some.mtu == all.mtu);
     assert!(some.static_routes.is_empty() || some.static_routes == all.static_routes);
@@ -561,7 +561,7 @@ fn assert_bounded(options: &Options) -> Result<(), TestCaseError> {
         );
     }
     prop_assert!(options.search.len() <= MAX_SEARCH && options.search.iter().all(name));
-    prop_assert!(options.hostname.iter().chain(&options.domain).all(name));
+    prop_assert!(options.hostname.iter().chain(&options.domains).all(name));
     prop_assert!(options.dropped.len() <= MAX_DROPPED);
     let plain = |text: &String| {
         text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic())

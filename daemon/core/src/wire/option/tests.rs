@@ -247,7 +247,7 @@ fn pieces_are_joined_in_the_order_options_file_sname() {
         file: option(15, b"lan."),
         ..Reply::ack(&[option(15, b"web."), option(52, &[3])].concat())
     });
-    assert_eq!(options.domain.as_deref(), Some("web.lan.example"));
+    assert_eq!(options.domains, ["web.lan.example"]);
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn names_are_of_letters_digits_hyphens_underscores_and_dots() {
         ("example.com.\0\0", "example.com"),
         (&longest, &longest),
     ] {
-        assert_eq!(read_one(15, sent.as_bytes()).domain.as_deref(), Some(read));
+        assert_eq!(read_one(15, sent.as_bytes()).domains, [read]);
         assert_eq!(
             read_one(12, sent.as_bytes()).hostname.as_deref(),
             Some(read)
@@ -661,14 +661,12 @@ fn names_with_anything_else_are_dropped() {
         "\0",
         ".",
         "..",
-        ".com",
+        "..com",
         "a..b",
         "a.b..",
-        "a b",
         "a\nb",
         "lan\nnameserver 192.0.2.66",
         "a\0b",
-        "a\tb",
         "ä.de",
         "a;b",
         "$(reboot)",
@@ -691,6 +689,51 @@ fn names_with_anything_else_are_dropped() {
         assert_dropped(12, name.as_bytes(), BadOption::Name(shown.to_owned()));
     }
     assert_dropped(15, &[0xff, 0xfe], BadOption::Name(r"\xff\xfe".to_owned()));
+}
+
+#[test]
+fn option_15_may_have_several_names() {
+    for (sent, read) in [
+        (
+            "lan.example example.com",
+            &["lan.example", "example.com"][..],
+        ),
+        ("lan.example,example.com\0", &["lan.example", "example.com"]),
+        (
+            " lan.example ,\texample.com, \0",
+            &["lan.example", "example.com"],
+        ),
+        (".lan.example", &["lan.example"]),
+        (
+            ".lan.example. .example.com.",
+            &["lan.example", "example.com"],
+        ),
+        ("lan.example lan.example", &["lan.example"]),
+    ] {
+        assert_eq!(read_one(15, sent.as_bytes()).domains, read, "{sent:?}");
+    }
+    for bad in [
+        "lan.example a..b",
+        "lan.example,\nnameserver 192.0.2.66",
+        " , ",
+    ] {
+        let options = read_one(15, bad.as_bytes());
+        assert_eq!(
+            (options.domains.len(), options.dropped.len()),
+            (0, 1),
+            "{bad:?}"
+        );
+    }
+    assert_dropped(12, b"a b", BadOption::Name("a b".to_owned()));
+    let many = (0..40)
+        .map(|n| format!("n{n}"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let options = read_one(15, many.as_bytes());
+    assert_eq!(
+        (options.domains.len(), causes(&options)),
+        (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)])
+    );
 }
 
 #[test]

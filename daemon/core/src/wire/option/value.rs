@@ -201,7 +201,35 @@ fn can_be_routed_to(destination: Ipv4Net) -> bool {
     !own && !destination.addr().is_broadcast()
 }
 
-/// Reads a name in text form (12, 15).
+/// Reads names in text form with blanks, tabs or commas between them (15). A dot before a name is cut off.
+///
+/// One bad name drops all: it may be a part of something else, such as a line of a resolver's file.
+pub(super) fn domains(
+    value: &[u8],
+    note: &mut impl FnMut(BadOption),
+) -> Result<Vec<String>, BadOption> {
+    let parts = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
+    // A NUL at the end may stand alone.
+    let mut names: Vec<String> = Vec::new();
+    for part in parts.filter(|part| part.iter().any(|byte| *byte != 0)) {
+        let text = part.strip_prefix(b".").unwrap_or(part);
+        let name = name::from_text(text).map_err(|bad| bad_name(bad, value))?;
+        if names.contains(&name) {
+            continue;
+        }
+        if names.len() == MAX_SEARCH {
+            note(BadOption::TooMany(MAX_SEARCH));
+            break;
+        }
+        names.push(name);
+    }
+    if names.is_empty() {
+        return Err(bad_name(BadName::NotAName, value));
+    }
+    Ok(names)
+}
+
+/// Reads a name in text form (12).
 pub(super) fn name(value: &[u8]) -> Result<String, BadOption> {
     name::from_text(value).map_err(|bad| bad_name(bad, value))
 }
