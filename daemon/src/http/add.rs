@@ -74,9 +74,15 @@ pub(super) fn add(
     let chaddr = args::chaddr(&said)?;
     let grace = grace(&ipam, &provided, chaddr.is_some());
     let client_id = client_id(&ipam, &mut provided, &names, site)?;
+    let without_client_id = ipam.client_id == Some(ClientId::None);
     let wanted = args::wanted(config, &said, &args)?;
     // The children of an ipvlan's parent share its hardware address: a unicast to it goes to the parent.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
+    if on_parent && without_client_id {
+        let fault = "none does not work with ipvlan: all containers there have the hardware address of the interface's master, \
+             by which alone a server would know them; choose another";
+        return Err(bad_config("ipam.clientId", fault));
+    }
     // An answer to a hardware address other than its own does not reach an interface either, and the daemon does not know whether
     // the main plugin has set the address that the runtime names.
     let broadcast = ipam
@@ -84,6 +90,7 @@ pub(super) fn add(
         .unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let client = Arc::new(ClientProfile {
         broadcast,
+        without_client_id,
         ..client(&ipam, provided, &names)?
     });
     let timeout = ipam
@@ -158,6 +165,11 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
                 "CNI_ARGS",
                 format!("{key:.64} is longer than the 255 bytes of option {option}"),
             ));
+        }
+        if option == CLIENT_ID && entry.value.is_none() && entry.from_arg.is_none() {
+            let fault =
+                "option 61 has no value: to send none, leave it out and set clientId to \"none\"";
+            return Err(bad_config("ipam.provide", fault));
         }
         if let Some(value) = arg.map(|(_, value)| value).or(entry.value.as_deref()) {
             provided.insert(option, value);
@@ -242,6 +254,7 @@ fn client(
         request: request_list(&ipam.request),
         broadcast: false,
         rapid_commit: ipam.rapid_commit,
+        without_client_id: false,
         servers: Servers {
             allow: ipam.servers.allow.clone(),
             deny: ipam.servers.deny.clone(),

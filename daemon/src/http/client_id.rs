@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the incumbent's bytes |
 //! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
+//! | `none` | none | the interface |
 //! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, each time it is recreated |
 //! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
 //! | `text:…` | 0, the text with its placeholders filled in | whoever sends it |
@@ -82,7 +83,8 @@ pub(super) fn rule(
     machine: Option<MachineId>,
 ) -> Result<ClientIdRule, Error> {
     match kind {
-        Kind::Mac => Ok(ClientIdRule::Mac),
+        // Without an identifier, servers know the client by its hardware address.
+        Kind::Mac | Kind::None => Ok(ClientIdRule::Mac),
         Kind::Container => Ok(of_container(names.named)),
         Kind::Pod => of_text(&of_pod(names)?),
         Kind::Duid => {
@@ -108,7 +110,7 @@ pub(super) fn rule(
 pub(super) fn returns(kind: &Kind, fixed_mac: bool) -> bool {
     match kind {
         Kind::Container => false,
-        Kind::Mac => fixed_mac,
+        Kind::Mac | Kind::None => fixed_mac,
         Kind::Pod | Kind::Duid | Kind::Hex(_) | Kind::Text(_) => true,
     }
 }

@@ -87,11 +87,10 @@ pub(super) fn directory(read: Option<&HostLocal>, network: &str) -> PathBuf {
 fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option<ClientId>, Error> {
     let kind = match &read.client_id {
         None | Some(Kind::Container) => return Ok(None),
-        Some(Kind::Mac) => {
-            return Err(bad_config(
-                "ipam.clientId",
-                "mac needs an interface, and host-local has none",
-            ));
+        Some(kind @ (Kind::Mac | Kind::None)) => {
+            let kind = if *kind == Kind::Mac { "mac" } else { "none" };
+            let fault = format!("{kind} needs an interface, and host-local has none");
+            return Err(bad_config("ipam.clientId", fault));
         }
         Some(kind) => kind,
     };

@@ -139,6 +139,8 @@ pub enum ClientId {
     Container,
     /// `mac`: the hardware address.
     Mac,
+    /// `none`: option 61 is not sent.
+    None,
     /// `pod`: the pod's namespace and name, and the interface.
     Pod,
     /// `duid`: the host's DUID and an IAID of the attachment (RFC 4361).
@@ -264,10 +266,11 @@ impl Provide {
 
 impl ClientId {
     pub(super) fn read(value: &Value) -> Result<Self, Fault> {
-        const EXPECTED: &str = "container, mac, pod, duid, hex:… or text:…";
+        const EXPECTED: &str = "container, mac, none, pod, duid, hex:… or text:…";
         match text(value)? {
             "container" => Ok(Self::Container),
             "mac" => Ok(Self::Mac),
+            "none" => Ok(Self::None),
             "pod" => Ok(Self::Pod),
             "duid" => Ok(Self::Duid),
             other => match other.split_once(':') {

@@ -149,6 +149,7 @@ impl Refusal {
 pub(crate) struct Expect<'a> {
     pub(crate) xid: u32,
     pub(crate) chaddr: Mac,
+    /// Empty: none was sent, and whatever the server says is not about it.
     pub(crate) client_id: &'a [u8],
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn addressee(message: &Message, expect: &Expect<'_>) -> Result<Ipv4Ad
         .options
         .client_id
         .as_deref()
-        .is_some_and(|id| id != expect.client_id)
+        .is_some_and(|id| !expect.client_id.is_empty() && id != expect.client_id)
     {
         return Err(Refusal::OtherClientId);
     }

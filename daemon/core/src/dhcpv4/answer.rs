@@ -375,7 +375,7 @@ impl Client {
         let expect = Expect {
             xid,
             chaddr: self.sender.chaddr,
-            client_id: self.sender.client_id.as_bytes(),
+            client_id: self.sender.sent_client_id(),
         };
         let server = accept::addressee(message, &expect)?;
         if self.sender.profile.servers.trusts(server) {

@@ -122,15 +122,12 @@ impl Inquiry {
             return Err(Refusal::OtherPort(udp.destination_port).into());
         }
         let Sender {
-            chaddr,
-            client_id,
-            profile,
-            ..
+            chaddr, profile, ..
         } = &self.sender;
         let expect = Expect {
             xid: self.xid,
             chaddr: *chaddr,
-            client_id: client_id.as_bytes(),
+            client_id: self.sender.sent_client_id(),
         };
         let server = accept::addressee(&message, &expect)?;
         if !profile.servers.trusts(server) {

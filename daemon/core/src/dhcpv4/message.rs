@@ -10,7 +10,7 @@
 //! | RELEASE | leased | no | yes | no | leased, server |
 //! | DECLINE | 0 | yes | yes | no | 0, broadcast |
 //!
-//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and REQUEST
+//! The client identifier is in all of them, or in none (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and REQUEST
 //! also bear what the profile says. The profile sets the broadcast flag: our packet socket hears a unicast answer before the
 //! address is configured. It does not hear answers to a chaddr that the interface no longer has, so in that case the flag is
 //! set too. Kea nevertheless answers to the Ethernet source, so every second unanswered try then leaves from the interface's
@@ -62,7 +62,7 @@ pub struct Sender {
     unanswered: u8,
     /// The largest DHCP message that the interface takes whole (57).
     max_size: u16,
-    /// The client identifier (61).
+    /// The client identifier (61), by which the daemon knows the client; the profile says whether servers get it.
     pub client_id: ClientId,
     /// What else the client says and wants.
     pub profile: Arc<ClientProfile>,
@@ -102,6 +102,14 @@ impl Sender {
     pub fn set_mtu(&mut self, mtu: u32) {
         let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
         self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
+    }
+
+    /// Returns the client identifier as it is sent; empty: none is.
+    pub(super) fn sent_client_id(&self) -> &[u8] {
+        match self.profile.without_client_id {
+            true => &[],
+            false => self.client_id.as_bytes(),
+        }
     }
 
     /// Records that a request is about to be sent, from the other Ethernet address if the last message had no answer.
@@ -291,7 +299,7 @@ impl Sender {
             broadcast: false,
             ciaddr: Ipv4Addr::UNSPECIFIED,
             chaddr: self.chaddr,
-            client_id: self.client_id.as_bytes(),
+            client_id: self.sent_client_id(),
             requested: None,
             server_id: None,
             request_list: &[],

@@ -30,6 +30,9 @@ pub struct ClientProfile {
     pub broadcast: bool,
     /// Whether it offers to take a lease in two messages (80, RFC 4039).
     pub rapid_commit: bool,
+    /// Whether it sends no client identifier (61): servers know it by its hardware address.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub without_client_id: bool,
     /// Whose answers it believes.
     #[serde(flatten)]
     pub servers: Servers,

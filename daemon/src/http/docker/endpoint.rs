@@ -120,7 +120,7 @@ impl Endpoint<'_> {
         let own = self.name.map_or_else(|| self.of_its_own(), str::to_owned);
         let of_host = |machine| of_host(&format!("docker/{parent}/{subnet}/{own}"), machine);
         let bytes = match (client_id, machine) {
-            (Kind::Mac, _) => return Ok(ClientIdRule::Mac),
+            (Kind::Mac | Kind::None, _) => return Ok(ClientIdRule::Mac),
             (Kind::Auto, Some(machine)) if self.name.is_some() || !self.own_mac => of_host(machine),
             (Kind::Auto, _) if self.own_mac => return Ok(ClientIdRule::Mac),
             (Kind::Duid, Some(machine)) => of_host(machine),
@@ -143,7 +143,7 @@ impl Endpoint<'_> {
             Kind::Auto => {
                 (self.name.is_some() && site.machine_id.is_some()) || chosen == Some(true)
             }
-            Kind::Mac | Kind::Duid => chosen != Some(false),
+            Kind::Mac | Kind::None | Kind::Duid => chosen != Some(false),
             Kind::Hex(_) | Kind::Text(_) => true,
         };
         match options.grace {

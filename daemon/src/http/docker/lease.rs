@@ -103,6 +103,8 @@ pub(super) enum Kind {
     Auto,
     /// The Ethernet address.
     Mac,
+    /// Nothing: the option is not sent.
+    None,
     /// The host's DUID, and an IAID made from the endpoint's name or Ethernet address.
     Duid,
     /// These bytes.
@@ -217,6 +219,7 @@ impl LeaseOptions {
             hostname,
             broadcast,
             servers,
+            without_client_id: self.client_id == Kind::None,
             ..ClientProfile::default()
         };
         // Docker chooses once which of its networks a container's default route uses.
@@ -239,9 +242,9 @@ impl LeaseOptions {
         let Self {
             flag, client_id, ..
         } = self;
-        if shared && *client_id == Kind::Mac {
+        if shared && matches!(client_id, Kind::Mac | Kind::None) {
             return Err(refused(format!(
-                "{flag} client-id=mac: on ipvlan all containers have the parent's Ethernet address: leave it out"
+                "{flag} client-id={client_id}: on ipvlan all containers have the parent's Ethernet address: leave it out"
             )));
         }
         let wants_host = *client_id == Kind::Duid || (shared && *client_id == Kind::Auto);
@@ -331,6 +334,7 @@ impl Kind {
         match text.split_once(':').unwrap_or((text, "")) {
             ("auto", "") => Ok(Self::Auto),
             ("mac", "") => Ok(Self::Mac),
+            ("none", "") => Ok(Self::None),
             ("duid", "") => Ok(Self::Duid),
             ("hex", digits) => {
                 let id = ClientId::try_from(digits.replace(':', ""));
@@ -341,7 +345,7 @@ impl Kind {
             }
             ("text", text) if (1..=254).contains(&text.len()) => Ok(Self::Text(text.to_owned())),
             ("text", _) => Err("text: and 1 to 254 bytes".to_owned()),
-            _ => Err("auto, mac, duid, hex:… or text:…".to_owned()),
+            _ => Err("auto, mac, none, duid, hex:… or text:…".to_owned()),
         }
     }
 }
@@ -351,6 +355,7 @@ impl fmt::Display for Kind {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Mac => f.write_str("mac"),
+            Self::None => f.write_str("none"),
             Self::Duid => f.write_str("duid"),
             Self::Hex(bytes) => {
                 f.write_str("hex:")?;

@@ -206,6 +206,33 @@ fn client_identifiers_follow_the_configuration() {
 }
 
 #[test]
+fn a_network_may_have_its_clients_send_no_option_61() {
+    let none = r#"{"clientId": "none"}"#;
+    assert!(profile(none, POD).client.without_client_id);
+    assert_eq!(client_id(none, POD), [1, 2, 0, 0, 0, 0, 9]);
+    assert!(
+        !profile(r#"{"clientId": "mac"}"#, POD)
+            .client
+            .without_client_id
+    );
+    let refused = |config: &str| refusal(&with_config("ADD", config)).msg;
+    let ipvlan = refused(
+        r#"{"cniVersion": "1.1.0", "name": "lan", "type": "ipvlan", "master": "eth0", "ipam": {"clientId": "none"}}"#,
+    );
+    assert!(
+        ipvlan.starts_with("ipam.clientId: none does not work with ipvlan"),
+        "{ipvlan}"
+    );
+    let empty = refused(
+        r#"{"cniVersion": "1.1.0", "name": "lan", "type": "macvlan", "ipam": {"provide": [{"option": "61", "value": ""}]}}"#,
+    );
+    assert!(
+        empty.starts_with("ipam.provide: option 61 has no value"),
+        "{empty}"
+    );
+}
+
+#[test]
 fn leases_are_kept_for_identities_that_can_return() {
     let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
     let table = [
@@ -213,6 +240,8 @@ fn leases_are_kept_for_identities_that_can_return() {
         ("{}", mac, None),
         (r#"{"clientId": "mac"}"#, "", None),
         (r#"{"clientId": "mac"}"#, mac, Some(60)),
+        (r#"{"clientId": "none"}"#, "", None),
+        (r#"{"clientId": "none"}"#, mac, Some(60)),
         (r#"{"clientId": "pod"}"#, "", Some(60)),
         (r#"{"clientId": "text:printer", "grace": 5}"#, "", Some(5)),
         (r#"{"clientId": "hex:ff:00", "grace": 0}"#, "", Some(0)),

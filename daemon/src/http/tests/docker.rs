@@ -147,6 +147,7 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
             r#","client-id":"text:a, 100% ü""#,
             "parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc",
         ),
+        (r#","client-id":"none""#, "parent=eth0,client-id=none"),
         (
             r#","client-id":"mac","grace":"0""#,
             "parent=eth0,client-id=mac,grace=0",
@@ -192,7 +193,7 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
         ),
         (
             r#","client-id":"pod""#,
-            "--ipam-opt client-id=pod: expected auto, mac, duid, hex:… or text:…",
+            "--ipam-opt client-id=pod: expected auto, mac, none, duid, hex:… or text:…",
         ),
         (
             r#","client-id":"hex:1""#,
@@ -266,10 +267,11 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
         let said = said(false, Method::RequestPool, body);
         assert!(said.starts_with(why), "{said}");
     }
-    assert!(
-        said(true, Method::RequestPool, &with(r#","client-id":"mac""#))
-            .contains("on ipvlan all containers have")
-    );
+    for kind in ["mac", "none"] {
+        let options = format!(r#","client-id":"{kind}""#);
+        let said = said(true, Method::RequestPool, &with(&options));
+        assert!(said.contains(&format!("client-id={kind}: on ipvlan all containers have")));
+    }
     let nobody = on(
         Site::default(),
         false,
@@ -512,6 +514,12 @@ fn the_network_says_what_servers_know_its_endpoints_by_and_for_how_long_a_lease_
     let mac = "010242c0a80102".to_owned();
     assert_eq!(of("", MAC_ONLY), (mac.clone(), None));
     assert_eq!(of(",client-id=mac", MAC_AND_NAME), (mac.clone(), Some(60)));
+    assert_eq!(of(",client-id=none", MAC_AND_NAME), (mac.clone(), Some(60)));
+    let nameless = |options: &str| {
+        let add = add(false, &address(&format!("{POOL}{options}"), "", MAC_ONLY));
+        add.profile.client.without_client_id
+    };
+    assert!(nameless(",client-id=none") && !nameless(",client-id=mac"));
     assert_eq!(
         of(",client-id=hex:0102ff,grace=5", MAC_ONLY),
         ("0102ff".to_owned(), Some(5))

@@ -82,7 +82,11 @@ fn a_pod_is_known_by_its_name() {
         panic!("no ADD")
     };
     assert_eq!(add.returns_as, None);
-    assert_eq!(of("mac").unwrap_err().code, Code::InvalidConfig);
+    for nobody in ["mac", "none"] {
+        let error = of(nobody).unwrap_err();
+        assert!(error.msg.contains(&format!("{nobody} needs an interface")));
+        assert_eq!(error.code, Code::InvalidConfig);
+    }
 }
 
 #[test]

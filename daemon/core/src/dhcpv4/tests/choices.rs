@@ -7,12 +7,13 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::super::accept::Refusal;
-use super::super::message::Sender;
+use super::super::message::{Hop, Sender};
 use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
 use super::script::{
-    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, Sent, at, client_id, lease, name, sent,
+    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, client_id, lease, name,
+    sent,
 };
 use crate::wire::message::MessageType;
 
@@ -561,4 +562,35 @@ fn so_does_one_to_the_claim_of_an_earlier_lease() {
         },
     );
     assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
+}
+
+#[test]
+fn a_client_without_an_identifier_never_sends_one() {
+    let profile = ClientProfile {
+        without_client_id: true,
+        ..ClientProfile::default()
+    };
+    let sender = Sender::new(MAC, &client_id(), Arc::new(profile.clone()));
+    let hop = Hop {
+        server: SERVER,
+        mac: SERVER_MAC,
+    };
+    let frames = [
+        sender.discover(1, 0, None),
+        sender.select(1, 0, LEASED, SERVER),
+        sender.reboot(1, 0, LEASED),
+        sender.renew(1, 0, LEASED, hop),
+        sender.rebind(1, 0, LEASED),
+        sender.release(1, LEASED, hop),
+        sender.decline(1, LEASED, SERVER),
+    ];
+    for frame in &frames {
+        assert_eq!(sent(frame).option(61), None);
+    }
+    // Some servers say what they know the client by all the same.
+    let mut bench = with(profile, None);
+    let xid = discover(&mut bench).xid();
+    let offer = Reply::new(OFFER, xid, 600).with(61, &[1, 2, 3]);
+    let request = sent(&bench.answer(at(0.0), &offer).frames[0]);
+    assert_eq!((request.kind(), request.option(61)), ("REQUEST", None));
 }
