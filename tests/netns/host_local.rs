@@ -626,7 +626,7 @@ fn these_differences_are_meant() {
         ),
         (
             "a setting that silently does nothing is the worst fault",
-            json!({"subnet": "10.0.0.0/24", "rangeEnds": "10.0.0.9"}),
+            json!({"subnet": "10.0.0.0/24", "clinetId": "pod"}),
             "",
             ["10.0.0.2/24", "Unreadable"],
         ),

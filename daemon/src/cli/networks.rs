@@ -8,7 +8,7 @@ use leasehold_api::cni::{Config, Env, Error, Request};
 use leasehold_core::effect::{Add, Call};
 use serde_json::Value;
 
-use crate::http::{Asked, MachineId, Site};
+use crate::http::{Asked, MachineId, Site, warnings};
 
 /// Where a host keeps its identity (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
@@ -26,6 +26,8 @@ pub(super) struct Network {
     pub(super) parent: Option<String>,
     /// Whether that link must exist before the first container: a bridge's plugin makes the bridge.
     pub(super) is_standing: bool,
+    /// What its configuration has that is ignored but looks like a mistake.
+    pub(super) warnings: Vec<String>,
     /// The ADD for one of its containers, or the error with which it would be refused.
     pub(super) add: Result<Box<Add>, Error>,
 }
@@ -124,6 +126,7 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
         file: file.to_owned(),
         name: config.name.clone().unwrap_or_default(),
         parent: config.parent_link().map(str::to_owned),
+        warnings: warnings(&config),
         is_standing: config.plugin.as_deref() != Some("bridge"),
         plugin: config.plugin.unwrap_or_default(),
         add,
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn networks_of_ours_are_found_in_lists_and_alone() {
         let dir = TempDir::new().unwrap();
-        let lan = r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "servers": {"deny": ["10.0.0.2"]}}}"#;
+        let lan = r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "requests": [], "servers": {"deny": ["10.0.0.2"]}}}"#;
         let files = [
             (
                 "10-list.conflist",
@@ -183,6 +186,10 @@ mod tests {
         assert_eq!(
             (lan.name.as_str(), lan.parent.as_deref(), lan.is_standing),
             ("lan", Some("eth0"), true)
+        );
+        assert_eq!(
+            lan.warnings,
+            ["network lan: ipam.requests: unknown key, which is ignored: did you mean request?"]
         );
         let add = lan.add.as_ref().unwrap();
         assert!(

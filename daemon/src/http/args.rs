@@ -110,11 +110,7 @@ pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
     let Some(text) = &said.mac else {
         return Ok(None);
     };
-    let mac = text
-        .replace('-', ":")
-        .parse()
-        .ok()
-        .filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
+    let mac = ethernet(text).filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
     let fault = || {
         format!(
             "runtimeConfig.mac: {} is not an Ethernet address for an interface",
@@ -123,4 +119,52 @@ pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
     };
     mac.map(Some)
         .ok_or_else(|| Error::new(Code::InvalidConfig, fault()))
+}
+
+/// Reads an Ethernet address in each form that Go reads: pairs of digits with colons or hyphens between them, or groups of four with
+/// dots.
+fn ethernet(text: &str) -> Option<Mac> {
+    let parts = |separator, digits| {
+        let parts: Vec<_> = text.split(separator).collect();
+        let is_whole = parts
+            .iter()
+            .all(|part| part.len() == digits && part.is_ascii());
+        is_whole.then_some(parts)
+    };
+    let pairs: Vec<&str> = match (text.contains('.'), text.contains('-')) {
+        (true, _) => parts('.', 4)?
+            .into_iter()
+            .flat_map(|four| [&four[..2], &four[2..]])
+            .collect(),
+        (false, true) => parts('-', 2)?,
+        (false, false) => parts(':', 2)?,
+    };
+    pairs.join(":").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_addresses_are_read_as_go_reads_them() {
+        let mac = Mac([2, 0xab, 0xcd, 0, 0, 3]);
+        for text in ["02:ab:cd:00:00:03", "02-AB-cd-00-00-03", "02ab.cd00.0003"] {
+            assert_eq!(ethernet(text), Some(mac), "{text}");
+        }
+        for text in [
+            "",
+            ".",
+            "02ab.cd00",
+            "02ab.cd00.0003.0004",
+            "02:ab:cd:00:00",
+            "02:ab-cd:00:00:03",
+            "02ab:cd00:0003",
+            "2:ab:cd:0:0:3",
+            "02abcd000003",
+            "02é.cd00.0003",
+        ] {
+            assert_eq!(ethernet(text), None, "{text}");
+        }
+    }
 }

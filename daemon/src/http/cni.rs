@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
+use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 
 use super::add::{Site, add, grace_of_del};
@@ -21,6 +21,8 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// How to answer.
     pub(crate) form: Form,
+    /// What the network's configuration has that is ignored but looks like a mistake, if this is an ADD.
+    pub(crate) warnings: Vec<String>,
     /// The network with local ranges that the call is about, and the directory of its files.
     pub(crate) data_dir: Option<(String, PathBuf)>,
 }
@@ -214,8 +216,13 @@ impl Asked {
             }
             _ => None,
         };
+        let warnings = match verb {
+            Verb::Add => warnings(config),
+            Verb::Del | Verb::Check | Verb::Gc | Verb::Status => Vec::new(),
+        };
         Ok(Self {
             call,
+            warnings,
             form: Form {
                 version,
                 about,
@@ -254,6 +261,13 @@ impl Form {
             .in_version(self.version)
             .with_details(&self.about)
     }
+}
+
+/// Returns what a network's configuration has that is ignored but looks like a mistake.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
+    let name = config.name.as_deref().unwrap_or_default();
+    let said = |bad: BadKey| format!("network {name}: {bad}");
+    config.ignored().into_iter().map(said).collect()
 }
 
 /// Returns the addresses that the runtime believes to be on our interface.

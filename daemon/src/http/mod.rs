@@ -54,9 +54,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_api::MAX_BODY;
 use leasehold_core::effect::{Answer, Call, RequestId};
@@ -64,7 +64,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 pub(crate) use add::Site;
 pub(crate) use client_id::MachineId;
-pub(crate) use cni::Asked;
+pub(crate) use cni::{Asked, warnings};
 pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
@@ -84,6 +84,9 @@ const MAX_READING: usize = 8 * MAX_BODY;
 
 /// The most readers at one socket that wait for events or frames, each of which holds a place.
 const MAX_WAITING: usize = 64;
+
+/// The most warnings about networks that are given.
+const MAX_WARNED: usize = 256;
 
 /// What the front doors tell the driver.
 #[derive(Debug)]
@@ -142,6 +145,8 @@ pub(crate) struct Doors {
     said: Arc<monitor::Said>,
     /// Calls of the replaced plugin.
     old_plugin: Arc<OldPlugin>,
+    /// What was warned of, so that each warning comes once.
+    warned: Arc<Mutex<BTreeSet<String>>>,
     next: Arc<AtomicU64>,
 }
 
@@ -182,7 +187,8 @@ impl Doors {
             )
         };
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let (said, old_plugin, next) = (Arc::default(), Arc::default(), Arc::default());
+        let (said, old_plugin, warned) = (Arc::default(), Arc::default(), Arc::default());
+        let next = Arc::default();
         let doors = Self {
             site,
             reports,
@@ -193,6 +199,7 @@ impl Doors {
             frames,
             said,
             old_plugin,
+            warned,
             next,
         };
         (doors, driver)
@@ -214,6 +221,12 @@ impl Doors {
             .iter()
             .map(|(protocol, share)| (protocol.name(), open(share)))
             .collect()
+    }
+
+    /// Returns whether a warning about a network has not been given yet.
+    fn is_news(&self, warning: &str) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.len() < MAX_WARNED && warned.insert(warning.to_owned())
     }
 
     /// Returns a new id, for spooled calls too.

@@ -507,13 +507,20 @@ async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemapho
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     let Understood {
-        asked: Asked {
-            call,
-            form,
-            data_dir,
-        },
+        asked:
+            Asked {
+                call,
+                form,
+                warnings,
+                data_dir,
+            },
         spooled,
     } = understood;
+    for warning in &warnings {
+        if caller.doors().is_news(warning) {
+            warn!("{warning}");
+        }
+    }
     // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it could remove
     // the file: no later start may replay that DEL against the new lease.
     if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {

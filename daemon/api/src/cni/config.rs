@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::object::{BadKey, Fault, Object, objects_of, text};
-use super::{HostLocal, Ipam, Version};
+use super::{HostLocal, Ipam, Version, host_local, ipam};
 
 /// A network configuration: the main plugin's, whole. Keys that are not named here are ignored; `null` and the empty
 /// string count as absent, as they do for the Go plugins.
@@ -104,6 +104,15 @@ impl Config {
     /// The first key that is refused: see [`HostLocal`].
     pub fn host_local(&self, version: Version) -> Result<HostLocal, BadKey> {
         HostLocal::parse(&self.ipam, self.runtime_config.as_ref(), version)
+    }
+
+    /// Returns the keys of our part that have no effect but look as if somebody wanted one, for a warning.
+    pub fn ignored(&self) -> Vec<BadKey> {
+        match Object::new("ipam", &self.ipam) {
+            Ok(ipam) if self.is_host_local() => host_local::ignored(&ipam),
+            Ok(ipam) => ipam::ignored(&ipam),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Returns the addresses that the convention `args.cni.ips` asks for. The rest of `args` may be anything.

@@ -1,13 +1,14 @@
 //! What host-local reads from a network configuration. The ranges are as given: what is left out is not completed here, and
 //! nobody checks here whether they can be used.
 //!
-//! Unknown keys are ignored, as by host-local, except in `ipam` itself a key that is one slip away from a known one
-//! (`rangeEnds`): see [`Ipam`](super::Ipam).
+//! Unknown keys are ignored, as by host-local, except in `ipam` itself a key that is nearly one of ours (`clinetId`): see
+//! [`Ipam`](super::Ipam).
 
 mod file;
 
 use serde_json::Value;
 
+use super::ipam::of_routes;
 use super::object::{BadKey, Fault, Object, number, text, u8, u32};
 use super::range::{Range, address, subnet};
 use super::{ClientId, ConflictDetection, Route, Version};
@@ -30,6 +31,21 @@ pub const HOST_LOCAL_KEYS: [&str; 13] = [
     "clientId",
     "conflictDetection",
 ];
+
+/// How many of [`HOST_LOCAL_KEYS`], from the first, are host-local's.
+const INCUMBENTS: usize = 9;
+
+/// Returns whether a key that is nearly the known one `meant` is ignored, as by host-local.
+fn is_ignored(_key: &str, meant: &str) -> bool {
+    HOST_LOCAL_KEYS[..INCUMBENTS].contains(&meant)
+}
+
+/// Returns the keys in the value of `ipam` that are ignored but look like a mistake.
+pub(super) fn ignored(ipam: &Object<'_>) -> Vec<BadKey> {
+    let mut keys = ipam.ignored(&HOST_LOCAL_KEYS, is_ignored);
+    keys.extend(of_routes(ipam));
+    keys
+}
 
 /// What host-local reads from a network configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,7 +82,7 @@ impl HostLocal {
         version: Version,
     ) -> Result<Self, BadKey> {
         let ipam = Object::new("ipam", ipam)?;
-        ipam.nothing_misspelt(&HOST_LOCAL_KEYS)?;
+        ipam.nothing_misspelt(&HOST_LOCAL_KEYS, is_ignored)?;
         ipam.read("type", text)?;
         // The shim reads it.
         ipam.read("daemonSocketPath", text)?;
@@ -102,8 +118,8 @@ impl HostLocal {
             resolv_conf: said("resolvConf")?,
             data_dir: said("dataDir")?,
             timeout: ipam.read("timeout", number)?,
-            client_id: ipam.read("clientId", ClientId::read)?,
-            conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?,
+            client_id: ipam.choose("clientId", ClientId::read)?,
+            conflict_detection: ipam.choose("conflictDetection", ConflictDetection::read)?,
         })
     }
 }

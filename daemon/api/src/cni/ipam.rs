@@ -2,12 +2,13 @@
 //!
 //! # Which keys are refused
 //! * A known key whose value has the wrong type or no meaning, at any depth.
-//! * In an object that only this plugin reads (`servers`, an entry of `routes`), any key that it does not know.
-//! * In `ipam` itself, an unknown key that is one slip away from a known one (`clientIds`, `vendor_class`): a setting
-//!   that silently does nothing is the worst fault of all.
+//! * In an object that only this plugin reads (`servers`, `fallback`), any key that it does not know.
+//! * In `ipam` itself, an unknown key that is nearly one of ours (`clinetId`, `vendor_class`): a setting that silently does
+//!   nothing is the worst fault of all.
 //!
-//! Any other key is ignored, as by the incumbent, in `ipam` and in the incumbent's objects: networks in the field have keys of
-//! other plugins and other versions, and must not stop working. Case does not matter, as in Go.
+//! Any other key is ignored, as by the incumbent, in `ipam`, in entries of `routes` and in the incumbent's objects: networks in the
+//! field have keys of other plugins and other versions, and must not stop working. [`ignored`] names those that look like a mistake:
+//! what is nearly a key of the incumbent (`requests`), `server`, and unknown keys of `routes`. Case does not matter, as in Go.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -43,6 +44,32 @@ pub const IPAM_KEYS: [&str; 23] = [
     "onExpiry",
     "fallback",
 ];
+
+/// How many of [`IPAM_KEYS`], from the first, are the incumbent's.
+const INCUMBENTS: usize = 5;
+
+/// The keys of a route, as CNI spells them.
+pub(super) const ROUTE_KEYS: [&str; 7] =
+    ["dst", "gw", "mtu", "advmss", "priority", "table", "scope"];
+
+/// Returns whether a key that is nearly the known one `meant` is ignored, as by the incumbent. `server` is in published networks.
+fn is_ignored(key: &str, meant: &str) -> bool {
+    IPAM_KEYS[..INCUMBENTS].contains(&meant) || key.eq_ignore_ascii_case("server")
+}
+
+/// Returns the keys in the value of `ipam` that are ignored but look like a mistake.
+pub(super) fn ignored(ipam: &Object<'_>) -> Vec<BadKey> {
+    let mut keys = ipam.ignored(&IPAM_KEYS, is_ignored);
+    keys.extend(of_routes(ipam));
+    keys
+}
+
+/// Returns the unknown keys of `routes`.
+pub(super) fn of_routes(ipam: &Object<'_>) -> Vec<BadKey> {
+    let metric = |key: &str| key.eq_ignore_ascii_case("metric").then_some("priority");
+    let routes = ipam.objects("routes", |entry| Ok(entry.others(&ROUTE_KEYS, metric)));
+    routes.unwrap_or_default().concat()
+}
 
 /// Our part of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -179,7 +206,7 @@ impl Ipam {
             return Ok(Self::default());
         }
         let ipam = Object::new("ipam", value)?;
-        ipam.nothing_misspelt(&IPAM_KEYS)?;
+        ipam.nothing_misspelt(&IPAM_KEYS, is_ignored)?;
         // The shim reads these itself.
         ipam.read("type", text)?;
         ipam.read("daemonSocketPath", text)?;
@@ -195,12 +222,12 @@ impl Ipam {
                 .filter(|priority| *priority != 0),
             request: RequestList::read(&ipam)?,
             provide: ipam.objects("provide", Provide::read)?,
-            client_id: ipam.read("clientId", ClientId::read)?,
+            client_id: ipam.choose("clientId", ClientId::read)?,
             hostname: ipam.read("hostname", text)?.map(str::to_owned),
             fqdn: said("fqdn")?,
             vendor_class: said("vendorClass")?,
             user_class: said("userClass")?,
-            broadcast: ipam.read("broadcast", broadcast)?.flatten(),
+            broadcast: ipam.choose("broadcast", broadcast)?.flatten(),
             rapid_commit: ipam.read("rapidCommit", boolean)?.unwrap_or_default(),
             timeout: ipam.read("timeout", number)?,
             routes: ipam.objects("routes", ExtraRoute::read)?,
@@ -215,14 +242,14 @@ impl Ipam {
             release: ipam.read("release", boolean)?,
             grace: ipam.read("grace", u32)?,
             conflict_detection: ipam
-                .read("conflictDetection", ConflictDetection::read)?
+                .choose("conflictDetection", ConflictDetection::read)?
                 .unwrap_or_default(),
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
             keep_on_change: ipam
-                .read("onChange", |value| keep(value, "apply"))?
+                .choose("onChange", |value| keep(value, "apply"))?
                 .unwrap_or_default(),
             keep_on_expiry: ipam
-                .read("onExpiry", |value| keep(value, "remove"))?
+                .choose("onExpiry", |value| keep(value, "remove"))?
                 .unwrap_or_default(),
             fallback: ipam.object("fallback")?.map(Fallback::read).transpose()?,
         })
@@ -297,7 +324,6 @@ impl ConflictDetection {
 
 impl ExtraRoute {
     fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
         let route = Route {
             dst: entry.require("dst", subnet)?,
             via: None,

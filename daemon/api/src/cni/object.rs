@@ -54,6 +54,9 @@ pub enum Fault {
     /// An unknown key that is nearly a known one.
     #[error("unknown key: did you mean {0}?")]
     Misspelt(&'static str),
+    /// An unknown key that has no effect, and the known one that is nearest to it, if any is near.
+    #[error("unknown key, which is ignored{}", .0.map(|meant| format!(": did you mean {meant}?")).unwrap_or_default())]
+    Ignored(Option<&'static str>),
     /// A list that is too long.
     #[error("more than {0} entries")]
     TooMany(usize),
@@ -137,6 +140,18 @@ impl<'a> Object<'a> {
             .transpose()
     }
 
+    /// Reads the value of a key that has a few values, if it is there. The empty string counts as absent.
+    pub(super) fn choose<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Fault>,
+    ) -> Result<Option<T>, BadKey> {
+        match self.get(key) {
+            Some(Value::String(text)) if text.is_empty() => Ok(None),
+            _ => self.read(key, read),
+        }
+    }
+
     /// Reads the value of a required key.
     pub(super) fn require<T>(
         &self,
@@ -213,15 +228,50 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Refuses keys that are nearly one of these.
-    pub(super) fn nothing_misspelt(&self, known: &[&'static str]) -> Result<(), BadKey> {
+    /// Refuses keys that are nearly one of these, unless `ignored` says of the key, and the one that it is near to, that it is ignored.
+    pub(super) fn nothing_misspelt(
+        &self,
+        known: &[&'static str],
+        ignored: impl Fn(&str, &str) -> bool,
+    ) -> Result<(), BadKey> {
         match self
-            .unknown(known)
-            .find_map(|key| Some((key, nearest(key, known)?)))
+            .misspelt(known)
+            .find(|(key, meant)| !ignored(key, meant))
         {
             Some((key, meant)) => Err(Fault::Misspelt(meant).at(self.path(&cut(key)))),
             None => Ok(()),
         }
+    }
+
+    /// Returns the keys that are nearly one of these and of which `ignored` says so.
+    pub(super) fn ignored(
+        &self,
+        known: &[&'static str],
+        ignored: impl Fn(&str, &str) -> bool,
+    ) -> Vec<BadKey> {
+        self.misspelt(known)
+            .filter(|(key, meant)| ignored(key, meant))
+            .map(|(key, meant)| Fault::Ignored(Some(meant)).at(self.path(&cut(key))))
+            .collect()
+    }
+
+    /// Returns all keys but these, each with the one that `meant` takes it for or that is nearest to it.
+    pub(super) fn others(
+        &self,
+        known: &[&'static str],
+        meant: impl Fn(&str) -> Option<&'static str>,
+    ) -> Vec<BadKey> {
+        self.unknown(known)
+            .map(|key| {
+                let meant = meant(key).or_else(|| nearest(key, known));
+                Fault::Ignored(meant).at(self.path(&cut(key)))
+            })
+            .collect()
+    }
+
+    fn misspelt(&self, known: &[&'static str]) -> impl Iterator<Item = (&'a str, &'static str)> {
+        self.unknown(known)
+            .filter_map(|key| Some((key, nearest(key, known)?)))
     }
 
     fn unknown(&self, known: &[&'static str]) -> impl Iterator<Item = &'a str> {
@@ -251,31 +301,54 @@ fn cut(text: &str) -> String {
     text.chars().take(MAX_QUOTED).collect()
 }
 
-/// Returns the known key that `key` differs from by one letter at most, case, hyphens and underscores aside.
+/// Returns the known key that `key` is a misspelling of, case, hyphens and underscores aside: one or two letters are added, left out
+/// or changed, two neighbours have changed places, or it is the beginning of that key. A short key and a slip or two make many words.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    /// The fewest letters of a beginning, and of a key that may have two slips.
+    const ENOUGH: usize = 6;
     let plain = |text: &str| -> Vec<u8> {
         text.bytes()
             .filter(|byte| !matches!(byte, b'-' | b'_'))
             .map(|byte| byte.to_ascii_lowercase())
             .collect()
     };
-    let key = plain(key);
-    known
-        .iter()
-        .copied()
-        .find(|known| one_slip_apart(&key, &plain(known)))
+    // Nobody writes such a key by mistake, and looking at it is not free.
+    let key = Some(plain(key)).filter(|key| key.len() <= MAX_QUOTED)?;
+    let slips = known.iter().filter_map(|known| {
+        let of = plain(known);
+        let most = if of.len().min(key.len()) >= ENOUGH {
+            2
+        } else {
+            1
+        };
+        let is_beginning = key.len() >= ENOUGH && of.starts_with(&key);
+        let slips = slips(&key, &of);
+        (slips <= most || is_beginning).then_some((slips, *known))
+    });
+    slips
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, known)| known)
 }
 
-/// Returns whether inserting, removing or changing at most one letter turns one text into the other.
-fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
-    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
-    let (rest, longer) = (&short[same..], &long[same..]);
-    match longer.len() - rest.len() {
-        0 => rest.get(1..).unwrap_or_default() == longer.get(1..).unwrap_or_default(),
-        1 => *rest == longer[1..],
-        _ => false,
+/// Returns how many letters must be added, left out, changed, or swapped with their neighbour to turn one text into the other.
+fn slips(a: &[u8], b: &[u8]) -> usize {
+    // Row by row: what each beginning of `b` is from one of `a`, then from the next longer one.
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let changed = last[j] + usize::from(x != y);
+            let least = changed.min(last[j + 1] + 1).min(row[j] + 1);
+            let is_swapped = i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y;
+            row.push(match is_swapped {
+                true => least.min(before[j - 1] + 1),
+                false => least,
+            });
+        }
+        (before, last) = (last, row);
     }
+    last[b.len()]
 }
 
 fn list(value: &Value) -> Result<&[Value], Fault> {
@@ -357,10 +430,17 @@ mod tests {
             ("server", Some("servers")),
             ("serverz", Some("servers")),
             ("route", Some("routes")),
+            ("clinetId", Some("clientId")),
+            ("cientID", Some("clientId")),
+            ("clintIdd", Some("clientId")),
+            ("client", Some("clientId")),
+            ("clien", None),
+            ("routse", Some("routes")),
+            ("rutes2", Some("routes")),
+            ("roots", None),
             ("s", None),
             ("", None),
             ("range", None),
-            ("rutes2", None),
             ("subnet", None),
         ];
         for (key, meant) in table {

@@ -23,6 +23,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
+use super::networks;
 use crate::store::{self, StoreError};
 pub(crate) use directories::OfTheHost;
 use place::{Found, Place};
@@ -36,6 +37,9 @@ const BESIDE: [&str; 2] = ["dhcp", "../libexec/leasehold/dhcp"];
 
 /// What is said when there is no place for the plugin.
 const NO_DIRECTORY: &str = "no runtime on this host has a directory for CNI plugins";
+
+/// Where runtimes keep their networks.
+const NETWORKS: &str = "/etc/cni/net.d";
 
 /// What is said of a runtime's configuration.
 const UNREAD: &str = "cannot be parsed";
@@ -185,6 +189,13 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     }
     if unserved && !args.update {
         say(out, Path::new("Docker"), docker::WAY)?;
+    }
+    // A host without such a directory has no networks that could be wrong.
+    let found = networks::networks(Path::new(NETWORKS), &networks::site()).unwrap_or_default();
+    for network in found.ours {
+        for warning in &network.warnings {
+            say(out, &network.file, warning)?;
+        }
     }
     Ok(())
 }

@@ -166,8 +166,8 @@ fn what_is_refused_is_named() {
         ),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
         (
-            json!({"rangeEnds": "10.0.0.9"}),
-            "ipam.rangeEnds: unknown key: did you mean rangeEnd?",
+            json!({"clinetId": "pod"}),
+            "ipam.clinetId: unknown key: did you mean clientId?",
         ),
         (
             json!({"conflictDetection": "maybe"}),

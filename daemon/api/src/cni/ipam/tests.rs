@@ -221,7 +221,7 @@ fn what_is_refused_is_named() {
         ),
         (
             json!({"clientId": "Mac"}),
-            "ipam.clientId: \"Mac\" is not container, mac, pod, duid, hex:… or text:…",
+            "ipam.clientId: \"Mac\" is not container, mac, none, pod, duid, hex:… or text:…",
         ),
         (
             json!({"clientId": "hex:0"}),
@@ -280,10 +280,6 @@ fn what_is_refused_is_named() {
             "ipam.routes[0].dst: \"10.0.0.1\" is not a subnet, such as 10.0.0.0/8",
         ),
         (
-            json!({"routes": [{"dst": "10.0.0.0/8", "via": "10.0.0.1"}]}),
-            "ipam.routes[0].via: unknown key",
-        ),
-        (
             json!({"routes": [{"dst": "10.0.0.0/8", "gw": "fd00::1"}]}),
             "ipam.routes[0].gw: \"fd00::1\" is not of the same family as dst",
         ),
@@ -304,8 +300,8 @@ fn what_is_refused_is_named() {
             "ipam.servers.allowed: unknown key",
         ),
         (
-            json!({"servers": {"denies": []}}),
-            "ipam.servers.denies: unknown key",
+            json!({"servers": {"believe": []}}),
+            "ipam.servers.believe: unknown key",
         ),
         (
             json!({"servers": {"allow": "10.0.0.1"}}),
@@ -356,6 +352,18 @@ fn what_is_refused_is_named() {
             "ipam.client_id: unknown key: did you mean clientId?",
         ),
         (
+            json!({"clinetId": "mac"}),
+            "ipam.clinetId: unknown key: did you mean clientId?",
+        ),
+        (
+            json!({"conflictDetect": "off"}),
+            "ipam.conflictDetect: unknown key: did you mean conflictDetection?",
+        ),
+        (
+            json!({"suppress": ["gateway"]}),
+            "ipam.suppress: unknown key: did you mean suppressDefaultRoute?",
+        ),
+        (
             json!({"suppressDefaultRoutes": true}),
             "ipam.suppressDefaultRoutes: unknown key: did you mean suppressDefaultRoute?",
         ),
@@ -372,7 +380,7 @@ fn what_is_refused_is_named() {
 #[test]
 fn keys_of_others_are_ignored() {
     let others = json!({
-        "subnet": "10.0.0.0/8", "ranges": [], "gateway": 1, "dataDir": null, "log_level": "debug", "suppress": ["gateway"],
+        "subnet": "10.0.0.0/8", "ranges": [], "gateway": 1, "dataDir": null, "log_level": "debug", "lease": 60,
         "request": [{"option": "routers", "optional": false}], "provide": [{"option": "60", "comment": 1}],
     });
     let expected = Ipam {
@@ -400,4 +408,55 @@ fn a_value_fits_one_option() {
         bad.ends_with("is not at most 255 bytes long") && bad.len() < 200,
         "{bad}"
     );
+}
+
+#[test]
+fn an_empty_text_is_no_value_of_a_key_that_has_a_few() {
+    let empty = json!({"clientId": "", "conflictDetection": "", "onChange": "", "onExpiry": "", "broadcast": ""});
+    assert_eq!(parse(empty), Ipam::default());
+    assert_eq!(parse(json!({"hostname": ""})).hostname.as_deref(), Some(""));
+}
+
+#[test]
+fn what_is_ignored_and_looks_like_a_mistake_is_named() {
+    let of = |ipam: &Value| {
+        let config = json!({"type": "macvlan", "ipam": ipam}).to_string();
+        let config = super::super::Config::parse(&config).unwrap();
+        let ignored: Vec<_> = config.ignored().iter().map(BadKey::to_string).collect();
+        ignored.join("; ")
+    };
+    let table = [
+        (
+            json!({"type": "dhcp", "requests": [{"option": "routers"}]}),
+            "ipam.requests: unknown key, which is ignored: did you mean request?",
+        ),
+        (
+            json!({"type": "dhcp", "server": "10.0.0.1"}),
+            "ipam.server: unknown key, which is ignored: did you mean servers?",
+        ),
+        (
+            json!({"type": "dhcp", "daemonSocket": "/run/x.sock"}),
+            "ipam.daemonSocket: unknown key, which is ignored: did you mean daemonSocketPath?",
+        ),
+        (
+            json!({"type": "dhcp", "routes": [{"dst": "10.0.0.0/8", "metric": 5, "via": "10.0.0.1"}]}),
+            "ipam.routes[0].metric: unknown key, which is ignored: did you mean priority?; \
+             ipam.routes[0].via: unknown key, which is ignored",
+        ),
+        (
+            json!({"type": "host-local", "subnet": "10.0.0.0/24", "range": "10.0.0.9"}),
+            "ipam.range: unknown key, which is ignored: did you mean ranges?",
+        ),
+        (
+            json!({"type": "dhcp", "subnet": "10.0.0.0/24", "mtu": 1}),
+            "",
+        ),
+        (json!([]), ""),
+    ];
+    for (ipam, said) in table {
+        assert_eq!(of(&ipam), said, "{ipam}");
+        if ipam["type"] == "dhcp" {
+            assert!(Ipam::parse(&ipam).is_ok(), "{ipam}");
+        }
+    }
 }

@@ -24,7 +24,14 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
             "repair it: runtimes cannot read it either",
         )
     });
-    let mut findings: Vec<_> = unread.chain(facts.ours.iter().flat_map(network)).collect();
+    let said = facts.ours.iter().flat_map(|ours| {
+        let warned = ours.warnings.iter().map(|warning| {
+            let found = format!("{warning} ({})", ours.file.display());
+            Finding::warning("network", found, "correct the key, or take it out")
+        });
+        network(ours).into_iter().chain(warned)
+    });
+    let mut findings: Vec<_> = unread.chain(said).collect();
     if findings.is_empty() {
         findings.push(Finding::ok(
             "networks",
@@ -149,6 +156,7 @@ mod tests {
             file: "/x".into(),
             plugin: plugin.to_owned(),
             refused: None,
+            warnings: Vec::new(),
             parent,
         }
     }
@@ -198,6 +206,23 @@ mod tests {
                 "{found:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_network_has_for_nothing_is_a_warning() {
+        let lan = NetworkFacts {
+            warnings: vec!["network lan: ipam.requests: unknown key".to_owned()],
+            ..of("macvlan", LinkState::Up, false)
+        };
+        let facts = NetworksFacts {
+            ours: vec![lan],
+            ..NetworksFacts::default()
+        };
+        let [on, warned] = &networks(&facts)[..] else {
+            panic!("two findings")
+        };
+        assert_eq!((on.level, warned.level), (Level::Ok, Level::Warning));
+        assert!(warned.found.contains("ipam.requests: unknown key (/x)"));
     }
 
     #[test]

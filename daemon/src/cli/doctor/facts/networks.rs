@@ -47,6 +47,7 @@ fn network(network: Network) -> NetworkFacts {
         file: network.file,
         plugin: network.plugin,
         refused,
+        warnings: network.warnings,
         parent,
     }
 }
