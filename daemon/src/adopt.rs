@@ -99,17 +99,22 @@ impl Unfinished {
     }
 }
 
-/// Returns the containers that the caches know, one for each attachment.
+/// Returns the containers that the caches know, one for each attachment. `only`: those whose network names this socket.
 ///
 /// A missing cache is empty; an unusable file is logged at WARN.
-pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<Adoptee> {
+pub(crate) fn find(
+    caches: &[PathBuf],
+    host_prefix: &Path,
+    site: &Site,
+    only: Option<&Path>,
+) -> Vec<Adoptee> {
     let mut found: BTreeMap<Attachment, Adoptee> = BTreeMap::new();
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
         let directory = on_host(host_prefix, cache);
         for path in files(&directory) {
             match read(&path)
                 .map_err(Unusable::from)
-                .and_then(|text| adoptee(&text, site))
+                .and_then(|text| adoptee(&text, site, only))
             {
                 Ok(Some(adoptee)) => {
                     found
@@ -132,8 +137,8 @@ pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<A
     found.into_values().collect()
 }
 
-/// Returns the container that a file describes, `None` if its address is not from this plugin.
-fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
+/// Returns the container that a file describes, `None` if its address is not from this plugin, or not from the daemon at `only`.
+fn adoptee(text: &[u8], site: &Site, only: Option<&Path>) -> Result<Option<Adoptee>, Unusable> {
     let value: Value = serde_json::from_slice(text).map_err(Unusable::NotCached)?;
     match value["kind"].as_str() {
         Some("cniCacheV1") => {}
@@ -147,6 +152,10 @@ fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
     let Some(plugin) = cached.plugin()? else {
         return Ok(None);
     };
+    let socket = plugin["ipam"]["daemonSocketPath"].as_str();
+    if only.is_some_and(|only| socket.map(Path::new) != Some(only)) {
+        return Ok(None);
+    }
     let asked = Asked::parse(&cached.request(plugin)?, site)
         .map_err(|error| Unusable::Refused(error.msg))?;
     let Call::Add(add) = asked.call else {

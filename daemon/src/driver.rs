@@ -63,7 +63,7 @@ const WORKERS: usize = 4;
 /// The state directory comes first: while another daemon has it, nothing is bound, written or removed. Then it listens,
 /// so that shims wait in the backlog, and accepts last, when the core knows every lease; only then does dockerd find its
 /// sockets. At the end the sockets go first, and the state directory last.
-pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
+pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
     // Through it, nothing of the host could be seen: neither its containers, nor that they are gone.
     if !settings.host_prefix.is_dir() {
         return Err(StartError::HostPrefix(settings.host_prefix.clone()));
@@ -73,16 +73,21 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
-        let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
-        tokio::select! {
-            state = DirLock::take(&settings.state_dir) => hold(settings, shares, signals, state?).await,
-            signal = signals.next() => {
-                info!(signal, "stopped before it started");
-                Ok(())
-            }
-        }
-    })
+    runtime
+        .map_err(StartError::io("start the event loop"))?
+        .block_on(async {
+            let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
+            let (socket, other) = (&settings.socket, settings.other_state_dir.as_deref());
+            let state = tokio::select! {
+                state = DirLock::take(&settings.state_dir, socket, other) => state?,
+                signal = signals.next() => {
+                    info!(signal, "stopped before it started");
+                    return Ok(());
+                }
+            };
+            let settings = settings.in_state_dir(state.dir());
+            hold(&settings, shares, signals, state).await
+        })
 }
 
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
@@ -122,6 +127,7 @@ async fn hold(
             &settings.cni_caches,
             &settings.host_prefix,
             &settings.site(),
+            settings.adopts_its_own.then_some(&*settings.socket),
         ),
         false => Vec::new(),
     };

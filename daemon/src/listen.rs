@@ -445,7 +445,7 @@ fn lock_of(protocol: Protocol, path: &Path) -> Result<Lock, ListenError> {
     let lock = PathBuf::from(lock);
     Lock::try_take(&lock).map_err(|error| match error {
         // Another daemon, with another store.
-        LockError::Held(owner) => ListenError::Live {
+        LockError::Held(owner, _) => ListenError::Live {
             path: path.to_owned(),
             owner,
             flag: protocol.flag(),

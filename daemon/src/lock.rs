@@ -20,9 +20,9 @@ pub(crate) struct Lock {
 /// Why a lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
-    /// Another process has it.
+    /// Another process has it, and left this note.
     #[error("{0} has it")]
-    Held(Owner),
+    Held(Owner, String),
     /// A file that another user may open can be locked by them.
     #[error("it is not a regular file of this user: move it away")]
     Foreign,
@@ -36,6 +36,11 @@ impl Lock {
     ///
     /// A file that cannot be written is opened for reading, which is enough to lock it.
     pub(crate) fn try_take(path: &Path) -> Result<Self, LockError> {
+        Self::try_take_with(path, "")
+    }
+
+    /// Takes the lock at `path`, and leaves a note of one line for whoever finds it taken.
+    pub(crate) fn try_take_with(path: &Path, note: &str) -> Result<Self, LockError> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags);
@@ -65,18 +70,19 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let pid = fs::read_to_string(path)
-                    .ok()
-                    .and_then(|text| text.trim().parse().ok());
-                return Err(LockError::Held(Owner::of(pid)));
+                let text = fs::read_to_string(path).unwrap_or_default();
+                let (pid, note) = text.split_once('\n').unwrap_or((&text, ""));
+                let owner = Owner::of(pid.trim().parse().ok());
+                return Err(LockError::Held(owner, note.trim_end().to_owned()));
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // The number only serves the error above; a full disk must not prevent the start.
-        let note = file
+        // Both only serve the error above; a full disk must not prevent the start.
+        let text = format!("{}\n{note}", process::id());
+        let written = file
             .set_len(0)
-            .and_then(|()| writeln!(file, "{}", process::id()));
-        if let Err(error) = note {
+            .and_then(|()| file.write_all(text.trim_end().as_bytes()));
+        if let Err(error) = written {
             tracing::warn!(path = %path.display(), %error, "cannot write the process id to the lock file");
         }
         Ok(Self { _file: file })
@@ -103,7 +109,9 @@ mod tests {
             "{refused}"
         );
         drop(held);
-        Lock::try_take(&path).unwrap();
+        let _held = Lock::try_take_with(&path, "a note").unwrap();
+        let refused = Lock::try_take(&path);
+        assert!(matches!(refused, Err(LockError::Held(_, note)) if note == "a note"));
     }
 
     #[test]

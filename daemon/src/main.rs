@@ -118,6 +118,8 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         }),
         docker_netns_dir: args.docker_netns_dir,
         state_dir: args.state_dir,
+        other_state_dir: args.other_state_dir,
+        adopts_its_own: false,
         runtime_dir: args.runtime_dir,
         host_prefix: args.host_prefix,
         pid_file: args.pid_file,
@@ -126,7 +128,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         broadcast: args.broadcast,
         log: filter,
     };
-    match driver::run(&settings) {
+    match driver::run(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{}", not_started(log::chain(&error), geteuid()));

@@ -111,14 +111,21 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
     if socket != DEFAULT_SOCKET {
         set.push(("LEASEHOLD_SOCKET", socket.clone().into()));
     }
+    let mut state = PathBuf::from("/var/lib/leasehold");
     if !prefix.is_empty() {
         set.push(("LEASEHOLD_HOST_PREFIX", prefix.into()));
         if !has_state_dir {
-            set.push((
-                "LEASEHOLD_STATE_DIR",
-                state_dir(prefix, Path::new(&socket)).into(),
-            ));
+            state = state_dir(prefix, Path::new(&socket));
+            set.push(("LEASEHOLD_STATE_DIR", state.clone().into()));
         }
+    }
+    // Several daemons on one host have a socket each.
+    if let Some(chosen) = flags.socket_path.as_deref()
+        && !has_state_dir
+        && !matches!(chosen, "" | DEFAULT_SOCKET)
+    {
+        let own = state.join(escaped(chosen));
+        set.push(("LEASEHOLD_OTHER_STATE_DIR", own.into()));
     }
     if let Some(file) = flags.pid_file.as_deref().filter(|path| !path.is_empty()) {
         set.push(("LEASEHOLD_PID_FILE", file.into()));
@@ -133,6 +140,22 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
         set.push(("LEASEHOLD_BROADCAST", broadcast.to_string().into()));
     }
     set
+}
+
+/// Returns a socket's path as the name of a directory, as `systemd-escape --path` does.
+fn escaped(path: &str) -> String {
+    let path = path.trim_matches('/');
+    let mut name = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'/' => name.push('-'),
+            b'.' if name.is_empty() => name.push_str("\\x2e"),
+            b'.' | b'_' | b':' => name.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => name.push(byte.into()),
+            _ => name.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    name
 }
 
 /// Returns where a daemon in a short-lived container, which sees the host's root at `prefix`, keeps its leases.

@@ -160,7 +160,11 @@ fn a_plugin_under_the_daemons_name_is_not_started_in_its_place() {
                 what,
                 format!("{} daemon", daemon.path("leasehold").display())
             );
-            assert_eq!(settings, ["LEASEHOLD_SOCKET=/s"]);
+            let expected = [
+                "LEASEHOLD_OTHER_STATE_DIR=/var/lib/leasehold/s",
+                "LEASEHOLD_SOCKET=/s",
+            ];
+            assert_eq!(settings, expected);
         }
     }
 }
@@ -236,6 +240,7 @@ fn every_flag_of_the_incumbent_becomes_a_setting() {
     ]);
     let expected = [
         "LEASEHOLD_BROADCAST=true",
+        "LEASEHOLD_OTHER_STATE_DIR=/var/lib/leasehold/s-d.sock",
         "LEASEHOLD_PID_FILE=/run/p",
         "LEASEHOLD_SOCKET=/s/d.sock",
         "LEASEHOLD_TIMEOUT=90.000",
@@ -260,7 +265,11 @@ fn a_flag_comes_before_a_variable_and_no_flag_changes_none() {
         .env("LEASEHOLD_LOG", "debug");
     assert_eq!(
         started(&command.output().unwrap()).1,
-        ["LEASEHOLD_LOG=debug", "LEASEHOLD_SOCKET=/flag"]
+        [
+            "LEASEHOLD_LOG=debug",
+            "LEASEHOLD_OTHER_STATE_DIR=/var/lib/leasehold/flag",
+            "LEASEHOLD_SOCKET=/flag"
+        ]
     );
 }
 
@@ -284,6 +293,31 @@ fn a_host_prefix_is_for_the_socket_and_the_store_too() {
         assert_eq!(settings(&[&flags]), expected("var/lib/leasehold"));
         let made = fs::metadata(host.path().join("var/lib/leasehold")).unwrap();
         assert_eq!(made.permissions().mode() & 0o7777, 0o700);
+    }
+}
+
+#[test]
+fn a_socket_of_its_own_names_a_store_for_when_the_default_one_is_taken() {
+    let other = |flags: &[&str]| {
+        let settings = settings(flags);
+        let of = |setting: &String| {
+            setting
+                .strip_prefix("LEASEHOLD_OTHER_STATE_DIR=")
+                .map(str::to_owned)
+        };
+        settings.iter().find_map(of)
+    };
+    let named = other(&["-socketpath=/run/user/1000/a-b.sock"]);
+    assert_eq!(
+        named.as_deref(),
+        Some(r"/var/lib/leasehold/run-user-1000-a\x2db.sock")
+    );
+    for default in [
+        "-broadcast",
+        "-socketpath=",
+        "-socketpath=/run/cni/dhcp.sock",
+    ] {
+        assert_eq!(other(&[default]), None, "{default}");
     }
 }
 

@@ -18,7 +18,7 @@ const PODMAN: &str = include_str!("podman.json");
 const MULTUS: &str = include_str!("multus.json");
 
 fn read(text: &str) -> Result<Option<Adoptee>, Unusable> {
-    adoptee(text.as_bytes(), &Site::default())
+    adoptee(text.as_bytes(), &Site::default(), None)
 }
 
 /// The attachment, namespace, LAN, client identifier and address of a cached attachment.
@@ -182,7 +182,7 @@ fn the_daemons_defaults_are_those_of_an_add() {
         broadcast: true,
         ..Site::default()
     };
-    let add = adoptee(CTR.as_bytes(), &site).unwrap().unwrap().add;
+    let add = adoptee(CTR.as_bytes(), &site, None).unwrap().unwrap().add;
     assert_eq!(
         (add.timeout, add.profile.client.broadcast),
         (Duration::from_secs(208), true)
@@ -279,7 +279,7 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
 
     let found = |caches: &[&str]| {
         let caches: Vec<_> = caches.iter().map(PathBuf::from).collect();
-        let found = find(&caches, host.path(), &Site::default());
+        let found = find(&caches, host.path(), &Site::default(), None);
         let name = |adoptee: Adoptee| adoptee.add.attachment.to_string();
         found
             .into_iter()
@@ -291,6 +291,14 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
         ["lan", "macvlan-conf-1"]
     );
     assert_eq!(found(&[""]), [""; 0], "not the root directory");
+    let socket = Path::new("/run/other.sock");
+    let others = find(
+        &["/one".into()],
+        host.path(),
+        &Site::default(),
+        Some(socket),
+    );
+    assert!(others.is_empty(), "their networks name no socket");
 }
 
 #[test]

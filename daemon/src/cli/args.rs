@@ -115,6 +115,14 @@ pub(crate) struct DaemonArgs {
         default_value = "/var/lib/leasehold"
     )]
     pub(crate) state_dir: PathBuf,
+    /// Where leases are stored instead while a daemon with another socket has that directory, and from then on
+    #[arg(
+        long,
+        env = "LEASEHOLD_OTHER_STATE_DIR",
+        value_name = "DIR",
+        hide = true
+    )]
+    pub(crate) other_state_dir: Option<PathBuf>,
     /// Where the name servers of each lease are published, in a file like /etc/resolv.conf
     #[arg(
         long,

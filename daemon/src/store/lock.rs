@@ -3,7 +3,7 @@
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -23,15 +23,29 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// redb locks its file too, but gives up the lock while it reopens the file after a failure, and does not say who holds it.
 #[derive(Debug)]
 pub(crate) struct DirLock {
+    dir: PathBuf,
     /// `None` if there is no file and nobody can create one.
     _lock: Option<Lock>,
 }
 
 impl DirLock {
-    /// Creates the directory (0700) if it is missing, and locks it. An existing directory is not changed.
+    /// Returns the directory that is locked.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Creates the directory (0700) if it is missing, and locks it for the daemon of a socket. An existing directory is not changed.
     ///
-    /// Waits for another daemon that works there, either stopping or about to be replaced by this one, and names it.
-    pub(crate) async fn take(dir: &Path) -> Result<Self, StoreError> {
+    /// Waits for another daemon that works there, either stopping or about to be replaced by this one, and names it. If that is the
+    /// daemon of another socket, or `other` exists, which this daemon has used before, `other` is locked instead.
+    pub(crate) async fn take(
+        dir: &Path,
+        socket: &Path,
+        other: Option<&Path>,
+    ) -> Result<Self, StoreError> {
+        if let Some(used) = other.filter(|other| other.is_dir()) {
+            return Box::pin(Self::take(used, socket, None)).await;
+        }
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             // This is logged with the other faults.
             Err(error) if has_no_room(&error) => {}
@@ -44,14 +58,28 @@ impl DirLock {
         let path = dir.join(FILE);
         let mut named = None;
         loop {
-            match Lock::try_take(&path) {
+            match Lock::try_take_with(&path, &socket.display().to_string()) {
                 Ok(lock) => {
                     if named.is_some() {
                         info!(state_dir = %dir.display(), "the state directory is free");
                     }
-                    return Ok(Self { _lock: Some(lock) });
+                    return Ok(Self {
+                        dir: dir.to_owned(),
+                        _lock: Some(lock),
+                    });
                 }
-                Err(LockError::Held(owner)) => {
+                Err(LockError::Held(owner, theirs))
+                    if other.is_some() && !theirs.is_empty() && Path::new(&theirs) != socket =>
+                {
+                    let other = other.unwrap_or(dir);
+                    info!(
+                        state_dir = %other.display(),
+                        "{} is the store of {owner}, which serves {theirs}: this daemon has a store of its own",
+                        dir.display()
+                    );
+                    return Box::pin(Self::take(other, socket, None)).await;
+                }
+                Err(LockError::Held(owner, _)) => {
                     if named.as_ref() != Some(&owner) {
                         let state_dir = dir.display();
                         warn!(
@@ -63,7 +91,10 @@ impl DirLock {
                 }
                 Err(LockError::Io(error)) if has_no_room(&error) => {
                     error!(state_dir = %dir.display(), %error, "cannot lock the state directory: no file can be created there");
-                    return Ok(Self { _lock: None });
+                    return Ok(Self {
+                        dir: dir.to_owned(),
+                        _lock: None,
+                    });
                 }
                 Err(source) => return Err(StoreError::Lock { path, source }),
             }

@@ -218,12 +218,36 @@ async fn files_are_private_and_an_existing_directory_keeps_its_mode() {
     fs::create_dir(&given).unwrap();
     fs::set_permissions(&given, Permissions::from_mode(0o755)).unwrap();
     for dir in [&made, &given] {
-        let _ours = DirLock::take(dir).await.unwrap();
+        let _ours = DirLock::take(dir, Path::new("/s"), None).await.unwrap();
         open(dir).0.close();
         assert_eq!(mode(&dir.join("leases.redb")), 0o600);
         assert_eq!(mode(&dir.join("leases.lock")), 0o600);
     }
     assert_eq!((mode(&made), mode(&given)), (0o700, 0o755));
+}
+
+#[tokio::test]
+async fn a_daemon_with_another_socket_has_a_store_of_its_own() {
+    let dir = TempDir::new().unwrap();
+    let (default, other) = (dir.path().join("default"), dir.path().join("other"));
+    let take = |socket: &'static str, other| DirLock::take(&default, Path::new(socket), other);
+    let first = take("/run/first.sock", None).await.unwrap();
+    assert_eq!(first.dir(), default);
+    // Whoever replaces the first waits for it, with or without a place for another store.
+    for waits in [None, Some(&*other)] {
+        let next = take("/run/first.sock", waits);
+        let patience = Duration::from_millis(300);
+        assert!(tokio::time::timeout(patience, next).await.is_err());
+    }
+    let plain = tokio::time::timeout(Duration::from_millis(300), take("/run/second.sock", None));
+    assert!(plain.await.is_err(), "nobody else's store moves");
+    assert!(!other.exists());
+    let second = take("/run/second.sock", Some(&other)).await.unwrap();
+    assert_eq!(second.dir(), other);
+    // It stays there.
+    drop((first, second));
+    let again = take("/run/second.sock", Some(&other)).await.unwrap();
+    assert_eq!(again.dir(), other);
 }
 
 /// `written.redb` is never rewritten. Its records are the first of the core's `recorded.jsonl`, each with an event.
