@@ -23,6 +23,9 @@ pub struct Profile {
     /// Whether broadcasts leave and arrive over the LAN's parent link: ipvlan interfaces have its hardware address, and a frame to
     /// that address is the parent's.
     pub on_parent: bool,
+    /// Whether the main plugin gives the router's address to the host's own bridge.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_router_on_host: bool,
     /// Whether the lease is given back when its attachment goes. If not, it is left to expire.
     pub release: bool,
     /// How many seconds the lease is kept when its attachment goes, because its identity may return with another
@@ -72,6 +75,7 @@ impl Default for Profile {
         Self {
             client,
             on_parent: false,
+            is_router_on_host: false,
             release: true,
             grace: None,
             policy,

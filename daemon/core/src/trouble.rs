@@ -53,6 +53,8 @@ pub enum TroubleKind {
     OldPlugin,
     /// Two servers offer different subnets on one LAN.
     SubnetsDiffer,
+    /// A bridge of this host has the address of its LAN's router.
+    HostIsRouter,
     /// The disk of the store is nearly full.
     DiskFull,
     /// Containers that ran before the daemon could not be adopted.
@@ -67,7 +69,7 @@ pub enum TroubleKind {
 
 impl TroubleKind {
     /// All kinds, the gravest first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::StoreFails,
         Self::AddsFail,
         Self::NoAddress,
@@ -75,6 +77,7 @@ impl TroubleKind {
         Self::LinkDown,
         Self::OldPlugin,
         Self::SubnetsDiffer,
+        Self::HostIsRouter,
         Self::DiskFull,
         Self::NotAdopted,
         Self::HeldUp,
@@ -92,6 +95,7 @@ impl TroubleKind {
             | Self::LinkDown
             | Self::OldPlugin => true,
             Self::SubnetsDiffer
+            | Self::HostIsRouter
             | Self::DiskFull
             | Self::NotAdopted
             | Self::HeldUp
@@ -109,6 +113,7 @@ impl TroubleKind {
             Self::RenewalsUnanswered => "renewals_unanswered",
             Self::LinkDown => "link_down",
             Self::SubnetsDiffer => "subnets_differ",
+            Self::HostIsRouter => "host_is_router",
             Self::OldPlugin => "old_plugin",
             Self::DiskFull => "disk_full",
             Self::NotAdopted => "not_adopted",

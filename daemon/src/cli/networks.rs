@@ -26,7 +26,7 @@ pub(super) struct Network {
     pub(super) parent: Option<String>,
     /// Whether that link must exist before the first container: a bridge's plugin makes the bridge.
     pub(super) is_standing: bool,
-    /// What its configuration has that is ignored but looks like a mistake.
+    /// What its configuration has that works but looks like a mistake.
     pub(super) warnings: Vec<String>,
     /// The ADD for one of its containers, or the error with which it would be refused.
     pub(super) add: Result<Box<Add>, Error>,
@@ -166,7 +166,7 @@ mod tests {
             ),
             (
                 "20-alone.conf",
-                r#"{"name": "br", "type": "bridge", "ipam": {"type": "dhcp", "grace": "x"}}"#
+                r#"{"name": "br", "type": "bridge", "isGateway": true, "ipam": {"type": "dhcp", "grace": "x"}}"#
                     .to_owned(),
             ),
             (
@@ -206,6 +206,10 @@ mod tests {
             ),
             ("br", Some("cni0"), false)
         );
+        let [warning] = &bridge.warnings[..] else {
+            panic!("{bridge:?}")
+        };
+        assert!(warning.starts_with("network br: isGateway gives the host's bridge cni0"));
         assert!(
             bridge.add.as_ref().unwrap_err().msg.contains("ipam.grace"),
             "{bridge:?}"

@@ -117,6 +117,7 @@ pub(super) fn add(
         profile: Profile {
             client,
             on_parent,
+            is_router_on_host: config.is_router_on_host(),
             release,
             grace,
             policy,

@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// How to answer.
     pub(crate) form: Form,
-    /// What the network's configuration has that is ignored but looks like a mistake, if this is an ADD.
+    /// What the network's configuration has that works but looks like a mistake, if this is an ADD.
     pub(crate) warnings: Vec<String>,
     /// The network with local ranges that the call is about, and the directory of its files.
     pub(crate) data_dir: Option<(String, PathBuf)>,
@@ -263,11 +263,20 @@ impl Form {
     }
 }
 
-/// Returns what a network's configuration has that is ignored but looks like a mistake.
+/// Returns what a network's configuration has that works but looks like a mistake.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let name = config.name.as_deref().unwrap_or_default();
-    let said = |bad: BadKey| format!("network {name}: {bad}");
-    config.ignored().into_iter().map(said).collect()
+    let ignored = config.ignored();
+    let router = (config.is_router_on_host() && !config.is_host_local()).then(|| {
+        format!(
+            "isGateway gives the host's bridge {} the address of the LAN's router, so that renewals, RELEASEs and whatever else \
+             containers send to the router end at this host: set it to false",
+            config.parent_link().unwrap_or_default()
+        )
+    });
+    let said = |what: String| format!("network {name}: {what}");
+    let ignored = ignored.iter().map(BadKey::to_string);
+    ignored.chain(router).map(said).collect()
 }
 
 /// Returns the addresses that the runtime believes to be on our interface.

@@ -36,6 +36,9 @@ pub struct Config {
     pub vlan_id: Option<Value>,
     /// Whether `master` is a link of the container's namespace, not of the host's.
     pub link_in_container: Option<Value>,
+    /// Whether the bridge plugin gives the bridge the gateway's address, and whether it is the default route too.
+    is_gateway: Option<Value>,
+    is_default_gateway: Option<Value>,
     /// The chain's result so far; for CHECK and DEL, its result of ADD.
     pub prev_result: Option<Value>,
     /// What the runtime passes by convention: see [`Config::args_ips`].
@@ -82,6 +85,13 @@ impl Config {
         // The bridge plugin's own default.
         let default = (self.plugin.as_deref() == Some("bridge")).then_some("cni0");
         named.filter(|name| !name.is_empty()).or(default)
+    }
+
+    /// Returns whether the bridge plugin gives the router's address to the host's bridge.
+    pub fn is_router_on_host(&self) -> bool {
+        let says = |key: &Option<Value>| *key == Some(Value::Bool(true));
+        self.plugin.as_deref() == Some("bridge")
+            && (says(&self.is_gateway) || says(&self.is_default_gateway))
     }
 
     /// Returns whether addresses come from local ranges. `ipam.type` says so, under whatever name the plugin is installed.
@@ -331,6 +341,20 @@ mod tests {
                 (link, vlan),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn the_bridge_plugin_may_give_the_bridge_the_routers_address() {
+        let table = [
+            (r#"{"type": "bridge", "isGateway": true}"#, true),
+            (r#"{"type": "bridge", "isDefaultGateway": true}"#, true),
+            (r#"{"type": "bridge", "isGateway": false}"#, false),
+            (r#"{"type": "bridge"}"#, false),
+            (r#"{"type": "macvlan", "isGateway": true}"#, false),
+        ];
+        for (text, takes) in table {
+            assert_eq!(read(text).is_router_on_host(), takes, "{text}");
         }
     }
 

@@ -22,6 +22,7 @@ impl Registry {
         let mut found = self.lans.troubles(self.subnets(now), now.boot);
         found.extend(self.without_address(now));
         found.extend(self.unextended(now));
+        found.extend(self.routers_on_host(now));
         found.extend(self.held_up(now));
         found.extend(self.pathless());
         found.extend(self.not_adopted());
@@ -121,6 +122,35 @@ impl Registry {
             (!is_named && binding.is_live())
                 .then(|| (&binding.identity.lan, lease.server, lease.address))
         })
+    }
+
+    fn routers_on_host(&self, now: Now) -> Vec<Trouble> {
+        let behind = self.by_lan(|binding| binding.profile.is_router_on_host && binding.is_live());
+        let trouble = |(lan, behind): (&Lan, Vec<&Binding>)| {
+            let lease = behind.iter().find_map(|binding| binding.lease(now.boot));
+            let router = lease
+                .and_then(|lease| lease.gateway)
+                .map_or(String::new(), |router| format!(", {router}"));
+            Trouble {
+                kind: TroubleKind::HostIsRouter,
+                subject: Subject::Lan(lan.clone()),
+                since: None,
+                count: behind.len() as u64,
+                sentence: format!(
+                    "this host's own bridge {lan} has the address of the LAN's router{router}, because the network says isGateway: \
+                     what {} to the router, such as renewals and RELEASEs, ends at this host",
+                    if behind.len() == 1 {
+                        "1 container sends".to_owned()
+                    } else {
+                        format!("{} containers send", behind.len())
+                    }
+                ),
+                remedy: format!(
+                    "set \"isGateway\": false in the network's configuration, and take the address off {lan}"
+                ),
+            }
+        };
+        behind.into_iter().map(trouble).collect()
     }
 
     fn held_up(&self, now: Now) -> Option<Trouble> {

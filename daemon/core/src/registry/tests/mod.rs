@@ -59,6 +59,7 @@ mod silence;
 mod slow;
 mod store;
 mod taken_off;
+mod troubles;
 mod unsent;
 mod verbs;
 mod visit;

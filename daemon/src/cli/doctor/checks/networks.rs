@@ -27,7 +27,7 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
     let said = facts.ours.iter().flat_map(|ours| {
         let warned = ours.warnings.iter().map(|warning| {
             let found = format!("{warning} ({})", ours.file.display());
-            Finding::warning("network", found, "correct the key, or take it out")
+            Finding::warning("network", found, "correct its configuration")
         });
         network(ours).into_iter().chain(warned)
     });

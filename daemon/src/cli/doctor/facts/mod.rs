@@ -155,7 +155,7 @@ pub(super) struct NetworkFacts {
     pub(super) plugin: String,
     /// Why an ADD would be refused.
     pub(super) refused: Option<String>,
-    /// What its configuration has that is ignored but looks like a mistake.
+    /// What its configuration has that works but looks like a mistake.
     pub(super) warnings: Vec<String>,
     pub(super) parent: Option<ParentFacts>,
 }
