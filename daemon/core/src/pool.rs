@@ -25,8 +25,9 @@ pub const MOST_POOLS: usize = 256;
 pub const MOST_RESERVED: usize = 1024;
 
 /// How long Docker waits for a server if there is an acceptable lease, or if servers were silent a moment ago. At boot dockerd
-/// starts one container after the other, waits for each, and retries none.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// starts one container after the other, waits for each, and retries none. A server may ping an address for 3 s before it offers
+/// it, and hear nothing before the second DISCOVER.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long an endpoint may wait for its container: up to Docker 27 its link is made before volumes are relabelled and a slow
 /// runtime is started.

@@ -124,6 +124,7 @@ pub(super) fn add(
             wants: Wants::default(),
         },
         timeout,
+        hurried: false,
     })
 }
 

@@ -451,6 +451,7 @@ impl Actor {
             }),
             profile: self.profile.clone(),
             timeout,
+            hurried: false,
             limits: self.pool.as_ref().map(PoolId::limits),
             fallback: plan
                 .fallback

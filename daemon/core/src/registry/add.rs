@@ -324,6 +324,7 @@ impl Registry {
             admission.began + admission.add.timeout,
         );
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
+        let hurried = admission.add.hurried;
         let profile = admission.add.profile.clone();
         let (limits, fallback) = (admission.add.limits.clone(), admission.add.fallback.clone());
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
@@ -400,6 +401,7 @@ impl Registry {
         let known = Known {
             began,
             limit,
+            hurried,
             came_up,
             wanted,
             adopts,
@@ -525,27 +527,16 @@ impl Registry {
         if let Failure::NoOffer { lan, kept, .. } = &mut failure {
             *kept = self.kept_on(lan);
         }
-        let patience = self
+        let is_impatient = self
             .bindings
             .get(id)
-            .and_then(|binding| binding.profile.wants.patience);
-        if let (
-            Failure::NoOffer {
-                lan,
-                waited,
-                queued,
-                tally,
-                cut,
-                ..
-            },
-            Some(patience),
-        ) = (&mut failure, patience)
+            .is_some_and(|binding| binding.profile.wants.patience.is_some());
+        // A server whose answers are refused is there nonetheless.
+        if let Failure::NoOffer { lan, tally, .. } = &failure
+            && is_impatient
+            && tally.answers == 0
         {
-            *cut = *waited + *queued <= patience && self.lans.is_silent(lan, now.boot);
-            // A server whose answers are refused is there nonetheless.
-            if tally.answers == 0 {
-                self.lans.no_offer(lan, now.boot);
-            }
+            self.lans.no_offer(lan, now.boot);
         }
         let lan = self.lan(id);
         if let Some(by) = self.jobs.caller(request).copied() {

@@ -19,7 +19,8 @@ impl Registry {
     /// Handles an ADD.
     pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
-        add.timeout = self.time_for(&add, now.boot);
+        let timeout = self.time_for(&add, now.boot);
+        (add.hurried, add.timeout) = (timeout < add.timeout, timeout);
         let (attachment, limit) = (add.attachment.clone(), add.timeout);
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
     }

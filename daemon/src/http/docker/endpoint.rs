@@ -88,6 +88,7 @@ impl Endpoint<'_> {
             }),
             profile,
             timeout: options.timeout(site),
+            hurried: false,
             fallback: pool.as_ref().map_or(Ok(None), |pool| {
                 options.fallback((pool.subnet, pool.range), site)
             })?,

@@ -31,8 +31,9 @@ use super::{Refused, refused};
 
 /// The longest time that an address may take: dockerd gives a plugin that it runs itself 30 s.
 const MOST_SECONDS: u64 = 20;
-/// The shortest silence of servers that counts.
-const SHORTEST: Duration = Duration::from_secs(4);
+/// The shortest silence of servers that counts: one may ping an address for 3 s before it offers it, and hear nothing before the
+/// second DISCOVER.
+const SHORTEST: Duration = Duration::from_secs(5);
 /// How much longer a fallback address may take: its turn among callers that ask at the same time, and its probes.
 const BESIDE: Duration = Duration::from_secs(3).saturating_add(PROBES);
 /// The most servers in a list.

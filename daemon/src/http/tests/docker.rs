@@ -417,7 +417,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
             ..Policy::default()
         },
         wants: Wants {
-            patience: seconds(4),
+            patience: seconds(5),
             sought_for: seconds(600),
             told_once: true,
         },

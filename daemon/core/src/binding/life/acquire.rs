@@ -66,6 +66,8 @@ pub(crate) struct Acquire {
     began: Instant,
     /// When it must be answered.
     limit: Instant,
+    /// Whether that is sooner than was asked for, because servers were silent a moment ago.
+    hurried: bool,
     /// When the link came up, if late.
     came_up: Option<Instant>,
     /// Since when it has waited for its permit, or has had it.

@@ -25,8 +25,9 @@ use crate::registry::CARRIER_PAUSE;
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
-/// How long to wait for an offer, once sockets are open, and before that for the link's carrier.
-const SILENCE: Duration = Duration::from_secs(3);
+/// How long to wait for an offer, once sockets are open, and before that for the link's carrier. A server may ping an address for
+/// 3 s before it offers it (dnsmasq does), and the first DISCOVER that it hears may leave from beside the link, a second late.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A look under way.
 #[derive(Debug)]

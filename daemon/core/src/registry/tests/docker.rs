@@ -470,7 +470,7 @@ fn a_pool_is_durable_before_it_is_answered_and_known_from_then_on() {
     rig.server = Server::Silent;
     rig.disk = Disk::Slow;
     let first = rig.pool(Some("192.0.2.7/24"), None);
-    rig.run_until(1004.0);
+    rig.run_until(1006.0);
     assert!(!rig.answers.contains_key(&first));
     rig.disk = Disk::Good;
     rig.flush();

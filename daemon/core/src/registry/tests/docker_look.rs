@@ -149,18 +149,18 @@ fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
 }
 
 #[test]
-fn a_silent_server_is_asked_again_and_waited_for_three_seconds() {
+fn a_silent_server_is_asked_again_and_waited_for_five_seconds() {
     let mut rig = rig();
     rig.server = Server::Silent;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
-    rig.run_until(1002.9);
+    rig.run_until(1004.9);
     assert!(!rig.answers.contains_key(&with) && !rig.answers.contains_key(&without));
     assert!(
         (4..=6).contains(&rig.types().len()),
-        "at 0, 1 and perhaps 3 s: {:?}",
+        "at 0, 1 and 3 s: {:?}",
         rig.types()
     );
-    rig.run_until(1003.0);
+    rig.run_until(1005.0);
     assert_eq!(rig.answers[&with], known(None));
     let text = rig.failure(without).to_string();
     assert!(
@@ -185,6 +185,19 @@ fn a_server_that_is_late_is_heard() {
 }
 
 #[test]
+fn an_answer_just_after_three_seconds_is_heard() {
+    let mut rig = rig();
+    rig.server = Server::Silent;
+    let id = rig.pool(Some("192.0.2.0/24"), None);
+    rig.run_until(1002.5);
+    rig.server = Server::Up;
+    let late = rig.sent.len();
+    rig.run_until(1004.99);
+    assert!(rig.sent.len() > late, "it asks a third time");
+    assert_eq!(rig.answers[&id], known(Some(ROUTER)));
+}
+
+#[test]
 fn a_server_that_is_not_allowed_is_not_believed() {
     let mut rig = rig();
     let servers = Servers {
@@ -203,7 +216,7 @@ fn a_server_that_is_not_allowed_is_not_believed() {
     let without = rig.request(Call::Pool(PoolCall::Request(Box::new(without))));
     let with = call(&rig, Some("192.0.2.0/24"));
     let with = rig.request(Call::Pool(PoolCall::Request(Box::new(with))));
-    rig.run_until(1003.5);
+    rig.run_until(1005.5);
     assert!(
         rig.because(without).contains("server not allowed"),
         "{}",
@@ -231,9 +244,9 @@ fn a_link_without_carrier_is_waited_for() {
     let mut rig = rig();
     rig.interface.carrier = false;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
-    rig.run_until(1002.9);
+    rig.run_until(1004.9);
     assert!(rig.sent.is_empty() && rig.answers.is_empty());
-    rig.run_until(1003.0);
+    rig.run_until(1005.0);
     assert_eq!(rig.answers[&with], known(None));
     assert!(
         rig.because(without).contains("has no carrier"),
@@ -241,9 +254,9 @@ fn a_link_without_carrier_is_waited_for() {
         rig.because(without)
     );
     let late = rig.pool(None, None);
-    rig.run_until(1004.5);
+    rig.run_until(1006.5);
     rig.interface.carrier = true;
-    rig.run_until(1005.5);
+    rig.run_until(1007.5);
     assert_eq!(rig.answers[&late], known(Some(ROUTER)));
     assert!(rig.is_idle());
 }
@@ -274,7 +287,7 @@ fn sockets_that_fail_end_a_look() {
             true => rig.input(Input::Broken { exchange, cause }),
             false => rig.input(Input::Unsent { exchange, cause }),
         }
-        rig.run_until(1003.0);
+        rig.run_until(1005.0);
         assert!(rig.because(id).contains("blocked"), "{}", rig.because(id));
         assert!(rig.is_idle());
     }
@@ -301,7 +314,7 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
     let mut rig = rig();
     rig.hold_looks = true;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
-    rig.run_until(1003.0);
+    rig.run_until(1005.0);
     assert_eq!(rig.answers[&with], known(None));
     assert!(
         rig.because(without).contains("still waiting"),

@@ -47,16 +47,16 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
+fn a_lease_that_is_still_good_is_answered_after_five_seconds() {
     for slow in [false, true] {
         let mut rig = kept(1000);
         let add = rig.endpoint(1);
-        rig.run_until(1003.99);
+        rig.run_until(1004.99);
         assert!(!rig.answers.contains_key(&add));
         if slow {
             rig.disk = Disk::Slow;
         }
-        rig.run_until(1004.0);
+        rig.run_until(1005.0);
         assert_eq!(rig.is_leased(add), !slow, "durable before it is told");
         rig.disk = Disk::Good;
         rig.flush();
@@ -136,7 +136,7 @@ fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
 fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);
-    rig.run_until(1004.0);
+    rig.run_until(1005.0);
     assert!(rig.is_leased(add));
     for from in [1010.0, 1085.0, 1160.0] {
         rig.run_until(from);
@@ -158,7 +158,7 @@ fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
 fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_too() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);
-    rig.run_until(1004.0);
+    rig.run_until(1005.0);
     assert!(rig.is_leased(add));
     rig.inside.insert(endpoint_mac(1), 1);
     rig.input(Input::Kernel(KernelMessage::Appeared {
@@ -231,7 +231,7 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     );
 }
 
-/// The LAN is known to be silent, so no ADD has more than four seconds; and the macvlan for asking takes a moment to go.
+/// The LAN is known to be silent, so no ADD has more than five seconds; and the macvlan for asking takes a moment to go.
 #[test]
 fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_asked_for_from() {
     let mut rig = Rig::new(8);
@@ -250,10 +250,10 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
     let add = rig.endpoint(1);
-    rig.run_until(began + 3.9);
+    rig.run_until(began + 4.9);
     assert!(!rig.ports.is_empty(), "it asks from a macvlan");
     rig.hold_closes = true;
-    rig.run_until(began + 4.5);
+    rig.run_until(began + 5.5);
     assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
     rig.close_late();
     assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
@@ -326,7 +326,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
         adoptees: vec![],
     });
     let add = rig.endpoint(1);
-    rig.run_until(24.0);
+    rig.run_until(25.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);
 }
 
@@ -340,7 +340,7 @@ fn an_add_that_has_no_permit_yet_is_answered_too() {
     rig.add("other", 2, "other");
     rig.add("next", 3, "next");
     let add = rig.endpoint(1);
-    rig.run_until(1004.0);
+    rig.run_until(1005.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);
     assert_eq!(rig.count_sent(3), 1, "of the first ADD");
 }
@@ -350,7 +350,7 @@ fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
     let mut rig = kept(1000);
     let add = rig.endpoint(1);
     rig.disk = Disk::Slow;
-    rig.run_until(1004.0);
+    rig.run_until(1005.0);
     rig.input(Input::HungUp(RequestId(add)));
     rig.disk = Disk::Good;
     rig.flush();
@@ -359,17 +359,17 @@ fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
 }
 
 #[test]
-fn after_a_request_without_an_offer_the_next_ones_wait_for_four_seconds() {
+fn after_a_request_without_an_offer_the_next_ones_wait_for_five_seconds() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     assert_eq!(
         [1, 2, 3].map(|last| rig.asks_in_vain(last)),
-        [30.0, 4.0, 4.0]
+        [30.0, 5.0, 5.0]
     );
     let cni = rig.add("a", 1, "a");
     rig.run_until(rig.at.as_secs_f64() + 29.0);
     assert!(!rig.answers.contains_key(&cni), "Docker's alone");
-    assert_eq!(rig.asks_in_vain(4), 4.0);
+    assert_eq!(rig.asks_in_vain(4), 5.0);
     rig.run_until(rig.at.as_secs_f64() + 60.0);
     assert_eq!(rig.asks_in_vain(5), 30.0, "a minute later");
 }
@@ -391,7 +391,7 @@ fn a_server_that_has_answered_a_renewal_is_waited_for_again() {
     let mut rig = Rig::new(8);
     rig.endpoint(1);
     rig.server = Server::Silent;
-    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0]);
+    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 5.0]);
     rig.server = Server::Up;
     rig.run_until(1080.0);
     assert!(rig.only_record().lease.start.since_boot() > Duration::from_secs(1034));
@@ -412,7 +412,7 @@ fn where_there_was_no_address_left_the_next_one_has_that_of_a_container_that_sto
     rig.lease = 4000;
     rig.endpoint(1);
     rig.server = Server::Silent;
-    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0]);
+    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 5.0]);
     rig.release(FIRST);
     let add = rig.endpoint(2);
     rig.run_until(1040.0);
@@ -438,6 +438,25 @@ fn a_request_that_is_given_up_soon_says_why() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn a_timer_that_is_late_hides_no_reason() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.asks_in_vain(1);
+    let (began, add) = (rig.at.as_secs_f64(), rig.endpoint(2));
+    rig.run_until(began + 4.9995);
+    rig.at += Duration::from_millis(2);
+    rig.run_until(began + 5.002);
+    assert!(rig.failure(add).to_string().contains("given up early"));
+    rig.profile.wants.patience = None;
+    let mut call = rig.endpoint_call(3);
+    call.timeout = Duration::from_secs(3);
+    let (began, add) = (rig.at.as_secs_f64(), rig.request(Call::Add(call)));
+    rig.run_until(began + 4.0);
+    let said = rig.failure(add).to_string();
+    assert!(!said.contains("given up early"), "it asked for 3 s: {said}");
 }
 
 #[test]

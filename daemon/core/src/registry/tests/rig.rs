@@ -291,6 +291,7 @@ impl Rig {
             wanted: None,
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
+            hurried: false,
             limits: None,
             fallback: self.fallback.clone().map(Box::new),
         })

@@ -28,6 +28,8 @@ pub(crate) struct Known<'a> {
     pub(crate) began: Instant,
     /// When it must be answered.
     pub(crate) limit: Instant,
+    /// Whether that is sooner than was asked for, because servers were silent a moment ago.
+    pub(crate) hurried: bool,
     /// When the interface got carrier, if it had none when the ADD came.
     pub(crate) came_up: Option<Instant>,
     /// The address that it asks for.
@@ -64,6 +66,7 @@ impl Acquire {
         let Known {
             began,
             limit,
+            hurried,
             came_up,
             wanted,
             adopts,
@@ -118,6 +121,7 @@ impl Acquire {
             client,
             began,
             limit,
+            hurried,
             came_up: came_up.filter(|at| at.saturating_since(began) >= LATELY),
             since: now,
             queued: Duration::ZERO,

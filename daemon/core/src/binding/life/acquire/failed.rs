@@ -91,7 +91,7 @@ impl Acquire {
                 Reason::Found(silence) => Some(silence.clone()),
                 Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
             },
-            cut: false,
+            cut: self.hurried,
             kept: 0,
         }
     }
