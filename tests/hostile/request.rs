@@ -202,6 +202,7 @@ fn from_dockerd(bytes: &[u8]) {
                 site,
                 ipvlan,
                 link: &|name| (name == "eth0").then_some(MAC),
+                links_in: &|_| vec!["eth0".to_owned()],
                 number: 7,
             };
             docker_call(docker::Asked::parse(method, body, &host), method, &host);

@@ -88,6 +88,38 @@ fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
         .try_for_each(|version| lives(&lab, &server, version, &macvlan()))
 }
 
+/// Compose drops `ipam.options`, so it can name no parent.
+#[test]
+fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let plan = NetworkPlan {
+        options: json!({ "grace": "0" }),
+        ..macvlan()
+    };
+    let refused = play(&lab, EngineVersion::V29)?.network_create(&plan);
+    let refused = refused.map(|_| ()).map_err(|error| error.to_string());
+    assert!(
+        refused
+            .is_err_and(|why| why.contains("no link of this host has an address with the prefix"))
+    );
+    let host = Lan::on_lan(Ipv4Addr::new(10, 7, 0, 200));
+    lab.lan.host.add_address(Lan::IFNAME, host)?;
+    lives(&lab, &server, EngineVersion::V29, &plan)?;
+    let network = play(&lab, EngineVersion::V29)?.network_create(&plan)?;
+    let listed = lab.daemon().operator(&["list"])?;
+    let said = format!(
+        "whose parent was found by their subnet:\n{}: {}",
+        network.pool_id,
+        Lan::IFNAME
+    );
+    assert!(listed.contains(&said), "{listed}");
+    Ok(())
+}
+
 #[test]
 fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {

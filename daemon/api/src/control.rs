@@ -403,6 +403,9 @@ pub struct Taken {
 pub struct Pool {
     /// The PoolID: the subnet, the range, and the network's options.
     pub id: String,
+    /// The LAN's link, if it was found by the subnet: the network's options name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_parent: Option<String>,
     /// The router that a server named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,

@@ -60,6 +60,15 @@ pub struct PoolId {
     pub range: Option<Ipv4Net>,
 }
 
+/// The key that a definition begins with if it does not name the LAN's link: that was found by the subnet.
+pub const FOUND: &str = "found";
+
+/// Returns the link of such a definition, and the other options.
+pub(crate) fn found(definition: &str) -> Option<(&str, &str)> {
+    let rest = definition.strip_prefix(FOUND)?.strip_prefix('=')?;
+    Some(rest.split_once(',').unwrap_or((rest, "")))
+}
+
 /// A text that is not a PoolID of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a PoolID of this driver")]
@@ -73,6 +82,11 @@ impl PoolId {
             subnet: subnet.trunc(),
             range: range.map(|range| range.trunc()),
         }
+    }
+
+    /// Returns the LAN's link if it was found by the subnet, and not named.
+    pub fn found(&self) -> Option<&str> {
+        found(&self.definition).map(|(link, _)| link)
     }
 
     /// Returns the addresses that an endpoint may have, if none is reserved.
@@ -171,6 +185,18 @@ pub enum PoolFault {
         /// Why not.
         because: String,
     },
+    /// Not exactly one link of the host has an address with the subnet's prefix.
+    #[error(
+        "--ipam-opt parent=LINK is missing, and {} an address with the prefix of --subnet {subnet}: name the host's link on \
+         the DHCP server's LAN",
+        having(.links)
+    )]
+    NoParent {
+        /// The subnet.
+        subnet: Ipv4Net,
+        /// The links that have one.
+        links: Vec<String>,
+    },
     /// The subnet that a server offers was answered, and requested again at once, over and over.
     #[error(
         "a network without --subnet was requested {times} times within {within:?}, which dockerd does if {subnet}, \
@@ -204,6 +230,13 @@ pub enum PoolFault {
         /// The pool's subnet.
         subnet: Ipv4Net,
     },
+}
+
+fn having(links: &[String]) -> String {
+    match links {
+        [] => "no link of this host has".to_owned(),
+        several => format!("{} all have", several.join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,12 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     };
     let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
     let others = match which == Which::default() {
-        true => reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers),
+        true => {
+            reserved(&pools)
+                + &found_parents(&pools)
+                + &unadopted(&not_adopted)
+                + &left_over(&strangers)
+        }
         false => String::new(),
     };
     Ok(table + &notes + &others)
@@ -160,11 +165,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
 
 /// Returns the addresses that Docker networks reserve.
 fn reserved(pools: &[Pool]) -> String {
-    let line = |Pool {
-                    id,
-                    reserved,
-                    gateway: _,
-                }: &Pool| {
+    let line = |Pool { id, reserved, .. }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
         escaped(&format!("{id}: {}", addresses.join(", ")))
     };
@@ -172,6 +173,18 @@ fn reserved(pools: &[Pool]) -> String {
     below(
         "Reserved in Docker's networks, without a lease:",
         pools.map(line),
+    )
+}
+
+/// Returns the Docker networks whose parent was found by their subnet.
+fn found_parents(pools: &[Pool]) -> String {
+    let line = |pool: &Pool| {
+        let parent = pool.found_parent.as_deref()?;
+        Some(escaped(&format!("{}: {parent}", pool.id)))
+    };
+    below(
+        "Docker's networks whose parent was found by their subnet:",
+        pools.iter().filter_map(line),
     )
 }
 
@@ -398,6 +411,7 @@ mod tests {
     fn what_dockers_networks_reserve_stands_below() {
         let pool = |id: &str, reserved: &[&str]| Pool {
             id: id.to_owned(),
+            found_parent: None,
             gateway: None,
             reserved: reserved.iter().map(|text| text.parse().unwrap()).collect(),
         };
@@ -409,6 +423,21 @@ mod tests {
                 pool("\u{1b}[2J", &["10.1.0.1"])
             ]),
             "\nReserved in Docker's networks, without a lease:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
+        );
+    }
+
+    #[test]
+    fn parents_that_were_found_stand_below() {
+        let pool = |found_parent: Option<&str>| Pool {
+            id: "192.168.1.0/24;;found=eth0".to_owned(),
+            found_parent: found_parent.map(str::to_owned),
+            gateway: None,
+            reserved: vec![],
+        };
+        assert_eq!(found_parents(&[pool(None)]), "");
+        assert_eq!(
+            found_parents(&[pool(None), pool(Some("eth0"))]),
+            "\nDocker's networks whose parent was found by their subnet:\n192.168.1.0/24;;found=eth0: eth0\n"
         );
     }
 

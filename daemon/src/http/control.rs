@@ -64,6 +64,7 @@ fn pool(record: &PoolRecord) -> control::Pool {
     let reserved = record.reserved.iter().copied().collect();
     control::Pool {
         id: record.id.to_string(),
+        found_parent: record.id.found().map(str::to_owned),
         gateway: record.gateway,
         reserved,
     }

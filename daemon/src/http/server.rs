@@ -289,6 +289,7 @@ async fn understand_docker(
             site,
             ipvlan,
             link: &net::ethernet,
+            links_in: &net::links_in,
             number,
         })
     });
@@ -311,10 +312,15 @@ pub(super) fn read_blind(
         looks.set(true);
         None
     };
+    let links_in = |_| {
+        looks.set(true);
+        Vec::new()
+    };
     let understood = read(&docker::Host {
         site,
         ipvlan,
         link: &link,
+        links_in: &links_in,
         number,
     });
     (!looks.get()).then_some(understood)

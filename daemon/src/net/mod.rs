@@ -54,6 +54,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::own::{LinkOwner, OwnLink};
 use leasehold_core::link::{
@@ -71,7 +72,7 @@ use tracing::debug;
 
 pub(crate) use alias::StoreId;
 use exchange::Exchange;
-use netlink::{Netlink, Which};
+use netlink::{Netlink, NetlinkError, Which};
 use netns::Host;
 pub(crate) use netns::Visit;
 use outbox::{Order, Outgoing, Sender, outbox};
@@ -123,6 +124,18 @@ pub(crate) fn ethernet(name: &str) -> Option<Mac> {
         .ethernet(Which::Name(name))
         .ok()
         .map(|(_, mac)| mac)
+}
+
+/// Returns the names of the host's links that have an IPv4 address with this very prefix: no macvlan, ipvlan or bridge port, which
+/// are not a LAN's own link. The kernel may take a while.
+pub(crate) fn links_in(subnet: Ipv4Net) -> Vec<String> {
+    let found = Netlink::open()
+        .map_err(NetlinkError::from)
+        .and_then(|mut netlink| netlink.links_in(subnet));
+    found.unwrap_or_else(|error| {
+        tracing::warn!(%subnet, %error, "the host's addresses cannot be listed");
+        Vec::new()
+    })
 }
 
 /// The state of a link of the host.

@@ -8,11 +8,12 @@
 
 mod answer;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
@@ -346,6 +347,33 @@ impl Netlink {
             },
         )?;
         Ok(addresses)
+    }
+
+    /// Returns the names of the links that have an IPv4 address with this very prefix, except for macvlans, ipvlans and bridge ports.
+    pub(super) fn links_in(&mut self, subnet: Ipv4Net) -> Result<Vec<String>, NetlinkError> {
+        let mut request = AddressMessage::default();
+        request.header.family = AddressFamily::Inet;
+        let mut having = BTreeSet::new();
+        self.request(
+            RouteNetlinkMessage::GetAddress(request),
+            NLM_F_DUMP,
+            |kind, payload| {
+                if kind == libc::RTM_NEWADDR
+                    && let Some(address) = AddressAnswer::read(payload)?
+                    && address.prefix == subnet.prefix_len()
+                    && subnet.contains(&address.address)
+                {
+                    having.insert(address.index);
+                }
+                Ok(())
+            },
+        )?;
+        let mut names = Vec::new();
+        self.each_link(|link| {
+            let is_lan = having.contains(&link.index) && !link.upper && !link.is_port();
+            names.extend(is_lan.then_some(link.name));
+        })?;
+        Ok(names)
     }
 
     /// Asks for a change.

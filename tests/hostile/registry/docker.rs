@@ -40,6 +40,7 @@ impl Life<'_> {
                     lan: lan(),
                     profile: self.profile(),
                     timeout: Duration::from_secs(u64::from(self.script.u8() % 8)),
+                    unclear: None,
                 })))
             }
             1 => Call::Pool(PoolCall::Release { id: self.pool_id() }),

@@ -14,7 +14,7 @@ use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
 use crate::network::NetworkRecord;
-use crate::pool::{MOST_POOLS, MOST_RESERVED, PoolFault, PoolId, PoolRecord};
+use crate::pool::{self, MOST_POOLS, MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
@@ -54,6 +54,16 @@ impl Pools {
     fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
         self.iter()
             .find(|record| record.automatic && record.id.definition == definition)
+    }
+
+    /// Returns the pool that is another only by its LAN's link, if that was found by the subnet both times: the link may have lost its
+    /// address meanwhile, and Docker goes on to ask for the pool.
+    fn found(&self, asked: &PoolId) -> Option<&PoolRecord> {
+        let (_, others) = pool::found(&asked.definition)?;
+        self.iter().find(|record| {
+            (record.id.subnet, record.id.range) == (asked.subnet, asked.range)
+                && pool::found(&record.id.definition).is_some_and(|(_, its)| its == others)
+        })
     }
 
     /// Adds a pool. Returns the one that is forgotten instead, if there are too many.
@@ -135,7 +145,11 @@ impl Desk<'_> {
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
-            Some(pool) => self.docker.pools.get(pool),
+            Some(pool) => self
+                .docker
+                .pools
+                .get(pool)
+                .or_else(|| self.docker.pools.found(pool)),
             None => self.docker.pools.automatic(definition),
         };
         if let Some(record) = known {
@@ -151,6 +165,13 @@ impl Desk<'_> {
                     false => Answer::Pool { id: pool, gateway },
                 };
             return Next::Answers(answer);
+        }
+        if let (Some(subnet), Some(links)) = (*subnet, &request.unclear) {
+            let links = links.clone();
+            return Next::Answers(fail(PoolFault::NoParent { subnet, links }));
+        }
+        if let Some((parent, _)) = pool::found(definition) {
+            tracing::info!(%parent, ?subnet, "the one link with an address of the subnet is a network's parent: none was named");
         }
         LanInquiry::begin(self, now, id, request)
     }

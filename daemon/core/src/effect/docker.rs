@@ -132,6 +132,9 @@ pub struct PoolRequest {
     pub profile: Profile,
     /// The longest time from the request to its answer.
     pub timeout: Duration,
+    /// The links that have an address with the subnet's prefix, where the LAN's link was to be found by that and not exactly one
+    /// has: such a pool is only answered if it is known.
+    pub unclear: Option<Vec<String>>,
 }
 
 impl PoolRequest {

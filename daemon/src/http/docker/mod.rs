@@ -18,6 +18,7 @@ mod pool;
 mod wiring;
 mod words;
 
+use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Call, NetworkCall, PoolCall};
@@ -79,6 +80,8 @@ pub(crate) struct Host<'a> {
     pub(crate) ipvlan: bool,
     /// Returns the Ethernet address of the host's link with a name, if that link exists.
     pub(crate) link: &'a dyn Fn(&str) -> Option<Mac>,
+    /// Returns the links that may be a LAN's and have an address with this very prefix, by name.
+    pub(crate) links_in: &'a dyn Fn(Ipv4Net) -> Vec<String>,
     /// A number that nobody can guess and that is never repeated.
     pub(crate) number: u64,
 }

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use leasehold_api::docker;
+use leasehold_core::pool::FOUND;
 
 use super::super::named::is_link_name;
 use super::super::refusal::quoted;
@@ -16,6 +17,8 @@ use super::{Refused, refused};
 pub(super) struct Options {
     /// The host's link on the LAN.
     pub(super) parent: String,
+    /// Whether it was found by the subnet, and not named.
+    pub(super) found: bool,
     pub(super) lease: LeaseOptions,
 }
 
@@ -33,8 +36,11 @@ impl Options {
         "fallback",
     ];
 
-    /// Reads the options given with `--ipam-opt`.
-    pub(super) fn read(said: &docker::Options) -> Result<Self, Refused> {
+    /// Reads the options given with `--ipam-opt`. `subnet_link` is the link that has an address of the network's subnet, if it has one.
+    pub(super) fn read(
+        said: &docker::Options,
+        subnet_link: impl FnOnce() -> Option<String>,
+    ) -> Result<Self, Refused> {
         let (mut parent, mut lease) = (None, LeaseOptions::new(Flag::Ipam));
         for (key, value) in said {
             match key.as_str() {
@@ -44,24 +50,31 @@ impl Options {
                 _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
             }
         }
+        let found = parent.is_none();
         // When Docker asks for a pool or an address, it names no network.
-        let parent = parent.ok_or_else(|| {
+        let parent = parent.or_else(subnet_link).ok_or_else(|| {
             refused(
                 "--ipam-opt parent=LINK is missing: name the host's link on the DHCP server's LAN, the one of `-o \
                  parent` or the bridge, as in: docker network create -d leasehold -o parent=eth0 --ipam-driver \
-                 leasehold --ipam-opt parent=eth0 lan",
+                 leasehold --ipam-opt parent=eth0 lan; or pass --subnet, if one link of this host has an address with \
+                 that very prefix",
             )
         })?;
-        Ok(Self { parent, lease })
+        Ok(Self {
+            parent,
+            found,
+            lease,
+        })
     }
 }
 
 /// Writes the options for a PoolID: each one that is not its default as `key=value`, in a fixed order, separated by commas.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = if self.found { FOUND } else { "parent" };
         spell(
             f,
-            [("parent", self.parent.clone())]
+            [(parent, self.parent.clone())]
                 .into_iter()
                 .chain(self.lease.spelled()),
         )
@@ -73,7 +86,9 @@ impl FromStr for Options {
     type Err = Refused;
 
     fn from_str(definition: &str) -> Result<Self, Refused> {
-        Self::read(&read(definition)?)
+        let mut said = read(definition)?;
+        let found = said.remove(FOUND);
+        Self::read(&said, || found)
     }
 }
 

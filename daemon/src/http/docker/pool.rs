@@ -22,7 +22,17 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
             "--ip-range {range} needs the --subnet that contains it"
         )));
     }
-    let options = Options::read(&said.options)?;
+    let mut unclear = None;
+    let options = Options::read(&said.options, || {
+        let links = (host.links_in)(subnet.filter(|subnet| subnet.prefix_len() > 0)?);
+        match <[String; 1]>::try_from(links) {
+            Ok([link]) => Some(link),
+            Err(links) => {
+                unclear = Some(links);
+                Some(String::new())
+            }
+        }
+    })?;
     options.lease.suit(&host.site, host.ipvlan)?;
     if let Some(subnet) = subnet {
         options.lease.fallback((subnet, range), &host.site)?;
@@ -43,6 +53,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         lan,
         profile: options.lease.profile(&host.site, host.ipvlan, None),
         timeout: options.lease.timeout(&host.site),
+        unclear,
     };
     Ok(Asked::core(
         Call::Pool(PoolCall::Request(Box::new(request))),

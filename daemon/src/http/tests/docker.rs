@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolCall, PoolRequest};
 use leasehold_core::grant::policy::Policy;
@@ -30,6 +31,15 @@ fn site() -> Site {
 
 fn on(site: Site, ipvlan: bool, method: Method, body: &str) -> Result<Asked, Refused> {
     let link = |name: &str| ["eth0", "br7"].contains(&name).then_some(ETH0);
+    let links_in = |subnet: Ipv4Net| {
+        let all = [
+            ("192.168.1.0/24", "eth0"),
+            ("10.1.0.0/16", "eth1"),
+            ("10.1.0.0/16", "br7"),
+        ];
+        let having = all.iter().filter(|(net, _)| subnet.to_string() == *net);
+        having.map(|(_, link)| (*link).to_owned()).collect()
+    };
     Asked::parse(
         method,
         body.as_bytes(),
@@ -37,6 +47,7 @@ fn on(site: Site, ipvlan: bool, method: Method, body: &str) -> Result<Asked, Ref
             site,
             ipvlan,
             link: &link,
+            links_in: &links_in,
             number: 0x0102_0304_0506_0708,
         },
     )
@@ -89,6 +100,53 @@ const GATEWAY: &str = r#"{"RequestAddressType":"com.docker.network.gateway"}"#;
 
 fn id(text: &str) -> PoolId {
     text.parse().unwrap()
+}
+
+#[test]
+fn a_parent_that_is_not_named_is_found_by_the_subnet() {
+    let body = |subnet: &str| format!(r#"{{"Pool":"{subnet}","Options":{{"client-id":"mac"}}}}"#);
+    let one = pool(false, &body("192.168.1.7/24"));
+    assert_eq!(
+        (one.definition.as_str(), one.ifname.as_str(), &one.unclear),
+        ("found=eth0,client-id=mac", "eth0", &None)
+    );
+    let id = "192.168.1.0/24;;found=eth0,client-id=mac";
+    let asked = add(false, &address(id, "", MAC_ONLY));
+    let lan = Lan::Link {
+        parent: "eth0".into(),
+        vlan: 0,
+    };
+    assert_eq!(
+        (asked.lan, asked.attachment.to_string().contains(id)),
+        (lan, true)
+    );
+    for (subnet, links) in [
+        ("192.168.0.0/16", &[][..]),
+        ("10.1.0.0/16", &["eth1", "br7"]),
+    ] {
+        assert_eq!(
+            pool(false, &body(subnet)).unclear,
+            Some(links.iter().map(|link| (*link).to_owned()).collect())
+        );
+    }
+    let none = said(false, Method::RequestPool, r#"{"Pool":"","Options":{}}"#);
+    assert!(
+        none.starts_with("--ipam-opt parent=LINK is missing"),
+        "{none}"
+    );
+    let typed = said(
+        false,
+        Method::RequestPool,
+        r#"{"Pool":"","Options":{"found":"eth0"}}"#,
+    );
+    assert!(typed.contains("found: unknown option"), "{typed}");
+    // The host's addresses are looked at for that.
+    let blind = read_blind(
+        |host| Asked::parse(Method::RequestPool, body("192.168.1.0/24").as_bytes(), host),
+        (site(), false),
+        1,
+    );
+    assert_eq!(blind, None);
 }
 
 #[test]
@@ -239,12 +297,8 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
     }
     let table = [
         (
-            r#"{"Pool":"192.168.1.0/24","Options":null}"#,
+            r#"{"Pool":"","Options":null}"#,
             "--ipam-opt parent=LINK is missing: name the host's link",
-        ),
-        (
-            r#"{"Pool":"192.168.1.0/24"}"#,
-            "--ipam-opt parent=LINK is missing",
         ),
         (
             r#"{"SubPool":"10.0.0.0/25","Options":{"parent":"eth0"}}"#,
@@ -325,6 +379,7 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
             site: site(),
             ipvlan: false,
             link: &find,
+            links_in: &|_| vec![],
             number: 1,
         };
         let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;

@@ -660,7 +660,7 @@ async fn dockers_calls_are_asked_and_answered_in_its_words() {
 
     let refused = response(
         server
-            .say(docker_call("RequestPool", r#"{"Pool":"192.0.2.0/24"}"#))
+            .say(docker_call("RequestPool", r#"{"Pool":""}"#))
             .await,
     )
     .await;

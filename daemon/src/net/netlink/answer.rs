@@ -36,6 +36,8 @@ pub(in crate::net) struct LinkAnswer {
     /// For a bridge with the spanning tree protocol: how long it blocks a new port.
     pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
+    /// Whether it shares another link's wire: a macvlan, a macvtap, an ipvlan or an ipvtap.
+    pub(super) upper: bool,
     /// Whether it is connected to no wire.
     pub(super) dummy: bool,
     /// Whether links of its kind are made in software.
@@ -92,6 +94,7 @@ impl LinkAnswer {
             bridge: false,
             port_delay: None,
             macvlan: false,
+            upper: false,
             dummy: false,
             soft: false,
             port_state: None,
@@ -149,6 +152,9 @@ impl LinkAnswer {
                     self.soft = true;
                     self.bridge = attribute.value().starts_with(b"bridge\0");
                     self.macvlan = attribute.value().starts_with(b"macvlan\0");
+                    self.upper = [&b"macvlan\0"[..], b"macvtap\0", b"ipvlan\0", b"ipvtap\0"]
+                        .iter()
+                        .any(|kind| attribute.value().starts_with(kind));
                     self.dummy = attribute.value().starts_with(b"dummy\0");
                 }
                 Self::INFO_PORT => self.read_port(attribute.value()),

@@ -76,6 +76,35 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
 }
 
 #[test]
+fn the_links_of_a_subnet_are_those_with_its_very_prefix() {
+    in_lab(async |_| {
+        let netns = Netns::new();
+        for command in [
+            "link add br0 type bridge",
+            "link add eth1 type veth peer name eth2",
+            "link set eth2 master br0",
+            "link add link eth1 name mv0 type macvlan mode bridge",
+            "link add eth3 type veth peer name eth4",
+            "address add 10.1.0.1/24 dev eth1",
+            "address add 10.1.0.2/24 dev eth1",
+            "address add 10.1.0.3/24 dev eth2",
+            "address add 10.1.0.4/24 dev mv0",
+            "address add 10.1.0.5/25 dev eth3",
+            "address add 10.1.0.6/16 dev eth4",
+            "address add 10.2.0.1/24 dev br0",
+            "address add 10.2.0.2/24 dev eth3",
+        ] {
+            netns.ip(command);
+        }
+        let links_in = |subnet: &str| netns.run(|| crate::net::links_in(subnet.parse().unwrap()));
+        assert_eq!(links_in("10.1.0.0/24"), ["eth1"]);
+        assert_eq!(links_in("10.1.0.0/25"), ["eth3"]);
+        assert_eq!(links_in("10.2.0.0/24"), ["br0", "eth3"]);
+        assert!(links_in("10.3.0.0/24").is_empty());
+    });
+}
+
+#[test]
 fn steps_end_at_the_first_that_fails_and_the_kernel_says_why() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();

@@ -336,6 +336,7 @@ impl World {
                 ..ClientProfile::default()
             }),
             timeout: Duration::from_secs(20),
+            unclear: None,
         })))
     }
 

@@ -81,6 +81,7 @@ impl Rig {
             },
             profile: Profile::default(),
             timeout: Duration::from_secs(20),
+            unclear: None,
         }
     }
 

@@ -52,6 +52,53 @@ impl Rig {
 }
 
 #[test]
+fn a_network_whose_parent_was_found_keeps_it() {
+    let mut rig = rig();
+    let call = |rig: &Rig, definition: &str, unclear: Option<&[&str]>| {
+        let unclear = unclear.map(|links| links.iter().map(|link| (*link).to_owned()).collect());
+        Call::Pool(PoolCall::Request(Box::new(PoolRequest {
+            definition: definition.to_owned(),
+            unclear,
+            ..rig.pool_call(Some("192.0.2.0/24"), None)
+        })))
+    };
+    for (links, said) in [
+        (
+            &[][..],
+            "no link of this host has an address with the prefix of --subnet 192.0.2.0/24",
+        ),
+        (&["br0", "eth1"], "and br0, eth1 all have an address"),
+    ] {
+        let asked = call(&rig, "found=", Some(links));
+        let id = rig.request(asked);
+        let failure = rig.failure(id).to_string();
+        assert!(failure.contains(said), "{failure}");
+    }
+    let first = call(&rig, "found=br0,client-id=mac", None);
+    let first = rig.request(first);
+    let Answer::Pool { id, gateway } = rig.answers[&first].clone() else {
+        panic!("{:?}", rig.answers[&first])
+    };
+    assert_eq!((id.found(), gateway), (Some("br0"), Some(ROUTER)));
+    // The link loses its address, another link gets it, and dockerd asks anew after its restart.
+    rig.restart();
+    for (definition, unclear) in [
+        ("found=,client-id=mac", Some(&[][..])),
+        ("found=eth1,client-id=mac", None),
+    ] {
+        let again = call(&rig, definition, unclear);
+        let again = rig.request(again);
+        assert_eq!(rig.answers[&again], rig.answers[&first], "{definition}");
+    }
+    let other = call(&rig, "found=", Some(&[]));
+    let other = rig.request(other);
+    assert!(
+        matches!(rig.answers[&other], Answer::Failed(_)),
+        "its options are others"
+    );
+}
+
+#[test]
 fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
     for (subnet, bridge) in [(Some("192.0.2.0/24"), false), (None, false), (None, true)] {
         let mut rig = rig();
