@@ -651,6 +651,7 @@ impl Driver {
                 link,
                 lan_parent,
             } => self.net.survey(op, link, lan_parent),
+            Effect::ListInside { op, link } => self.net.list_inside(op, link),
             Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
             Effect::Make { op, link } => self.net.make(op, *link),
             Effect::Unmake { op, owner } => self.net.unmake(op, owner),

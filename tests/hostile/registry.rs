@@ -64,6 +64,7 @@ enum Doing {
     Prepare(Target, ExchangeId),
     Send,
     Survey,
+    ListInside,
     Close,
     Seek(Vec<Sought>),
     Own(Own),
@@ -266,6 +267,7 @@ impl<'a> Life<'a> {
                 }
                 Effect::Seek { op, sought, .. } => self.doing.push_back((op, Doing::Seek(sought))),
                 Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
+                Effect::ListInside { op, .. } => self.doing.push_back((op, Doing::ListInside)),
                 Effect::Make { op, .. } => self.doing.push_back((op, Doing::Own(Own::Make))),
                 Effect::Unmake { op, .. } => self.doing.push_back((op, Doing::Own(Own::Unmake))),
                 Effect::ListOwn { op } => self.doing.push_back((op, Doing::Own(Own::List))),
@@ -347,6 +349,8 @@ impl<'a> Life<'a> {
             (Doing::Seek(sought), true) => Outcome::Sought(Ok(self.sightings(sought))),
             (Doing::Seek(_), false) => Outcome::Sought(Err(self.link_cause())),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
+            (Doing::ListInside, true) => Outcome::Inside(Ok(Vec::new())),
+            (Doing::ListInside, false) => Outcome::Inside(Err(self.link_cause())),
             (Doing::Own(own), well) => self.own(own, well),
             (Doing::Close, _) => Outcome::Closed,
         };

@@ -233,6 +233,34 @@ fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
     Ok(())
 }
 
+/// The kernel answers on each interface for the addresses of all.
+#[test]
+fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
+    let mut stage = Stage::new(&sandbox, None)?;
+    let member = stage.attach()?;
+    let (inside, lan) = (&member.container.netns, &stage.lab.lan);
+    lan.host
+        .add_macvlan(Lan::IFNAME, inside, "net1", [2, 0x6c, 0, 0, 9, 79])?;
+    inside.add_address("net1", Lan::on_lan(Ipv4Addr::new(10, 7, 0, 8)))?;
+    inside.set_up("net1")?;
+    let mut heard = Capture::start(inside, "eth0")?;
+    stage.seen.clear()?;
+    lan.interrupt(&lan.host, Lan::LONG)?;
+    heard.wait_for("net1's answer", DEADLINE, |packet| match packet {
+        Packet::Arp(arp) if !arp.request && arp.sender == KEPT => Some(()),
+        Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+    })?;
+    (0..2).try_for_each(|_| stage.asked(Ipv4Addr::UNSPECIFIED, KEPT))?;
+    let log = stage.lab.daemon().log().lines().join("\n");
+    assert!(!log.contains("another station"), "{log}");
+    assert_eq!(stage.lab.daemon().list()?[0]["state"], "BOUND");
+    stage.lab.detach(&member)?;
+    Ok(stage.server.wait_until_free()?)
+}
+
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
 fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> Result<(), CallError>

@@ -17,7 +17,8 @@
 //! Others' probes count only in a strict window: switches that track devices send such probes for every address they see, from
 //! 0.0.0.0, as RFC 5227 requires.
 //!
-//! A station with one of our own Ethernet addresses does not count as another. Neither does the interface that held the address
+//! A station with one of our own Ethernet addresses does not count as another: nor does any other interface of the container,
+//! leased or not (RFC 5227 §2.4), because the kernel answers ARP on each for the addresses of all. Neither does the interface that held the address
 //! before ([`departed`]): it answers ARP until it is gone. On ipvlan all containers of a parent share one Ethernet address, so a
 //! conflict between two of them cannot be seen here; a conflict with a host beyond the parent can, over the parent's link. On
 //! macvlan a conflict with the parent's own address cannot be seen: the two do not hear each other.
@@ -236,19 +237,31 @@ impl Window {
         }
     }
 
+    /// Has these Ethernet addresses no longer count as another station's.
+    pub fn disregard(&mut self, own: Vec<Mac>) {
+        self.own = self.own.iter().copied().chain(own).collect();
+    }
+
+    /// Returns whether an ARP packet claims the address for another station.
+    pub fn is_claim(&self, arp: &Arp) -> bool {
+        self.is_of_another(arp) && (arp.sender == self.address || self.is_rival_probe(arp))
+    }
+
+    /// Returns whether an ARP packet probes for the address while nobody has it yet.
+    fn is_rival_probe(&self, arp: &Arp) -> bool {
+        let probes =
+            arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
+        probes && self.strict && !self.in_use
+    }
+
     /// Handles an ARP packet.
     pub fn on_arp(&mut self, now: Instant, arp: &Arp) -> Heard {
         let by = arp.sender_mac;
-        if !self.is_of_another(arp) {
+        if !self.is_claim(arp) {
             return Heard::Nothing;
         }
-        let probes =
-            arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
-        if probes && self.strict && !self.in_use {
+        if self.is_rival_probe(arp) {
             return Heard::Conflict { by };
-        }
-        if arp.sender != self.address {
-            return Heard::Nothing;
         }
         let is_probing = self.probe_at.is_some() && !self.established;
         let answers_probe =

@@ -165,6 +165,8 @@ pub enum Outcome {
     },
     /// Of [`Effect::Survey`]. It names what could not be found out.
     Surveyed(Survey),
+    /// Of [`Effect::ListInside`]: the Ethernet addresses that are there.
+    Inside(Result<Vec<Mac>, LinkCause>),
     /// Of [`Effect::Seek`], or why no namespace could be looked at.
     Sought(Result<Sightings, LinkCause>),
     /// Of [`Effect::Make`]: the link is there.
@@ -249,6 +251,13 @@ pub enum Effect {
         link: Link,
         /// The host's link on its LAN, if it is named by one.
         lan_parent: Option<String>,
+    },
+    /// Lists the Ethernet addresses of all links in a container's namespace.
+    ListInside {
+        /// Answered by [`Outcome::Inside`].
+        op: OpId,
+        /// One of its links.
+        link: Link,
     },
     /// Looks for interfaces in the namespaces of an engine that does not say where it puts them: Docker. From then on the shell
     /// also reports events in the namespaces in which it finds any.

@@ -69,6 +69,7 @@ pub(super) fn effect(effect: &Effect) {
             link,
             lan_parent,
         } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
+        Effect::ListInside { op, link } => debug!(op = op.0, ?link, "list links inside"),
         Effect::Seek { op, sought, number } => debug!(op = op.0, ?sought, ?number, "seek"),
         Effect::Make { op, link } => debug!(op = op.0, ?link, "make"),
         Effect::Unmake { op, owner } => debug!(op = op.0, %owner, "unmake"),

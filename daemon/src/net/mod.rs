@@ -450,6 +450,12 @@ impl Net {
         });
     }
 
+    /// Lists the Ethernet addresses of the links in a container's namespace.
+    pub(crate) fn list_inside(&mut self, op: OpId, link: Link) {
+        let list = self.pool.run(move |worker| worker.list_inside(&link));
+        self.answer(op, async move { Outcome::Inside(list.await.flatten()) });
+    }
+
     /// Looks for interfaces in Docker's namespaces: in the one with that number, or in all.
     pub(crate) fn seek(&mut self, op: OpId, sought: Vec<Sought>, number: Option<i32>) {
         let Some(directory) = self.docker_netns.clone() else {

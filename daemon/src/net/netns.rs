@@ -377,6 +377,19 @@ impl Worker {
         }
     }
 
+    /// Lists the Ethernet addresses of all links in a container's namespace.
+    pub(super) fn list_inside(&mut self, link: &Link) -> Result<Vec<Mac>, LinkCause> {
+        let Link::InNetns { path, cookie, .. } = link else {
+            return Ok(Vec::new());
+        };
+        self.visit(path, Expected::This(*cookie), |netlink, _, _| {
+            let mut macs = Vec::new();
+            let listed = netlink.each_link(|link| macs.extend(link.mac));
+            listed.map_err(|error| error.at(Which::Name("any link"), "list links"))?;
+            Ok(macs)
+        })
+    }
+
     /// Sets a link up while `goes_on` returns true, unless it is the host's. Then returns what is there and, if `opens` is set,
     /// the requested sockets.
     pub(super) fn prepare(

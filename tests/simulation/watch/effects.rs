@@ -103,6 +103,7 @@ impl Effects {
             }
             Effect::Inspect { op, .. }
             | Effect::Survey { op, .. }
+            | Effect::ListInside { op, .. }
             | Effect::Seek { op, .. }
             | Effect::Make { op, .. }
             | Effect::Unmake { op, .. }

@@ -579,6 +579,7 @@ fn kind_of(effect: &Effect) -> EffectKind {
         Effect::Open { .. } => EffectKind::Open,
         Effect::Inspect { .. }
         | Effect::Survey { .. }
+        | Effect::ListInside { .. }
         | Effect::Seek { .. }
         | Effect::ListOwn { .. }
         | Effect::Watch { .. } => EffectKind::Inspect,

@@ -99,6 +99,7 @@ impl World {
             | Effect::Apply { .. }
             | Effect::Prepare { .. }
             | Effect::Survey { .. }
+            | Effect::ListInside { .. }
             | Effect::Watch { .. }
             | Effect::Seek { .. } => {
                 let delay = self.worker_delay();
@@ -251,6 +252,14 @@ impl World {
                     None,
                     0,
                 );
+            }
+            Effect::ListInside { op, link } => {
+                let (delay, result) = match self.fate() {
+                    Fate::Done => (0, self.kernel.macs_inside(&link)),
+                    Fate::Refused => (0, Err(refused("list links"))),
+                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+                };
+                self.report(op, Outcome::Inside(result), None, delay);
             }
             Effect::Seek { op, sought, number } => {
                 let (delay, result) = match self.fate() {

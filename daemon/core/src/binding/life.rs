@@ -208,10 +208,29 @@ pub(super) trait Living {
 
     /// Handles an ARP packet that conflict detection heard.
     fn hear(&mut self, common: &mut Common, arp: &Arp, cx: &mut Cx<'_>) -> Next {
-        let Some(found) = self
+        let found = self
             .client()
-            .and_then(|client| common.hear(client, arp, cx))
-        else {
+            .and_then(|client| common.hear(client, arp, cx));
+        self.goes_on(common, found, cx)
+    }
+
+    /// Goes on once it is known which links the container's namespace has, or cannot be.
+    fn on_inside(
+        &mut self,
+        common: &mut Common,
+        macs: Result<Vec<Mac>, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let found = self
+            .client()
+            .and_then(|client| common.heard_inside(client, macs, cx));
+        self.goes_on(common, found, cx)?;
+        self.watch(common, cx)
+    }
+
+    /// Goes on with what conflict detection found out, if it did.
+    fn goes_on(&mut self, common: &mut Common, found: Option<Found>, cx: &mut Cx<'_>) -> Next {
+        let Some(found) = found else {
             return SAME;
         };
         self.on_found(common, found, cx)?;

@@ -233,6 +233,9 @@ impl Binding {
                     acquire.on_surveyed(survey);
                 }
             }
+            (Task::ListInside, Outcome::Inside(macs)) => {
+                self.happens(cx, |life, common, cx| life.on_inside(common, macs, cx))
+            }
             (Task::Release, Outcome::Sent(result)) => self.gives_back(cx, |release, common, cx| {
                 release.on_sent(common, result, cx)
             }),

@@ -24,7 +24,7 @@ const TRIES: u32 = 3;
 const INTERVAL: Duration = Duration::from_millis(300);
 
 /// How many stations are examined at most. Any further one that claims the address is believed.
-const MOST: usize = 8;
+pub(crate) const MOST: usize = 8;
 
 /// A control under way: stations claim an address, and are asked for an address that nobody can have.
 #[derive(Clone, Debug)]

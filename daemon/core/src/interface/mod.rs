@@ -220,12 +220,6 @@ impl Interfaces {
         }
     }
 
-    /// Returns whether an interface with bindings in this namespace has this Ethernet address.
-    pub(crate) fn has_inside(&self, cookie: Cookie, mac: Mac) -> bool {
-        self.in_netns(cookie)
-            .any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
-    }
-
     /// Returns whether an interface is being changed, for any binding.
     pub(crate) fn is_changing(&self, at: At) -> bool {
         self.all

@@ -43,9 +43,7 @@ fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
         [BindingId(1), BindingId(2), BindingId(3)]
     );
     interfaces.leave(&link(AT, MAC), BindingId(1));
-    assert!(interfaces.has_inside(AT.0, MAC));
     interfaces.leave(&link(AT, MAC), BindingId(2));
-    assert!(!interfaces.has_inside(AT.0, MAC));
     assert_eq!(
         (interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len()),
         (vec![], 2)
@@ -63,17 +61,6 @@ fn a_binding_lives_without_an_interface_gets_one_and_loses_it_again() {
     interfaces.leave(&link(AT, MAC), id);
     interfaces.enter(&parent, id);
     assert!(interfaces.all.is_empty());
-}
-
-#[test]
-fn its_ethernet_address_is_one_for_all_bindings() {
-    let mut interfaces = shared();
-    interfaces.on_ethernet(AT, OTHER);
-    assert!(interfaces.has_inside(AT.0, OTHER) && !interfaces.has_inside(AT.0, MAC));
-    assert!(
-        !interfaces.has_inside(Cookie(2), OTHER),
-        "another namespace's"
-    );
 }
 
 #[test]

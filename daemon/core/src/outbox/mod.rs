@@ -89,6 +89,8 @@ pub(crate) enum Task {
     Work,
     /// The reasons why no server answers.
     Survey,
+    /// The links of its namespace, because one of them may be who claims its address.
+    ListInside,
     /// Its address on its interface, for a RELEASE from there.
     FindAddress,
     /// The host's link, for an exchange over it.
@@ -504,6 +506,11 @@ impl Outbox {
             link,
             lan_parent,
         });
+    }
+
+    pub(crate) fn list_inside(&mut self, owner: BindingId, link: Link) {
+        let op = self.mint(Waiter::Binding(owner, Task::ListInside));
+        self.effects.push_back(Effect::ListInside { op, link });
     }
 
     pub(crate) fn apply(&mut self, waiter: Waiter, target: Target, steps: Vec<Step>) -> OpId {

@@ -147,6 +147,7 @@ impl Registry {
             | Outcome::Opened(_)
             | Outcome::Sent(_)
             | Outcome::Surveyed(_)
+            | Outcome::Inside(_)
             | Outcome::Sought(_)
             | Outcome::Closed
             | Outcome::Made(_)

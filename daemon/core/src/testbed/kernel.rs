@@ -325,6 +325,14 @@ impl Kernel {
         })
     }
 
+    /// Lists the Ethernet addresses of all links in a container's namespace.
+    pub fn macs_inside(&self, link: &Link) -> Result<Vec<Mac>, LinkCause> {
+        let at = self.find(&Target::Known(link.clone()))?;
+        let space = self.spaces.get(&at.0);
+        let wires = space.into_iter().flat_map(|space| space.links.values());
+        Ok(wires.map(|wire| wire.mac).collect())
+    }
+
     /// Takes the first `most` steps on a link, up to the first that the kernel refuses.
     pub fn apply(&mut self, target: &Target, steps: &[Step], most: usize) -> Applied {
         let (at, result) = match self.find(target) {

@@ -54,6 +54,8 @@ pub(in crate::binding) struct Guard {
     /// Whether they were lost once, when the link went down.
     reopened: bool,
     waits: Waits,
+    /// Claims that wait until the links of the container's namespace are known.
+    claims: Vec<Arp>,
     /// The question whether a claimant claims every address.
     control: Option<Box<Control>>,
     /// Whether a station that claims every address claimed this one, and that was reported.
@@ -119,6 +121,7 @@ impl Guard {
             exchange,
             reopened: false,
             waits,
+            claims: Vec::new(),
             control,
             ignores,
             heard,
@@ -141,7 +144,10 @@ impl Guard {
 
     /// Returns whether nothing waits for the window, and it has heard of no claim.
     fn is_idle(&self) -> bool {
-        matches!(self.waits, Waits::Nothing) && self.heard.is_none() && self.control.is_none()
+        matches!(self.waits, Waits::Nothing)
+            && self.heard.is_none()
+            && self.claims.is_empty()
+            && self.control.is_none()
     }
 }
 
@@ -401,7 +407,10 @@ impl Common {
 
     /// Returns when the window next has something to do, if it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
-        let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
+        let guard = self.guard.as_ref()?;
+        if guard.heard.is_some() || !guard.claims.is_empty() {
+            return None;
+        }
         let (can_send, opens) = guard.sends(&self.exchange);
         let due = match &guard.control {
             Some(control) => Some(control.deadline(can_send)),
@@ -415,6 +424,9 @@ impl Common {
     pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         // A window that has heard a conflict is kept until somebody can act on it.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
+            if !guard.claims.is_empty() {
+                return None;
+            }
             let (can_send, opens) = guard.sends(&self.exchange);
             if opens.is_some_and(|at| cx.now.boot >= at) {
                 return self.open_guard(cx);
@@ -594,15 +606,6 @@ impl Common {
         None
     }
 
-    /// Returns whether an attachment in the same namespace has this Ethernet address. Its interface is not another station: the
-    /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and sends requests from any of them.
-    fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
-        let Some((cookie, _)) = self.link.in_netns() else {
-            return false;
-        };
-        cx.interfaces.has_inside(cookie, mac)
-    }
-
     /// Returns whether this is the Ethernet address of an interface that is about to disappear, and that had the address
     /// under watch before.
     fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
@@ -620,15 +623,22 @@ impl Common {
         arp: &Arp,
         cx: &mut Cx<'_>,
     ) -> Option<Found> {
-        if !self.detects()
-            || self.is_neighbour_inside(arp.sender_mac, cx)
-            || self.has_departed(arp.sender_mac, cx)
-        {
+        if !self.detects() || self.has_departed(arp.sender_mac, cx) {
             return None;
         }
         if self.is_of_proxy(client, arp, cx) {
             return None;
         }
+        let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;
+        if guard.window.is_claim(arp) && self.link.in_netns().is_some() {
+            self.ask_inside(arp, cx);
+            return None;
+        }
+        self.count(client, arp, cx)
+    }
+
+    /// Handles an ARP packet that is none of the container's own. Returns what it reveals.
+    fn count(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
         let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;
         match guard.window.on_arp(cx.now.boot, arp) {
             Heard::Nothing => None,

@@ -111,6 +111,7 @@ fn fault(outcome: Outcome) -> Option<String> {
         | Outcome::Applied { .. }
         | Outcome::Prepared { .. }
         | Outcome::Surveyed(_)
+        | Outcome::Inside(_)
         | Outcome::Sought(_)
         | Outcome::Closed
         | Outcome::Made(_)

@@ -14,7 +14,6 @@ use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, Policy};
-use crate::identity::ClientId;
 use crate::link::{Hears, KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{BindingId, RecordState};
@@ -24,6 +23,7 @@ use crate::wire::frame::{Arp, ArpOp};
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 51);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 9, 8]);
 const PROBE: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::UNSPECIFIED, FIRST);
 const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
 
@@ -378,6 +378,48 @@ fn an_address_is_defended_once_and_then_given_up() {
 }
 
 #[test]
+fn another_interface_of_the_container_is_no_other_station() {
+    for detection in [Detection::Optimistic, Detection::Strict] {
+        let mut rig = rig(detection);
+        rig.wired.inside = vec![NEIGHBOUR];
+        rig.stations.insert(FIRST, NEIGHBOUR);
+        let add = rig.add("a", 1, "a");
+        rig.run_until(1007.0);
+        assert_eq!(rig.leased(add), FIRST, "{detection:?}");
+        rig.appears(FIRST);
+        let announced = rig.count(ANNOUNCEMENT);
+        (0..3).for_each(|_| rig.hear(&Arp::request(NEIGHBOUR, FIRST, FIRST)));
+        assert_eq!(rig.count(ANNOUNCEMENT), announced, "nothing is defended");
+        rig.run_until(1030.0);
+        assert_eq!(
+            (rig.messages(), rig.state("a")),
+            (vec![1, 3], vec!["BOUND"])
+        );
+        assert_eq!(rig.kinds_of_events(), [EventKind::Acquired]);
+    }
+}
+
+#[test]
+fn a_real_station_beside_the_containers_own_interface_counts() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.wired.inside = vec![OTHER];
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    for by in [OTHER, NEIGHBOUR, OTHER, NEIGHBOUR] {
+        rig.hear(&Arp::request(by, FIRST, FIRST));
+    }
+    rig.run_until(1002.0);
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    let conflict = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Conflict);
+    assert!(conflict.is_some_and(|event| event.cause.starts_with(&NEIGHBOUR.to_string())));
+}
+
+#[test]
 fn probes_of_switches_are_no_conflict() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
@@ -598,46 +640,4 @@ fn the_interface_of_the_holder_before_is_nobody_else() {
     rig.run_until(1020.0);
     assert_eq!(rig.state("new"), ["BOUND"]);
     assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
-}
-
-#[test]
-fn another_interface_of_the_same_container_is_nobody_else() {
-    let sibling = Mac([2, 0, 0, 0, 1, 77]);
-    let mut rig = rig(Detection::Optimistic);
-    let mut other = record("a", "b", 900.0);
-    other.attachment = Attachment::cni("lan", "a", "net1");
-    other.lease.address = "192.0.2.40/24".parse().unwrap();
-    other.identity.client_id = ClientId::new(b"\0net1".to_vec()).unwrap();
-    other.link = Link::InNetns {
-        path: "/ns/1".into(),
-        cookie: Cookie(1),
-        ifindex: 3,
-        mac: sibling,
-    };
-    rig.store.durable.insert(BindingId(1), other);
-    rig.restart();
-    let add = rig.add("a", 1, "a");
-    rig.appears(FIRST);
-    rig.run_until(1003.0);
-    // Its kernel answers our probe, and asks from our address.
-    let asks = Arp::request(sibling, FIRST, Ipv4Addr::new(192, 0, 2, 1));
-    let own = Mac([2, 0, 0, 0, 1, 1]);
-    rig.hear(&Arp {
-        op: ArpOp::Reply,
-        target_mac: own,
-        destination_mac: own,
-        ..asks
-    });
-    (0..2).for_each(|_| rig.hear(&asks));
-    assert_eq!(
-        (rig.leased(add), rig.count(ANNOUNCEMENT), rig.messages()),
-        (FIRST, 2, vec![1, 3])
-    );
-    assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
-    rig.hear(&Arp::request(NEIGHBOUR, FIRST, Ipv4Addr::new(192, 0, 2, 1)));
-    assert_eq!(
-        rig.count(ANNOUNCEMENT),
-        3,
-        "against somebody else it is defended"
-    );
 }

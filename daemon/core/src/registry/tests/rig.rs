@@ -589,6 +589,11 @@ impl Rig {
                         );
                     }
                 }
+                Effect::ListInside { op, link } => {
+                    let macs = [&[link.mac()], &self.wired.inside[..]].concat();
+                    let outcome = Outcome::Inside(Ok(macs));
+                    self.reg.handle(self.now(), Input::Done { op, outcome });
+                }
                 Effect::Seek { op, sought, number } => {
                     self.seeks.push(number);
                     let outcome = self.search(sought);

@@ -1,18 +1,24 @@
-//! A station claims the address under watch. Before that has any effect, the station is asked for an address that nobody can
-//! have: if it answers for that, it claims every address, and its claims are ignored.
+//! A station claims the address under watch. Before that has any effect, two questions are asked:
 //!
-//! Meanwhile the lease waits: an ADD is not answered, and a lease that nobody waits for is not used. If the question cannot be
+//! 1. Is it the container itself? The kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and
+//!    sends requests from any of them. So the namespace is asked which links it has: a claim of one of them is none
+//!    (RFC 5227 §2.4).
+//! 2. Does it claim every address? It is asked for an address that nobody can have: if it answers for that, its claims are
+//!    ignored. An address in use is defended without that question.
+//!
+//! Meanwhile the lease waits: an ADD is not answered, and a lease that nobody waits for is not used. If a question cannot be
 //! asked, the claim stands.
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-use super::{Found, Waits, Way};
+use super::{Found, Guard, Waits, Way};
 use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Action, Control, Verdict};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
+use crate::link::LinkCause;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -21,7 +27,40 @@ impl Common {
     pub(in crate::binding) fn is_in_doubt(&self) -> bool {
         self.guard
             .as_ref()
-            .is_some_and(|guard| guard.control.is_some())
+            .is_some_and(|guard| guard.control.is_some() || !guard.claims.is_empty())
+    }
+
+    /// Asks the container's namespace which links it has. The claim counts only if its sender is none of them.
+    pub(super) fn ask_inside(&mut self, claim: &Arp, cx: &mut Cx<'_>) {
+        let Some(guard) = &mut self.guard else { return };
+        if guard.claims.is_empty() {
+            cx.out.list_inside(self.id, self.link.clone());
+        }
+        let is_known = |known: &Arp| known.sender_mac == claim.sender_mac;
+        if guard.claims.len() < control::MOST && !guard.claims.iter().any(is_known) {
+            guard.claims.push(*claim);
+        }
+    }
+
+    /// Goes on once it is known which links the container's namespace has, or cannot be.
+    pub(in crate::binding) fn heard_inside(
+        &mut self,
+        client: &Client,
+        macs: Result<Vec<Mac>, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) -> Option<Found> {
+        let guard = self.guard.as_mut()?;
+        let claims = std::mem::take(&mut guard.claims);
+        guard.window.disregard(macs.unwrap_or_default());
+        for claim in &claims {
+            if let Some(found) = self.count(client, claim, cx) {
+                return Some(found);
+            }
+        }
+        if claims.is_empty() || self.is_in_doubt() {
+            return None;
+        }
+        self.let_go()
     }
 
     /// Returns whether the claim in doubt is to this address.
@@ -32,7 +71,9 @@ impl Common {
     /// Returns the address under watch and who uses or claims it, as far as is known.
     pub(in crate::binding) fn claim(&self) -> Option<(Ipv4Addr, Mac)> {
         let guard = self.guard.as_ref()?;
-        let by = guard.heard.or_else(|| guard.control.as_ref()?.claimant())?;
+        let held = || guard.claims.first().map(|claim| claim.sender_mac);
+        let asked = || guard.control.as_ref()?.claimant();
+        let by = guard.heard.or_else(asked).or_else(held)?;
         Some((guard.window.address(), by))
     }
 
@@ -109,6 +150,7 @@ impl Common {
         let (_, by) = self.claim()?;
         if let Some(guard) = &mut self.guard {
             (guard.control, guard.heard) = (None, Some(by));
+            guard.claims.clear();
         }
         Some(Found::Conflict { by })
     }
@@ -141,8 +183,6 @@ impl Common {
         let guard = self.guard.as_mut()?;
         let control = guard.control.take()?;
         guard.ignores = true;
-        // A strict window goes on to the end of its probes.
-        let goes_on = guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
         let (address, control, lan) = (
             guard.window.address(),
             control.address(),
@@ -154,7 +194,18 @@ impl Common {
                 .answers_for_all(&lan, *by, control, cx.now.boot);
             self.note_proxy(*by, control, client, cx);
         }
-        let guard = self.guard.as_mut().filter(|_| !goes_on)?;
+        self.let_go()
+    }
+
+    /// Lets go what waited until it was known whether a claim counts: it does not. A strict window goes on to the end of its
+    /// probes.
+    fn let_go(&mut self) -> Option<Found> {
+        let is_probing =
+            |guard: &Guard| guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
+        let guard = self
+            .guard
+            .as_deref_mut()
+            .filter(|guard| !is_probing(guard))?;
         Some(Found::Cleared(std::mem::take(&mut guard.waits)))
     }
 

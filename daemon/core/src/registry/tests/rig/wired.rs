@@ -25,6 +25,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) held: VecDeque<(OpId, Outcome)>,
     /// The host's link that the containers' interfaces are macvlans on.
     pub(in super::super) lower: Option<u32>,
+    /// The Ethernet addresses of the containers' other links.
+    pub(in super::super) inside: Vec<Mac>,
     /// The links of the host that ARP requests left by; `None`: the container's interface.
     pub(in super::super) asked_over: Vec<Option<u32>>,
     /// The same of messages, by their kind.
