@@ -20,7 +20,15 @@ impl Client {
     pub fn unextended(&self, now: Instant) -> Option<InVain> {
         match &self.state {
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
-                extension.asked_in_vain(now)
+                let asked = extension.asked_in_vain(now);
+                let confirmed = self.confirmed_in_vain(Silence::Keep, None);
+                match (asked, confirmed.filter(|_| extension.unconfirmed)) {
+                    (Some(asked), Some(confirmed)) => Some(InVain {
+                        times: asked.times + confirmed.times,
+                        ..confirmed
+                    }),
+                    (asked, confirmed) => asked.or(confirmed),
+                }
             }
             State::InitReboot { silence, .. } => self.confirmed_in_vain(*silence, None),
             State::Rebooting { tx, silence, .. } => {
@@ -45,7 +53,7 @@ impl Client {
                 return;
             };
             let phase = timing::phase(lease, now);
-            let lease = lease.clone();
+            let (lease, tried) = (lease.clone(), self.tally().in_vain > 0);
             match (&mut self.state, phase) {
                 (_, Phase::Over) => {
                     let reason = self.tally().reason();
@@ -57,6 +65,22 @@ impl Client {
                         lease,
                         extension: Extension::due(now),
                     };
+                }
+                // No answer to INIT-REBOOT keeps T1 and T2 from coming: a relay may be gone, though the server can be reached. What
+                // begins to be confirmed after T1 is asked about in that form first.
+                (
+                    State::InitReboot {
+                        at,
+                        silence: Silence::Keep,
+                        ..
+                    },
+                    Phase::Renewing { .. } | Phase::Rebinding { .. },
+                ) if tried || lease.t1().is_some_and(|t1| *at < t1) => {
+                    let mut extension = Extension::due(now);
+                    extension.unconfirmed = true;
+                    out.anew = self.line != Line::Closed;
+                    self.line = Line::Closed;
+                    self.state = State::Renewing { lease, extension };
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own
                 // turn.

@@ -312,7 +312,9 @@ impl Client {
     /// Returns whether the lease is used although no server has confirmed it yet.
     pub fn is_unconfirmed(&self) -> bool {
         match &self.state {
-            State::Renewing { extension, .. } => extension.unconfirmed,
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
+                extension.unconfirmed
+            }
             state => state.lease().is_some() && self.acquires(),
         }
     }
@@ -628,10 +630,10 @@ impl Client {
                         false,
                         &mut self.rng,
                     );
-                    // A short lease must not end during a pause.
-                    let left = lease.expires().map(|end| end.saturating_since(now) / 2);
-                    let at = now + left.map_or(pause, |left| pause.min(left));
+                    let t1 = lease.t1().filter(|t1| now < *t1);
+                    let at = t1.map_or(now + pause, |t1| t1.min(now + pause));
                     self.state = State::InitReboot { at, lease, silence };
+                    self.on_lease_clock(now, out);
                 }
             }
             return;

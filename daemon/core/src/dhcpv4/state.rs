@@ -404,10 +404,14 @@ impl State {
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
-            Self::InitReboot { at, .. } => (
-                due(*at, Timer::Discover),
-                self.lease().and_then(|lease| lease.expires()),
-            ),
+            Self::InitReboot { at, .. } => {
+                let own = due(*at, Timer::Discover);
+                let t1 = self.lease().and_then(|lease| lease.t1());
+                match t1.filter(|t1| at < t1) {
+                    Some(t1) => return earlier(own, Some((t1, Timer::Renew))),
+                    None => (own, self.lease().and_then(|lease| lease.expires())),
+                }
+            }
             // While an offer waits, nothing is sent again; and it keeps waiting until the sockets are open.
             Self::Selecting {
                 second: Some((_, at)),

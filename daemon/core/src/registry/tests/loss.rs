@@ -530,6 +530,56 @@ fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_unt
 }
 
 #[test]
+fn a_lease_that_no_server_confirms_is_renewed_at_t1_and_rebound_at_t2() {
+    let mut rig = plugged_in_again(1000);
+    let states = |rig: &mut Rig, until| {
+        rig.run_until(until);
+        let asked: BTreeSet<_> = rig.sent.drain(..).map(|(_, ciaddr)| ciaddr).collect();
+        (rig.state("a")[0], asked.into_iter().collect::<Vec<_>>())
+    };
+    let (none, address) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(192, 0, 2, 50));
+    let t1 = rig.t1();
+    let before = states(&mut rig, t1 - 0.1);
+    assert!(
+        before.0.contains("REBOOT") && before.1 == [none],
+        "{before:?}"
+    );
+    assert_eq!(states(&mut rig, t1 + 10.0), ("RENEWING", vec![address]));
+    assert!(rig.only_record().unconfirmed);
+    let rebound = ("REBINDING", vec![address]);
+    let at = (rig.at.as_secs()..2000).find(|at| states(&mut rig, *at as f64) == rebound);
+    assert!(at.is_some_and(|at| (1800..1880).contains(&at)), "{at:?}");
+    assert_eq!(rig.on_link(), [A]);
+    rig.server = Server::Up;
+    rig.run_until(2000.0);
+    assert_eq!(
+        (rig.state("a"), rig.only_record().unconfirmed),
+        (vec!["BOUND"], false)
+    );
+}
+
+#[test]
+fn a_lease_past_t1_is_confirmed_first_and_then_renewed() {
+    let mut rig = Rig::new(8);
+    rig.lease = 1000;
+    rig.bind();
+    rig.server = Server::Silent;
+    rig.run_until(1600.0);
+    rig.tell_carrier(false);
+    rig.run_until(1610.0);
+    rig.sent.clear();
+    rig.tell_carrier(true);
+    rig.run_until(1640.0);
+    let confirmed = rig
+        .sent
+        .iter()
+        .filter(|(_, ciaddr)| ciaddr.is_unspecified())
+        .count();
+    assert!(confirmed == 2 && rig.sent.len() > 2, "{:?}", rig.sent);
+    assert_eq!(rig.state("a"), ["RENEWING"]);
+}
+
+#[test]
 fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is_heard() {
     let mut rig = plugged_in_again(86_400);
     rig.run_until(1040.0);
