@@ -432,6 +432,8 @@ fn activated(fd: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
         ));
     }
     socket.set_nonblocking(true)?;
+    // From now on those who connect see this process behind it, not systemd's (SO_PEERCRED).
+    socket.listen(BACKLOG)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
     path.map(|path| (listener, path))

@@ -37,6 +37,9 @@ pub(super) struct Network {
 pub(super) struct Networks {
     /// The networks whose addresses come from us, in the order of their files.
     pub(super) ours: Vec<Network>,
+    /// The networks of the plugin host-local for which our shim, installed under that name, refuses an ADD: their files, their
+    /// names, and why.
+    pub(super) refused_host_local: Vec<(PathBuf, String, String)>,
     /// The files that cannot be read, and why.
     pub(super) unread: Vec<(PathBuf, String)>,
 }
@@ -66,9 +69,14 @@ pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
     for file in files {
         let text = fs::read_to_string(&file).map_err(|error| error.to_string());
         match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
-            Ok(configuration) => networks
-                .ours
-                .extend(plugins(configuration).filter_map(|plugin| read(&file, &plugin, site))),
+            Ok(configuration) => {
+                for plugin in plugins(configuration) {
+                    networks.ours.extend(read(&file, &plugin, site));
+                    networks
+                        .refused_host_local
+                        .extend(refused_host_local(&file, &plugin, site));
+                }
+            }
             Err(error) => networks.unread.push((file, error)),
         }
     }
@@ -99,22 +107,45 @@ fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
         .into_iter()
 }
 
-/// Returns a network, if its addresses come from us.
-fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
+/// Returns whether a network's addresses come from this IPAM plugin.
+fn has_ipam(plugin: &Value, kind: &str) -> bool {
     plugin
         .get("ipam")
         .and_then(|ipam| ipam.get("type"))
-        .filter(|kind| *kind == "dhcp")?;
-    let text = plugin.to_string();
-    let config = Config::parse(&text).unwrap_or_default();
-    let add = match Asked::parse(
-        &Request {
-            env: stand_in(),
-            config: text,
-            resolv_conf: None,
-        },
-        site,
-    ) {
+        .is_some_and(|found| found == kind)
+}
+
+/// Reads an ADD for a container of the network.
+fn add(plugin: &Value, site: &Site) -> Result<Asked, Error> {
+    let request = Request {
+        env: stand_in(),
+        config: plugin.to_string(),
+        resolv_conf: None,
+    };
+    Asked::parse(&request, site)
+}
+
+/// Returns a network of the plugin host-local for which we refuse an ADD.
+fn refused_host_local(
+    file: &Path,
+    plugin: &Value,
+    site: &Site,
+) -> Option<(PathBuf, String, String)> {
+    if !has_ipam(plugin, "host-local") {
+        return None;
+    }
+    let refused = add(plugin, site).err()?;
+    let name = plugin["name"].as_str().unwrap_or_default();
+    Some((file.to_owned(), name.to_owned(), refused.msg))
+}
+
+/// Returns a network, if its addresses come from us.
+fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
+    if !has_ipam(plugin, "dhcp") {
+        return None;
+    }
+    let config = Config::parse(&plugin.to_string()).unwrap_or_default();
+    let add = match add(plugin, site) {
         Ok(Asked {
             call: Call::Add(add),
             ..
@@ -171,7 +202,11 @@ mod tests {
             ),
             (
                 "30-other.json",
-                r#"{"name": "o", "type": "bridge", "ipam": {"type": "host-local"}}"#.to_owned(),
+                r#"{"cniVersion": "1.0.0", "name": "o", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]]}}"#.to_owned(),
+            ),
+            (
+                "31-slip.json",
+                r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "clientId": "mac"}}"#.to_owned(),
             ),
             ("40-broken.conf", "{".to_owned()),
             ("50-notes.txt", "{".to_owned()),
@@ -179,7 +214,18 @@ mod tests {
         for (file, text) in files {
             fs::write(dir.path().join(file), text).unwrap();
         }
-        let Networks { ours, unread } = networks(dir.path(), &Site::default()).unwrap();
+        let Networks {
+            ours,
+            refused_host_local,
+            unread,
+        } = networks(dir.path(), &Site::default()).unwrap();
+        let [(_, name, why)] = &refused_host_local[..] else {
+            panic!("{refused_host_local:?}")
+        };
+        assert!(
+            name == "slip" && why.contains("mac needs an interface"),
+            "{why}"
+        );
         let [lan, bridge] = &ours[..] else {
             panic!("{ours:?}")
         };

@@ -291,13 +291,13 @@ fn faults_of_the_host_are_told() {
     let incumbent = runs("dhcp", "daemon");
     has(
         &found(&home, &incumbent, &[]),
-        "failure",
+        "warning",
         "`dhcp daemon` of the replaced plugin runs (process",
     );
     has(
         &found(&home, "", &[]),
         "ok",
-        "replaced plugin: its daemon does not run",
+        "replaced plugin: no other daemon of it runs",
     );
     let weak = found(
         &home,

@@ -248,9 +248,20 @@ fn a_link_is_replaced_not_what_it_leads_to() {
 fn host_local_is_installed_only_when_asked() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
-    host.run(&["install"]);
+    host.write(
+        "etc/cni/net.d/10-slip.conf",
+        r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "clientId": "mac"}}"#,
+    );
+    let said = host.run(&["install"]);
+    assert!(!said.contains("network slip"), "{said}");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "macvlan"]);
-    host.run(&["install", "--host-local"]);
+    let said = host.run(&["install", "--host-local"]);
+    assert!(
+        said.contains(
+            "10-slip.conf: correct network slip: leasehold refuses its containers, because"
+        ),
+        "{said}"
+    );
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "host-local", "macvlan"]);
     host.run(&["uninstall"]);
     assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);

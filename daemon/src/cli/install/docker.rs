@@ -18,6 +18,10 @@ pub(super) const WAY: &str = "runs here, and leasehold does not serve it. If its
 
 /// Returns whether dockerd runs, and the daemon's unit does not say where it looks for plugins.
 pub(super) fn is_unserved() -> bool {
-    let runs = fs::metadata(SOCKET).is_ok_and(|file| file.file_type().is_socket());
-    runs && !unit::of_the_host().contains_key(VARIABLE)
+    listens() && !unit::of_the_host().contains_key(VARIABLE)
+}
+
+/// Returns whether dockerd listens where it does by default.
+pub(in crate::cli) fn listens() -> bool {
+    fs::metadata(SOCKET).is_ok_and(|file| file.file_type().is_socket())
 }

@@ -4,7 +4,7 @@
 //! again after any interruption.
 
 mod directories;
-mod docker;
+pub(super) mod docker;
 mod dpkg;
 mod place;
 mod turn;
@@ -190,12 +190,34 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     if unserved && !args.update {
         say(out, Path::new("Docker"), docker::WAY)?;
     }
+    of_networks(args, out)
+}
+
+/// Says what is to be corrected in the networks of the host, which may have worked with the replaced plugins.
+fn of_networks(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     // A host without such a directory has no networks that could be wrong.
     let found = networks::networks(Path::new(NETWORKS), &networks::site()).unwrap_or_default();
+    let mut refused = Vec::new();
     for network in found.ours {
         for warning in &network.warnings {
             say(out, &network.file, warning)?;
         }
+        refused.extend(
+            network
+                .add
+                .err()
+                .map(|error| (network.file, network.name, error.msg)),
+        );
+    }
+    if args.host_local {
+        refused.extend(found.refused_host_local);
+    }
+    for (file, name, why) in refused {
+        say(
+            out,
+            &file,
+            &format!("correct network {name}: leasehold refuses its containers, because {why}"),
+        )?;
     }
     Ok(())
 }

@@ -24,8 +24,21 @@ pub(in crate::cli::doctor) fn docker(docker: &Docker) -> Vec<Finding> {
             }
         })
         .chain(ours(docker))
+        .chain(unserved(docker))
         .chain(exec_root(docker))
         .collect()
+}
+
+/// Docker may run without ours on purpose, but whoever serves it without success should hear about it.
+fn unserved(docker: &Docker) -> Option<Finding> {
+    docker.is_unserved.then(|| {
+        Finding::warning(
+            "Docker plugin",
+            "Docker runs here, and leasehold does not serve it",
+            "if its containers are to have addresses of the LAN: echo \
+             LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins >> /etc/default/leasehold && systemctl restart leasehold.service",
+        )
+    })
 }
 
 /// Checks whether dockerd finds our own drivers.
@@ -91,6 +104,7 @@ mod tests {
             plugin_dir: Some("/run/docker/plugins".into()),
             sockets: vec![("/run/docker/plugins/leasehold.sock".into(), listener)],
             netns_dir: "/run/docker/netns".into(),
+            is_unserved: false,
             exec_root: None,
         }
     }
@@ -125,6 +139,16 @@ mod tests {
                 ..served(Listener::Answers)
             }),
             []
+        );
+        let unserved = docker(&Docker {
+            plugin_dir: None,
+            sockets: Vec::new(),
+            is_unserved: true,
+            ..served(Listener::Answers)
+        });
+        assert!(
+            unserved.len() == 1 && unserved[0].found.starts_with("Docker runs here"),
+            "{unserved:?}"
         );
     }
 

@@ -8,7 +8,7 @@ use crate::cli::doctor::finding::Finding;
 /// How far a file may be ahead of the clock: a file server's clock may differ.
 const SKEW: Duration = Duration::from_secs(60);
 
-/// `processes` are those of the incumbent's daemons.
+/// `processes` are those of the replaced plugin's daemons, as far as they do not answer at our socket.
 pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
     match processes {
         [] if in_container => Finding::unseen(
@@ -16,11 +16,11 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -
             "the daemon's own container does not show the host's processes: whether `dhcp daemon` or dockerd runs is not known",
             "on the host: pgrep -af 'dhcp daemon|dockerd'",
         ),
-        [] => Finding::ok("replaced plugin", "its daemon does not run"),
-        [process, ..] => Finding::failure(
+        [] => Finding::ok("replaced plugin", "no other daemon of it runs"),
+        [process, ..] => Finding::warning(
             "replaced plugin",
             format!(
-                "`dhcp daemon` of the replaced plugin runs (process {process}), and serves its containers"
+                "`dhcp daemon` of the replaced plugin runs (process {process}), and goes on extending its leases"
             ),
             format!(
                 "systemctl disable --now cni-dhcp.service cni-dhcp.socket, or kill {process}; leasehold adopts its containers"
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(incumbent(&[], true).level, Level::Unseen);
         let found = incumbent(&[42], false);
         assert!(
-            found.level == Level::Failure && found.found.contains("process 42"),
+            found.level == Level::Warning && found.found.contains("process 42"),
             "{found:?}"
         );
     }

@@ -14,6 +14,7 @@ use super::finding::Finding;
 /// Returns what is found on a host, in the order in which an installer would look.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let mut findings = kernel::kernel(&facts.kernel);
+    findings.push(host::incumbent(&facts.incumbents, facts.in_container));
     findings.extend(socket::socket(&facts.socket));
     findings.extend(socket::troubles(&facts.troubles));
     findings.extend(directory::directory("state directory", &facts.state));
@@ -21,7 +22,8 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(facts.later_store.as_ref().map(directory::later_store));
     findings.extend(plugins::plugins(&facts.plugins, facts.in_container));
     findings.extend(networks::networks(&facts.networks));
-    findings.push(host::incumbent(&facts.incumbents, facts.in_container));
+    let as_host_local = facts.plugins.iter().any(|it| it.has_our_host_local);
+    findings.extend(networks::host_local(&facts.networks).filter(|_| as_host_local));
     findings.extend(docker::docker(&facts.docker));
     findings.push(host::identity(&facts.identity));
     findings.extend(host::neighbours(&facts.neighbours));

@@ -45,6 +45,17 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
     findings
 }
 
+/// Returns the networks of the plugin host-local that worked with it, and that leasehold refuses in its place.
+pub(in crate::cli::doctor) fn host_local(facts: &NetworksFacts) -> impl Iterator<Item = Finding> {
+    facts.refused_host_local.iter().map(|(file, name, why)| {
+        Finding::failure(
+            "network",
+            format!("{name} ({}), of type host-local: {why}", file.display()),
+            "correct its configuration: an ADD fails with the same message",
+        )
+    })
+}
+
 fn network(network: &NetworkFacts) -> Vec<Finding> {
     let NetworkFacts { name, file, .. } = network;
     let named = format!("{name} ({})", file.display());

@@ -86,6 +86,7 @@ mod tests {
             .map(|dhcp| PluginDirectory {
                 path: "/opt/cni/bin".into(),
                 dhcp,
+                has_our_host_local: false,
             })
             .collect();
         plugins(&directories, container)

@@ -4,6 +4,7 @@ use leasehold_api::control::Trouble;
 
 use crate::cli::doctor::facts::{Answer, Socket, Standing};
 use crate::cli::doctor::finding::Finding;
+use crate::owner::Owner;
 
 pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
     let path = socket.path.display();
@@ -75,10 +76,27 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
             format!("the daemon at {path} accepts calls, but does not answer"),
             "systemctl restart leasehold.service: its leases stay",
         ),
+        Answer::Denied => Finding::warning(
+            "socket",
+            format!("this user may not ask the daemon at {path}"),
+            "run `leasehold doctor` as root to see the rest",
+        ),
+        Answer::OldDaemon => Finding::failure(
+            "socket",
+            format!(
+                "{}, the daemon of the plugin that leasehold replaces, answers at {path}",
+                Owner::of(socket.process)
+            ),
+            "systemctl disable --now cni-dhcp.service cni-dhcp.socket, or stop whatever else starts it; then systemctl restart \
+             leasehold.socket leasehold.service: leasehold adopts its containers",
+        ),
         Answer::Other(said) => Finding::failure(
             "socket",
             said.clone(),
-            "stop what answers there: it is not a leasehold daemon of this version",
+            format!(
+                "{} answers there: stop it, and start a leasehold daemon of this version",
+                Owner::of(socket.process)
+            ),
         ),
     });
     findings
@@ -115,6 +133,7 @@ mod tests {
             found: standing(mode, true),
             directory: standing(0o755, false),
             answer,
+            process: Some(std::process::id()),
         }
     }
 
@@ -149,6 +168,16 @@ mod tests {
             ),
             (shared, &["may write to /run/cni", "does not answer"]),
         ];
+        let old = socket(&at(0o600, Answer::OldDaemon));
+        assert!(
+            old[0]
+                .found
+                .contains(&format!("process {} (", std::process::id()))
+                && old[0].found.contains("the plugin that leasehold replaces"),
+            "{old:?}"
+        );
+        let denied = socket(&at(0o600, Answer::Denied));
+        assert_eq!(denied[0].level, Level::Warning);
         for (facts, texts) in table {
             let found = socket(&facts);
             assert_eq!(found.len(), texts.len(), "{found:?}");

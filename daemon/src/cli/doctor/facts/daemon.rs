@@ -1,12 +1,14 @@
 //! The daemon, asked at its socket.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use leasehold_api::control::{
     BINDINGS, Bindings, EVENTS, Events, Identity, STATUS, Status, Trouble,
 };
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::files::standing;
 use super::{Answer, Socket};
@@ -29,10 +31,10 @@ pub(super) fn socket(path: &Path) -> Socket {
         },
         Err(ClientError::NoDaemon(_)) => Answer::Nobody,
         Err(ClientError::Io { .. }) => Answer::Silent,
+        Err(ClientError::Denied(_)) => Answer::Denied,
+        Err(ClientError::OldDaemon(_)) => Answer::OldDaemon,
         Err(
-            error @ (ClientError::Denied(_)
-            | ClientError::Refused { .. }
-            | ClientError::OldDaemon(_)
+            error @ (ClientError::Refused { .. }
             | ClientError::NotHttp { .. }
             | ClientError::Unreadable(_)),
         ) => Answer::Other(error.to_string()),
@@ -42,7 +44,15 @@ pub(super) fn socket(path: &Path) -> Socket {
         found: standing(path),
         directory: path.parent().and_then(standing),
         answer,
+        process: peer(path),
     }
+}
+
+/// Returns the process that listens at a socket, unless it is in a PID namespace that is not seen from here.
+fn peer(path: &Path) -> Option<u32> {
+    let peer = UnixStream::connect(path).ok()?;
+    let credentials = getsockopt(&peer, PeerCredentials).ok()?;
+    u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
 }
 
 /// Returns what the daemon says is wrong. While it waits for its store it takes longer to answer than for its leases.

@@ -10,6 +10,7 @@ use super::processes::{self, Process};
 use super::{Docker, Listener};
 use crate::cli::args::DoctorArgs;
 use crate::cli::client::{ClientError, get_within};
+use crate::cli::install;
 
 /// Where dockerd looks for plugins.
 const PLUGINS: &str = "/run/docker/plugins";
@@ -31,6 +32,8 @@ pub(super) fn docker(args: &DoctorArgs, processes: &[Process]) -> Docker {
             .map(|path| (path.clone(), listener(&path)))
             .collect(),
         netns_dir: args.docker_netns_dir.clone(),
+        is_unserved: args.docker_plugin_dir.is_none()
+            && (exec_root.is_some() || install::docker::listens()),
         exec_root: exec_root
             .map(|said| said.or_else(configured).unwrap_or_else(|| EXEC_ROOT.into())),
     }

@@ -30,7 +30,7 @@ pub(super) struct Facts {
     pub(super) later_store: Option<LaterStore>,
     pub(super) plugins: Vec<PluginDirectory>,
     pub(super) networks: NetworksFacts,
-    /// The processes of the incumbent's daemons.
+    /// The processes of the replaced plugin's daemons, without one that answers at our socket.
     pub(super) incumbents: Vec<u32>,
     /// Whether this is the daemon's own container, from which the host's processes cannot be seen.
     pub(super) in_container: bool,
@@ -77,6 +77,8 @@ pub(super) struct Socket {
     pub(super) found: Option<Standing>,
     pub(super) directory: Option<Standing>,
     pub(super) answer: Answer,
+    /// The process behind it, as far as it can be seen from here.
+    pub(super) process: Option<u32>,
 }
 
 /// Who answers there.
@@ -88,6 +90,10 @@ pub(super) enum Answer {
     Nobody,
     /// Somebody listens but does not answer.
     Silent,
+    /// This user may not ask.
+    Denied,
+    /// The replaced plugin's daemon.
+    OldDaemon,
     /// Something else.
     Other(String),
 }
@@ -123,6 +129,8 @@ pub(super) struct Room {
 pub(super) struct PluginDirectory {
     pub(super) path: PathBuf,
     pub(super) dhcp: Plugin,
+    /// Whether our shim is there as `host-local` too.
+    pub(super) has_our_host_local: bool,
 }
 
 /// What is there under the name `dhcp`.
@@ -142,6 +150,8 @@ pub(super) struct NetworksFacts {
     pub(super) unread_directory: Option<String>,
     pub(super) unread: Vec<(PathBuf, String)>,
     pub(super) ours: Vec<NetworkFacts>,
+    /// The networks of the plugin host-local for which our shim refuses an ADD: their files, names and why.
+    pub(super) refused_host_local: Vec<(PathBuf, String, String)>,
     /// What iptables does with a bridge's traffic.
     pub(super) firewall: Firewall,
 }
@@ -184,6 +194,8 @@ pub(super) struct Docker {
     pub(super) sockets: Vec<(PathBuf, Listener)>,
     /// Where the daemon looks for the namespaces of Docker's containers.
     pub(super) netns_dir: PathBuf,
+    /// Whether dockerd runs, and the daemon does not serve it.
+    pub(super) is_unserved: bool,
     /// dockerd's `exec-root`, if dockerd runs.
     pub(super) exec_root: Option<PathBuf>,
 }
@@ -234,16 +246,23 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
             daemon::in_conflict(&args.socket, bindings),
             daemon::troubles(&args.socket),
         ),
-        Answer::Nobody | Answer::Silent | Answer::Other(_) => (0, Vec::new(), Vec::new()),
+        Answer::Nobody | Answer::Silent | Answer::Denied | Answer::OldDaemon | Answer::Other(_) => {
+            (0, Vec::new(), Vec::new())
+        }
     };
+    let daemon = socket
+        .process
+        .filter(|_| matches!(socket.answer, Answer::Leases(_)));
+    let mut incumbents = processes::incumbents(&processes);
+    incumbents.retain(|process| Some(*process) != socket.process);
     Facts {
-        kernel: processes::kernel(&processes),
+        kernel: processes::kernel(&processes, daemon),
         state: files::directory(&args.state_dir),
         runtime: files::directory(&args.runtime_dir),
         later_store: files::later_store(&args.state_dir),
         plugins: plugins::plugins(&args.cni_bin_dir),
         networks: networks::networks(&args.cni_conf_dir),
-        incumbents: processes::incumbents(&processes),
+        incumbents,
         in_container: processes::are_of_a_container(&processes),
         docker: docker::docker(args, &processes),
         identity: Identity {

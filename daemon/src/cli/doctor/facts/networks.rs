@@ -20,11 +20,13 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
             };
         }
     };
+    let refused_host_local = found.refused_host_local;
     let ours: Vec<_> = found.ours.into_iter().map(network).collect();
     let is_bridged = ours.iter().any(|network| network.plugin == "bridge");
     NetworksFacts {
         unread: found.unread,
         ours,
+        refused_host_local,
         firewall: is_bridged
             .then(net::survey::bridge_firewall)
             .unwrap_or_default(),

@@ -26,7 +26,13 @@ pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
             Ok(file) => shim_version(&file).map_or(Plugin::Foreign, Plugin::Ours),
             Err(_) => Plugin::None,
         };
-        PluginDirectory { path, dhcp }
+        let has_our_host_local =
+            fs::read(path.join("host-local")).is_ok_and(|file| shim_version(&file).is_some());
+        PluginDirectory {
+            path,
+            dhcp,
+            has_our_host_local,
+        }
     };
     directories.into_iter().map(look).collect()
 }

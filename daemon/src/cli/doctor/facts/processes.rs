@@ -40,14 +40,15 @@ fn process(id: u32) -> Option<Process> {
     Some(Process { id, args })
 }
 
-pub(super) fn kernel(processes: &[Process]) -> Kernel {
+/// `answers` is the process that answers at our daemon's socket. It may be systemd's, which made the socket.
+pub(super) fn kernel(processes: &[Process], answers: Option<u32>) -> Kernel {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")
         .unwrap_or_default()
         .trim()
         .to_owned();
     let daemon = processes
         .iter()
-        .find(|process| process.is_daemon("leasehold"))
+        .find(|process| Some(process.id) == answers && process.is_daemon("leasehold"))
         .map(|process| process.id);
     let status = daemon.map_or("/proc/self/status".to_owned(), |id| {
         format!("/proc/{id}/status")
@@ -64,7 +65,7 @@ pub(super) fn kernel(processes: &[Process]) -> Kernel {
     }
 }
 
-/// Returns the processes of the incumbent's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
+/// Returns the processes of the replaced plugin's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
 pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
     processes
         .iter()
