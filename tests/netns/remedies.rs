@@ -196,6 +196,34 @@ fn the_read_only_socket_comes_back_and_goes_with_the_other() -> Result<(), CallE
 }
 
 #[test]
+fn what_doctor_says_of_a_service_that_is_stopped_starts_it() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&NEEDS) else {
+        return Ok(());
+    };
+    let host = Host::new(&sandbox, &[])?;
+    host.list()?;
+    host.systemd.control(&["stop", UNITS[1], UNITS[0]])?;
+    let look = |args: &[&str]| {
+        let mut doctor = std::process::Command::new(binary("leasehold")?);
+        doctor.arg("doctor").args(args);
+        let output = host.lan.host.output(doctor, b"")?;
+        Ok::<_, Error>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let report: serde_json::Value = serde_json::from_str(&look(&["--json"])?).expect("JSON");
+    let findings = report["findings"].as_array().expect("a list");
+    let of_socket = findings.iter().find(|finding| finding["check"] == "socket");
+    let said = of_socket.expect("there is none")["way_out"].as_str();
+    let command = said.and_then(|said| said.split(',').next()).expect("a way");
+    // No unit can be enabled here: /etc is read-only.
+    let command = command.replace("enable --now", "start");
+    host.systemd.run("sh", &["-ec", &command])?;
+    host.list()?;
+    let said = look(&[])?;
+    assert!(said.contains("ok       socket: the daemon at"), "{said}");
+    Ok(())
+}
+
+#[test]
 fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names()
 -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {

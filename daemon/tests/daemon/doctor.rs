@@ -9,6 +9,19 @@ use serde_json::Value;
 
 use super::home::*;
 
+/// Returns what doctor says against a fault, found by these words.
+fn way_out(home: &Home, faults: &str, flags: &[&str], fault: &str) -> Option<String> {
+    let output = doctor(home, faults, &[flags, &["--json"]].concat());
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let findings = report["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| {
+        let found = finding["found"].as_str().unwrap_or_default();
+        found.contains(fault)
+    })?;
+    finding["way_out"].as_str().map(str::to_owned)
+}
+
 /// Runs `leasehold doctor` in private namespaces, after `faults` of a shell's, with a home's places and these flags.
 fn doctor(home: &Home, faults: &str, flags: &[&str]) -> Output {
     let mut shell = Command::new("unshare");
@@ -277,6 +290,38 @@ fn faults_that_docker_meets_are_told() {
         "ok",
         "Docker's namespaces: dockerd keeps them in /mnt/run/netns",
     );
+}
+
+/// Each remedy that is a command is run as printed, up to the first explanation.
+#[test]
+fn what_doctor_says_mends_what_it_found() {
+    let Some(home) = Home::new() else { return };
+    let _daemon = host(&home);
+    network(&home, r#""master": "eth0""#);
+    let plugins = home.dir.path().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    drop(UnixListener::bind(plugins.join("other.sock")).unwrap());
+    let flag = format!("--docker-plugin-dir={}", plugins.display());
+    let link = "ip link add eth0 type veth peer name far; ip link set far up";
+    let (socket, cni) = (home.socket(), home.dir.path().join("cni"));
+    let chmod = |mode: u32, path: &std::path::Path| format!("chmod {mode} {}", path.display());
+    for (fault, found) in [
+        (link.to_owned(), "eth0 is down"),
+        (chmod(666, &socket), "users other than root may use"),
+        (chmod(777, &cni), "DELs are not kept there"),
+        (
+            chmod(777, &home.state()),
+            "users other than root may write to",
+        ),
+        (":".to_owned(), "nobody listens at"),
+    ] {
+        let said = way_out(&home, &fault, &[&flag], found);
+        let said = said.unwrap_or_else(|| panic!("not found: {found}"));
+        let command = said.rsplit(", or ").next().unwrap_or_default();
+        let command = command.split(": dockerd").next().unwrap_or_default();
+        let mended = format!("{fault}\n{command}");
+        assert_eq!(way_out(&home, &mended, &[&flag], found), None, "{command}");
+    }
 }
 
 #[test]
