@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::error::{Doing, Error};
 
@@ -18,6 +19,34 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
         .map(|dir| dir.join(name))
         .find(|path| path.is_file());
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
+}
+
+/// Builds the daemon and the shim into the directory of the program that calls it.
+///
+/// # Errors
+/// [`Error::Failed`] if cargo does.
+pub fn build() -> Result<(), Error> {
+    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let mut command = Command::new(cargo);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args([
+        "build",
+        "--package",
+        "leasehold",
+        "--package",
+        "leasehold-shim",
+    ]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    match command.status().doing(|| "run cargo".to_owned())? {
+        status if status.success() => Ok(()),
+        status => Err(Error::Failed {
+            command: "cargo build".to_owned(),
+            status,
+            said: "see above".to_owned(),
+        }),
+    }
 }
 
 /// Returns where tests/run leaves a program that uses the system's libraries. Those of [`binary`] are static, so nothing can be

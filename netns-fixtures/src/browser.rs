@@ -59,11 +59,16 @@ impl Browser {
         browser.page = browser.call("Target.attachToTarget", attach)?["sessionId"]
             .as_str()
             .map(str::to_owned);
-        let (width, height) = SIZE;
+        browser.resize(SIZE.0, SIZE.1)?;
+        Ok(browser)
+    }
+
+    /// Gives its window a size, in pixels.
+    pub fn resize(&mut self, width: u32, height: u32) -> Result<(), Error> {
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        browser.call("Emulation.setDeviceMetricsOverride", metrics)?;
-        Ok(browser)
+        self.call("Emulation.setDeviceMetricsOverride", metrics)
+            .map(drop)
     }
 
     /// Opens a page.

@@ -3,50 +3,25 @@
 //! It needs Linux and Rust, and no other package: the DHCP server is this crate's model. It runs as root, or as any user who may
 //! create user namespaces. Whatever happens, it leaves nothing behind.
 
-use std::env;
 use std::error::Error;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use netns_fixtures::model::{Config, Event, Purpose};
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{Lab, Lan, Member, Sandbox};
+use netns_fixtures::{Lab, Lan, Member, Sandbox, build};
 
 /// Short, so that a renewal can be watched.
 const LEASE: Duration = Duration::from_secs(16);
 
 fn main() -> ExitCode {
-    match build().and_then(|()| show()) {
+    match build().map_err(Into::into).and_then(|()| show()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nThe demo failed: {error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Builds the daemon and the shim into this program's directory.
-fn build() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."));
-    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let mut command = Command::new(cargo);
-    command.current_dir(root).args([
-        "build",
-        "--package",
-        "leasehold",
-        "--package",
-        "leasehold-shim",
-    ]);
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    match command.status()? {
-        status if status.success() => Ok(()),
-        status => Err(format!("cargo build ended with {status}").into()),
     }
 }
 

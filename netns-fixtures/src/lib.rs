@@ -33,7 +33,7 @@ mod systemd;
 mod wait;
 
 pub use bare::{BareClient, BareLease};
-pub use binaries::binary;
+pub use binaries::{binary, build};
 pub use browser::Browser;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
