@@ -12,7 +12,10 @@ const CHANGELOG: &str = "daemon/docs/changelog.md";
 const CNI: &str = "daemon/docs/cni.md";
 const DOCKER: &str = "daemon/docs/docker.md";
 const SCENARIOS: &str = "daemon/docs/docker-scenarios.md";
+const KUBERNETES: &str = "daemon/docs/kubernetes.md";
+const METRICS: &str = "daemon/docs/metrics.md";
 const OPERATIONS: &str = "daemon/docs/operations.md";
+const README: &str = "README.md";
 const REFERENCE: &str = "daemon/docs/reference.md";
 
 /// Returns what stands in backticks.
@@ -449,6 +452,26 @@ fn what_a_document_points_at_is_there() {
             );
         }
     }
+}
+
+/// Those who read a table look for one row: symptom, cause, what to do.
+#[test]
+fn no_cell_of_a_table_has_more_than_forty_words() {
+    let mut long = Vec::new();
+    for document in [
+        README, CHANGELOG, CNI, KUBERNETES, METRICS, OPERATIONS, REFERENCE,
+    ] {
+        let text = read(document);
+        for row in text.lines().filter(|line| line.starts_with('|')) {
+            // A bar in a cell has a backslash.
+            let row = row.replace("\\|", "");
+            let cells = row
+                .split('|')
+                .filter(|cell| cell.split_whitespace().count() > 40);
+            long.extend(cells.map(|cell| format!("{document}: {cell}")));
+        }
+    }
+    assert_eq!(long, [""; 0], "make two rows of one, or say less");
 }
 
 #[test]

@@ -179,7 +179,7 @@ pub enum Outcome {
     Nothing,
     /// It is being given back.
     Returned,
-    /// It is not given back, because its container lives.
+    /// It is not given back, because its container still runs.
     Lives,
     /// It is one of several that the name fits: nothing was done.
     Ambiguous,
@@ -485,7 +485,7 @@ pub struct Binding {
     /// Until a lease that is `KEPT` is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_release: Option<u64>,
-    /// No path leads any more to the network namespace of its interface, which lives.
+    /// No path leads any more to the network namespace of its interface, which still exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pathless: bool,
     /// What keeps a lease that is `RELEASING` from its server.
@@ -514,7 +514,7 @@ pub enum Source {
     Range,
 }
 
-/// What a front door asked for.
+/// What CNI or Docker asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "door", rename_all = "lowercase")]

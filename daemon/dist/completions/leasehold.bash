@@ -571,7 +571,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__list)
-            opts="-o -w -h --ranges --network --container --address --state --door --output --watch --json --socket --help"
+            opts="-o -w -h --ranges --network --container --address --state --caller --output --watch --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -593,7 +593,7 @@ _leasehold() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --door)
+                --caller)
                     COMPREPLY=($(compgen -W "cni docker" -- "${cur}"))
                     return 0
                     ;;
@@ -677,7 +677,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__release)
-            opts="-h --network --container --address --state --door --all --yes --json --socket --force --help"
+            opts="-h --network --container --address --state --caller --all --yes --json --socket --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -699,7 +699,7 @@ _leasehold() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --door)
+                --caller)
                     COMPREPLY=($(compgen -W "cni docker" -- "${cur}"))
                     return 0
                     ;;
@@ -715,7 +715,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__renew)
-            opts="-h --network --container --address --state --door --all --yes --json --socket --help"
+            opts="-h --network --container --address --state --caller --all --yes --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -737,7 +737,7 @@ _leasehold() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --door)
+                --caller)
                     COMPREPLY=($(compgen -W "cni docker" -- "${cur}"))
                     return 0
                     ;;

@@ -63,7 +63,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l network -d 
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l address -d 'Only those with this address, or in this subnet' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l door -d 'Only those of this front door' -r -f -a "cni\t''
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s o -l output -d 'Show all columns' -r -f -a "few\t'The most useful ones'
 wide\t'All'"
@@ -87,7 +87,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l network -d
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l address -d 'Only those with this address, or in this subnet' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l door -d 'Only those of this front door' -r -f -a "cni\t''
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l all -d 'All leases'
@@ -98,7 +98,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l network 
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l address -d 'Only those with this address, or in this subnet' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l door -d 'Only those of this front door' -r -f -a "cni\t''
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l all -d 'All leases'

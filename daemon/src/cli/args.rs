@@ -233,8 +233,8 @@ pub(crate) struct WhichArgs {
     /// Only those in this state, such as BOUND or KEPT
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// Only those of this front door
-    #[arg(long, value_name = "DOOR", value_parser = ["cni", "docker"])]
+    /// Only those that CNI, or Docker, asked for
+    #[arg(long = "caller", alias = "door", value_name = "CALLER", value_parser = ["cni", "docker"])]
     pub(crate) door: Option<String>,
 }
 

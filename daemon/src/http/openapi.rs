@@ -185,7 +185,7 @@ fn document() -> Value {
     document.add(
         "get",
         control::HEALTH,
-        "Whether the daemon lives",
+        "Whether the daemon is up",
         NONE,
         turns,
     );

@@ -95,7 +95,7 @@ pub struct Store {
 pub struct Leases {
     /// By state.
     pub by_state: BTreeMap<String, u64>,
-    /// By door.
+    /// By caller: `cni`, `docker`.
     pub by_door: BTreeMap<String, u64>,
     /// By who granted them: a `server` or a `range`.
     pub by_source: BTreeMap<String, u64>,

@@ -301,7 +301,7 @@ impl Client {
     ///
     /// A NAK from a server other than the lease's is right if the client has moved to another LAN (RFC 2131 §3.2), out of reach
     /// of its own server; otherwise it comes from a stray server, and often arrives first. A NAK through a relay may be
-    /// followed by an ACK: if relays of two subnets serve one wire, the server refuses what one of them forwards.
+    /// followed by an ACK: where two relays for different subnets serve one LAN, the server refuses what one of them forwards.
     fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
         let Some(kept) = self.state.kept_nak() else {
             return;
