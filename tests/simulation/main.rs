@@ -179,7 +179,6 @@ const HAPPENS: &[&str] = &[
     "ADDs that a LAN in conflict held back",
     "addresses claimed as they were offered",
     "addresses declined three times by an ADD",
-    "addresses of another server's clients declined",
     "addresses that were chosen",
     "addresses that were released once more",
     "addresses that were released twice",

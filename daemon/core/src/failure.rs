@@ -328,8 +328,7 @@ fn held(
             )
         }
         (Some(server), None) => format!(
-            "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; \
-             check its lease records"
+            "server {server} offers {address}, which {holder} has: it has lost its leases, shares its pool with another server, or gives everybody that address; check its lease records"
         ),
         (None, _) => format!("{holder} has {address}: delete that attachment first"),
     }

@@ -77,8 +77,6 @@ pub(super) struct Ledger {
     pub(super) offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, but as the client knows it from the ACKs to its last REQUEST.
     pub(super) heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The server that granted the address to the client, as the client was told.
-    pub(super) granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
 }
 
 impl Excuse {
@@ -96,27 +94,6 @@ impl Excuse {
 }
 
 impl World {
-    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since. A server with one
-    /// lease for everybody grants it to whom it likes: there, it counts whether the client heard it.
-    pub(super) fn asks_in_vain(&self, held: &(usize, Ipv4Addr, ClientKey)) -> bool {
-        let (lan, address, client) = held.clone();
-        let granted = match self.plan.knows {
-            Knows::Nothing => {
-                let until = self
-                    .ledger
-                    .heard
-                    .get(&(lan, address, Some(client.clone())))
-                    .copied()
-                    .flatten();
-                until
-                    .map(|until| until.saturating_sub(u64::from(self.plan.lease) * SECOND) + SECOND)
-            }
-            Knows::ClientId | Knows::Chaddr => self.ledger.offered.get(held).copied(),
-        };
-        let asked = self.ledger.latest.get(&(lan, client)).map(|(_, at)| *at);
-        asked.is_some_and(|asked| granted.is_none_or(|granted| asked > granted))
-    }
-
     /// Records a message that a client sends. `strays` means that nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
@@ -135,7 +112,7 @@ impl World {
             Some(Kind::Decline) => {
                 if let Some(address) = message.address(code::REQUESTED) {
                     let who = (lan, Mac(message.hardware()), key.clone());
-                    self.show(&Seen::Declines(&who, address, named));
+                    self.show(&Seen::Declines(&who, address));
                     self.ledger.declined.insert((lan, address), self.now);
                     self.excuse(lan, address, "declined by its client");
                 }

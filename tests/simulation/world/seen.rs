@@ -47,7 +47,7 @@ pub(super) enum Seen<'a> {
     /// A client asks a server for something that it has not asked for before.
     Requests(usize, &'a Message),
     /// A client declines an address, and names a server.
-    Declines(&'a Who, Ipv4Addr, Option<Ipv4Addr>),
+    Declines(&'a Who, Ipv4Addr),
     /// A frame is on the wire.
     Left {
         lan: usize,

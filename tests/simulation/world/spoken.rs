@@ -260,15 +260,9 @@ impl World {
                     .number(code::LEASE_TIME)
                     .filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
-                let server = message
-                    .address(code::SERVER)
-                    .unwrap_or(Ipv4Addr::UNSPECIFIED);
                 self.ledger
                     .heard
                     .insert((lan, message.yiaddr, Some(message.key())), until);
-                self.ledger
-                    .granted_by
-                    .insert((lan, message.yiaddr, message.key()), server);
             }
         }
     }

@@ -44,13 +44,9 @@ impl Stand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) address: Ipv4Addr,
-    /// The server that granted it, by its identifier.
-    pub(crate) server: Ipv4Addr,
     /// When it ends; `None`: never.
     pub(crate) ends: Option<Instant>,
     pub(crate) basis: Basis,
-    /// Whether that server was asked to extend or confirm it, and did not answer.
-    pub(crate) in_vain: bool,
 }
 
 impl Claim {
@@ -78,10 +74,6 @@ pub(crate) struct Tenant {
     pub(crate) id: BindingId,
     pub(crate) who: AddressHolder,
     pub(crate) chaddr: Mac,
-    /// The server that granted the address, as far as is known.
-    pub(crate) server: Option<Ipv4Addr>,
-    /// Whether that server was asked to extend or confirm the lease, and did not answer.
-    pub(crate) in_vain: bool,
 }
 
 /// What is known about one binding.
@@ -249,8 +241,6 @@ impl Holders {
             id: BindingId(0),
             who,
             chaddr: Mac::default(),
-            server: Some(Ipv4Addr::UNSPECIFIED),
-            in_vain: false,
         })
     }
 
@@ -276,8 +266,6 @@ impl Holders {
             id: BindingId(0),
             who: AddressHolder::Host(view.ifname.clone()),
             chaddr: view.mac,
-            server: None,
-            in_vain: false,
         })
     }
 
@@ -295,12 +283,7 @@ impl Holders {
             .or_else(|| {
                 self.claims(lan, address).find_map(|(id, known, claim)| {
                     let has =
-                        known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
-                    let server = match claim.basis {
-                        Basis::Asked => return None,
-                        Basis::Used => None,
-                        Basis::Granted => Some(claim.server),
-                    };
+                        known.standing.stage.is_live() && claim.basis != Basis::Asked && claim.ends.is_none_or(|end| now < end);
                     let (who, chaddr) = (
                         || AddressHolder::Attachment(known.attachment.clone()),
                         known.chaddr,
@@ -309,8 +292,6 @@ impl Holders {
                         id,
                         who: who(),
                         chaddr,
-                        server,
-                        in_vain: claim.in_vain,
                     })
                 })
             })

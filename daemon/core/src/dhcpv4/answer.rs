@@ -119,7 +119,7 @@ impl Client {
                 }
                 self.settle(now, &message, udp, began, Some(offer), out)?;
                 if let (Some(taken), Some(lease)) = (taken, self.state.lease().cloned()) {
-                    self.decline(now, lease, taken.by(), out);
+                    self.decline(now, lease, taken, out);
                 }
                 Ok(())
             }

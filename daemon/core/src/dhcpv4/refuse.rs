@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::extension::{Attempt, Extension};
 use super::lease::Lease;
 use super::message::Hop;
-use super::state::{Silence, State, Transaction, UsedBy};
+use super::state::{Silence, State, Transaction};
 use super::timing::{self, RECEIVE_WINDOW};
 use super::{Client, Loss, Output, Signal};
 use crate::time::Instant;
@@ -84,25 +84,6 @@ impl Client {
         self.handle(now, Signal::Clock)
     }
 
-    /// Has the address that is being requested declined when it is granted: another client of this host has it, with this
-    /// Ethernet address.
-    pub fn is_taken_here(&mut self, by: Mac) {
-        self.set_taken(Some(UsedBy::Here(by)));
-    }
-
-    /// Keeps that address after all: the other client no longer has it.
-    pub fn is_taken_here_no_more(&mut self) {
-        if matches!(
-            self.state,
-            State::Requesting {
-                taken: Some(UsedBy::Here(_)),
-                ..
-            }
-        ) {
-            self.set_taken(None);
-        }
-    }
-
     /// Returns the pause before the next DISCOVER when no caller waits.
     pub fn pause(&mut self) -> Duration {
         let sent = self.tally().discovers.max(1);
@@ -146,15 +127,11 @@ impl Client {
     /// Handles another station's use of the address. An address being requested is declined when it is granted (RFC 2131 figure
     /// 5), a held one at once.
     pub(super) fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
-        self.set_taken(Some(UsedBy::Station(by)));
+        if let State::Requesting { taken, .. } = &mut self.state {
+            *taken = Some(by);
+        }
         if let Some(lease) = self.state.lease().cloned() {
             self.decline(now, lease, by, out);
-        }
-    }
-
-    fn set_taken(&mut self, by: Option<UsedBy>) {
-        if let State::Requesting { taken, .. } = &mut self.state {
-            *taken = by;
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) enum State {
     Requesting {
         tx: Transaction,
         offer: Arc<Lease>,
-        taken: Option<UsedBy>,
+        taken: Option<Mac>,
         beside: Option<Box<Beside>>,
     },
     /// An earlier lease will be confirmed, from `at` on.
@@ -110,24 +110,6 @@ impl StateName {
 impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// Who uses an address that is being requested, by Ethernet address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum UsedBy {
-    /// A station that was heard.
-    Station(Mac),
-    /// Another client of this host, which may still lose it.
-    Here(Mac),
-}
-
-impl UsedBy {
-    /// Returns the Ethernet address.
-    pub(crate) fn by(self) -> Mac {
-        match self {
-            Self::Station(by) | Self::Here(by) => by,
-        }
     }
 }
 

@@ -27,7 +27,7 @@ impl Oracle for Accepted {
                     (*at, key, Some(*about)) != (*lan, &client, asked)
                 });
             }
-            Seen::Declines(who, address, _) => {
+            Seen::Declines(who, address) => {
                 let is_other =
                     |(at, ..): &Who, declined: &Ipv4Addr| (*at, declined) != (who.0, address);
                 self.heard

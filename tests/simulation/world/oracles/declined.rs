@@ -40,8 +40,8 @@ impl Oracle for Declined {
                 };
             }
             Seen::Fed => self.refused.clear(),
-            Seen::Declines(who, address, server) => {
-                self.judge_cause(world, who, (*address, *server), says);
+            Seen::Declines(who, address) => {
+                self.judge_cause(world, who, *address, says);
                 self.count(world, who, *address, says);
             }
             Seen::AddBegins(who) | Seen::AddEnds(who, _) => _ = self.declines.remove(*who),
@@ -57,10 +57,10 @@ impl Declined {
         &self,
         world: &World,
         who: &Who,
-        about: (Ipv4Addr, Option<Ipv4Addr>),
+        address: Ipv4Addr,
         says: &mut Says,
     ) {
-        let (lan, (address, named)) = (who.0, about);
+        let lan = who.0;
         let mut claims = world
             .ledger
             .claimed
@@ -74,27 +74,7 @@ impl Declined {
         let counts =
             |at: Micros| at + CLAIMED >= world.now || asked.is_some_and(|asked| at >= asked);
         let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && counts(*at));
-        // This attachment does not hear in another way about an address that another server granted to another one.
-        let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
-        let granted = world
-            .ledger
-            .heard
-            .iter()
-            .filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
-        let others = granted
-            .filter_map(|((.., client), _)| client.clone())
-            .filter(|client| *client != who.2);
-        let others: Vec<_> = others.map(|client| (lan, address, client)).collect();
-        let foreign = others
-            .iter()
-            .any(|other| world.ledger.granted_by.get(other).copied() != named);
-        let forgotten = others.iter().any(|other| world.asks_in_vain(other));
-        if foreign {
-            says.count("addresses of another server's clients declined");
-        } else if forgotten {
-            says.count("addresses declined that their server has forgotten");
-        }
-        if !is_claimed && !foreign && !forgotten && !self.is_unproven(world, who) {
+        if !is_claimed && !self.is_unproven(world, who) {
             says.broken(Rule::Declined, format!("{address}, which nobody else uses"));
         }
     }

@@ -13,8 +13,6 @@ struct Holder {
     mac: Mac,
     /// The address.
     address: Ipv4Addr,
-    /// The server that granted it.
-    server: Ipv4Addr,
 }
 
 /// Nobody gives back or declines what another holds.
@@ -59,11 +57,9 @@ impl Oracle for Holders {
 impl Holders {
     /// Returns the holder that an answer tells a lease, with its attachment.
     fn told(world: &World, id: RequestId, answer: &Answer) -> Option<(Attachment, Holder)> {
-        let (address, server) = match answer {
-            Answer::Leased { tenures } => granted(tenures)?,
-            answer => world
-                .lease_of(answer)
-                .map(|lease| (lease.ip(), lease.server))?,
+        let address = match answer {
+            Answer::Leased { tenures } => granted(tenures)?.0,
+            answer => world.lease_of(answer)?.ip(),
         };
         // An intruder goes as soon as it has its answer, or none.
         let asked = world
@@ -91,7 +87,6 @@ impl Holders {
             mac,
             client_id: add.client_id.resolve(mac),
             address,
-            server,
         };
         Some((add.attachment.clone(), holder))
     }
@@ -109,20 +104,12 @@ impl Holders {
                 holder.lan != lan || holder.mac.0 != *source || key_of(&holder.client_id) != key
             });
         }
-        let Some(server) = message.address(code::SERVER) else {
-            return;
-        };
         // A DECLINE is about its client's own lease, at the server that it names; a server that knows clients by chaddr takes it
         // for the holder's.
         let ends = |holder: &Holder| match message.kind() {
             Some(Kind::Release) => holder.address == message.ciaddr,
             Some(Kind::Decline) => {
-                // A server with one lease for everybody extends it and offers it to others, and its answers may be lost.
-                let held = (holder.lan, holder.address, key_of(&holder.client_id));
-                let is_unheard = world.plan.knows == Knows::Nothing && world.asks_in_vain(&held);
-                let knows_both = holder.server == server && !is_unheard;
-                let others =
-                    key_of(&holder.client_id) != key && (knows_both || holder.mac.0 == *source);
+                let others = key_of(&holder.client_id) != key;
                 others && message.address(code::REQUESTED) == Some(holder.address)
             }
             _ => false,

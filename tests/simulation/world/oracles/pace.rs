@@ -21,7 +21,7 @@ pub(super) struct Pace {
 impl Oracle for Pace {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
-            Seen::Declines(who, address, _) => self.judge(world, who.0, *address, says),
+            Seen::Declines(who, address) => self.judge(world, who.0, *address, says),
             Seen::AddEnds(who, Some(_)) => _ = self.row.remove(&who.0),
             Seen::Answered(index, _, Answer::Failed(Failure::HeldBack { .. })) => {
                 self.judge_held_up(world.actors[*index].lan, says);

@@ -1,27 +1,12 @@
 //! An address of a LAN has one live holder (invariant 4): what a binding neither takes nor gives back because another has it.
 //!
-//! | a server offers the address of a live holder with | then |
-//! |---|---|
-//! | the same chaddr, or the same server | the offer is refused, the holder renews, DISCOVER leaves again; no DECLINE |
-//! | another chaddr, the same server, which does not answer the holder | as below |
-//! | another chaddr, from another server | it is taken and declined, and DISCOVER leaves again |
+//! A server that offers the address of a live holder has its offer refused: the holder renews, if a server granted its address,
+//! and DISCOVER leaves again. An ADD that gets nothing else fails, and names the server and the holder. Either the server has
+//! forgotten the lease (Kea lost its lease file) and learns about it from the renewal, or it recognises clients by chaddr, or it
+//! shares its pool with another server without knowing of it. It gets no DECLINE: that would make it quarantine an address that
+//! is in use, and refuse the holder's next renewal.
 //!
-//! In the first case, either the server has forgotten the lease (Kea lost its lease file) and learns about it from the renewal,
-//! or it recognises clients by chaddr and keeps offering the address. A DECLINE would make it quarantine an address that is in
-//! use: it would refuse the holder's next renewal.
-//!
-//! In the second case the server has forgotten the lease, and is silent to a client that it does not know (RFC 2131 §4.3.2). No
-//! renewal tells it that the address is in use. A DECLINE does, and costs the holder nothing: nobody answers its renewals anyway.
-//!
-//! In the third case, two servers share a pool without knowing of each other. The second never hears what the holder says to
-//! its own server, and would offer the address for ever: it must be told. The DECLINE bears its server identifier, so that no
-//! other server obeys it (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it concerns our lease there. If the
-//! holder has lost the address by the time of the ACK, the ADD keeps it. In a pair that shares its leases both servers would
-//! obey; but such a pair does not offer what it has leased.
-//!
-//! A container that is being adopted has its address too. It is not known which server granted that, so it is never declined.
-//!
-//! An address that the host itself has on the LAN's link is not taken either.
+//! A container that is being adopted has its address too, and so has the host what is on the LAN's link.
 //!
 //! A RELEASE or a DECLINE of an address that a live binding or the host has is not sent: a server that goes only by chaddr, or
 //! by the address, would end the holder's lease.
@@ -31,7 +16,7 @@ use std::net::Ipv4Addr;
 use crate::binding::holders::{Basis, Claim, Tenant};
 use crate::binding::{Common, Cx};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Output, Signal, Verdict};
+use crate::dhcpv4::{Client, Output, Verdict};
 use crate::event::EventKind;
 use crate::time::Instant;
 
@@ -52,10 +37,8 @@ pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
     };
     Claim {
         address: lease.ip(),
-        server: lease.server,
         ends: lease.expires(),
         basis,
-        in_vain: false,
     }
 }
 
@@ -63,10 +46,8 @@ pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
 pub(in crate::binding) fn claim_of_user(address: Ipv4Addr) -> Claim {
     Claim {
         address,
-        server: Ipv4Addr::UNSPECIFIED,
         ends: None,
         basis: Basis::Used,
-        in_vain: false,
     }
 }
 
@@ -76,10 +57,7 @@ pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Clai
         .requesting()
         .and_then(|_| client.owed(now))
         .map(|lease| claim_to(lease, false));
-    let held = client.lease().map(|lease| Claim {
-        in_vain: client.unextended(now).is_some(),
-        ..claim_to(lease, true)
-    });
+    let held = client.lease().map(|lease| claim_to(lease, true));
     held.or(asked)
 }
 
@@ -127,26 +105,6 @@ impl Common {
         }
     }
 
-    /// Keeps an offer that was to be declined after its ACK, if nobody else here has its address any more.
-    pub(in crate::binding) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
-        if let Some((address, true)) = client.requesting()
-            && self.tenant(address, cx).is_none()
-        {
-            client.is_taken_here_no_more();
-        }
-    }
-
-    /// Returns whether the server that gives it cannot know about the holder's lease.
-    pub(in crate::binding) fn is_foreign(&self, taken: &Taken) -> bool {
-        self.is_strange_to(taken.lease.server, &taken.tenant)
-    }
-
-    /// Returns whether a server cannot know about a holder's lease.
-    fn is_strange_to(&self, server: Ipv4Addr, tenant: &Tenant) -> bool {
-        let is_unknown = |granted_by| granted_by != server || tenant.in_vain;
-        tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(is_unknown)
-    }
-
     pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
         let (
             Taken {
@@ -165,15 +123,11 @@ impl Common {
         }
     }
 
-    /// Returns whether a lease may be declined: nobody else here has its address, or only a holder that its server cannot
-    /// know about.
+    /// Returns whether a lease may be declined: nobody else here has its address.
     pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else {
             return true;
         };
-        if self.is_strange_to(lease.server, &tenant) {
-            return true;
-        }
         self.tell_unsent("DECLINE", lease, &tenant, cx);
         false
     }
@@ -203,25 +157,4 @@ impl Common {
         cx.holders
             .is_asked_for(&self.identity.lan, address, self.identity.chaddr, self.id)
     }
-}
-
-/// Declines a lease at once, or an offer after its ACK: its server cannot learn about the holder in another way.
-pub(in crate::binding) fn decline_foreign(
-    client: &mut Client,
-    taken: &Taken,
-    output: &mut Output,
-    now: Instant,
-) {
-    let by = taken.tenant.chaddr;
-    if !taken.granted {
-        return client.is_taken_here(by);
-    }
-    let Output {
-        frames,
-        verdict,
-        listen,
-        ..
-    } = client.handle(now, Signal::Conflict { by });
-    output.frames.extend(frames);
-    (output.verdict, output.listen) = (verdict, listen);
 }

@@ -187,7 +187,6 @@ impl Acquire {
         {
             return SAME;
         }
-        common.keep_if_free(&mut self.client, cx);
         let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
         let asked = self.client.outstanding().map(|asked| asked.began);
         self.expect_answers(common, cx);

@@ -14,7 +14,7 @@ use self::asks::Asks;
 pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
-use crate::binding::common::tenancy::{claim_of, decline_foreign};
+use crate::binding::common::tenancy::claim_of;
 use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
@@ -166,7 +166,6 @@ impl Hold {
         let before = self.before();
         let from = warnings::sender(&signal);
         self.tell_addressed(common, cx);
-        common.keep_if_free(&mut self.client, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
         common.tell_refused(from, &output, cx);
         count(&output, cx);
@@ -198,10 +197,6 @@ impl Hold {
     ) -> Option<Loss> {
         let taken = common.taken(&self.client, output, used, cx)?;
         common.tell_taken(&taken, cx);
-        if common.is_foreign(&taken) && used.is_none() {
-            decline_foreign(&mut self.client, &taken, output, cx.now.boot);
-            return None;
-        }
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
         cx.out

@@ -366,15 +366,21 @@ fn a_lan_without_such_a_container_is_not_asked() {
 }
 
 #[test]
-fn a_server_that_offers_such_an_address_is_told_that_it_is_in_use() {
+fn a_server_that_offers_such_an_address_is_refused() {
     let mut rig = fallen_back();
     (rig.server, rig.give) = (Server::Up, "192.0.2.201".parse().unwrap());
+    rig.one_for_all = true;
     let add = rig.add("b", 2, "b");
     rig.run_until(rig.at() + 29.0);
-    assert_eq!(
-        (rig.sends(DECLINE), rig.given(add).as_str()),
-        (1, "192.0.2.202/24")
+    assert!(
+        matches!(
+            rig.answers[&add],
+            Answer::Failed(Failure::AddressHeld { .. })
+        ),
+        "{:?}",
+        rig.answers[&add]
     );
+    assert_eq!(rig.sends(DECLINE), 0);
     assert!(
         rig.store
             .events

@@ -14,7 +14,6 @@ use crate::link::Link;
 use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
@@ -333,38 +332,6 @@ fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too()
 }
 
 #[test]
-fn a_server_that_has_forgotten_a_lease_and_is_silent_to_its_holder_is_told_by_a_decline() {
-    let mut rig = one();
-    rig.granted.clear();
-    rig.server = Server::Discreet;
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1023.0);
-    assert_eq!(rig.count_of(4), 0, "the holder may be answered yet");
-    rig.run_until(1045.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
-    assert_eq!((rig.count_of(4), rig.declined_to), (1, Some(SERVER)));
-    rig.run_until(1100.0);
-    assert_eq!(
-        (rig.state("a"), rig.state("b")),
-        (vec!["BOUND"], vec!["BOUND"])
-    );
-}
-
-#[test]
-fn a_server_that_knows_clients_by_chaddr_and_is_silent_to_the_holder_gets_no_decline() {
-    let mut rig = Rig::new(8);
-    (rig.mac, rig.lease) = (Some(SHARED), 3600);
-    rig.add("a", 1, "a");
-    rig.run_until(1020.0);
-    rig.granted.clear();
-    rig.server = Server::Discreet;
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1060.0);
-    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
-    assert_eq!(rig.count_of(4), 0);
-}
-
-#[test]
 fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holder_keeps_it() {
     let mut rig = one();
     rig.one_for_all = true;
@@ -413,94 +380,20 @@ fn an_add_that_insists_on_the_address_of_another_fails_at_once() {
 }
 
 #[test]
-fn an_address_of_a_holder_that_another_server_offers_is_declined_to_that_server_alone() {
+fn a_held_address_that_another_server_offers_is_refused() {
     let mut rig = one();
     rig.granted.clear();
-    rig.server_id = OTHER_SERVER;
+    (rig.server_id, rig.one_for_all) = (OTHER_SERVER, true);
     let add = rig.add("b", 2, "b");
-    rig.run_until(1025.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
-    assert_eq!(
-        rig.codes(),
-        [1, 3, 4, 1, 3],
-        "the holder has nothing to say to it"
-    );
-    assert_eq!(
-        (rig.declined_to, rig.state("a")),
-        (Some(OTHER_SERVER), vec!["BOUND"])
-    );
-}
-
-#[test]
-fn an_address_whose_holder_loses_it_while_it_is_asked_for_is_kept() {
-    for detection in [Detection::Optimistic, Detection::Strict, Detection::Off] {
-        let mut rig = one();
-        rig.granted.clear();
-        (rig.server_id, rig.server, rig.profile.policy.detection) =
-            (OTHER_SERVER, Server::OffersOnly, detection);
-        let add = rig.add("b", 2, "b");
-        assert_eq!(rig.codes(), [1, 3], "to be declined");
-        rig.del("a");
-        rig.server = Server::Up;
-        rig.run_until(1035.0);
-        assert_eq!(
-            (rig.address_of(add), rig.count_of(4)),
-            (FIRST, 0),
-            "{detection:?}"
-        );
-        assert_eq!(rig.state("b"), ["BOUND"]);
-    }
-}
-
-#[test]
-fn an_address_that_a_station_was_heard_to_use_is_declined_though_its_holder_here_is_gone() {
-    let mut rig = one();
-    rig.granted.clear();
-    (rig.server_id, rig.server) = (OTHER_SERVER, Server::OffersOnly);
-    let add = rig.add("b", 2, "b");
-    let (other, own) = (Mac([2, 0, 0, 0, 9, 9]), Mac([2, 0, 0, 0, 1, 2]));
-    rig.del("a");
-    rig.run_until(1021.5);
-    let answer = Arp::request(other, FIRST, Ipv4Addr::UNSPECIFIED);
-    rig.hear(&Arp {
-        op: ArpOp::Reply,
-        target_mac: own,
-        destination_mac: own,
-        ..answer
-    });
-    rig.server = Server::Up;
-    rig.run_until(1035.0);
-    assert_eq!(
-        (rig.address_of(add), rig.declined_to),
-        (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER))
-    );
-}
-
-#[test]
-fn the_answers_of_a_holder_whose_address_another_server_offers_are_not_answered_with_probes() {
-    let mut rig = one();
-    rig.granted.clear();
-    (rig.server_id, rig.server) = (OTHER_SERVER, Server::OffersOnly);
-    rig.asked.clear();
-    let add = rig.add("b", 2, "b");
-    let holder = Mac([2, 0, 0, 0, 1, 1]);
-    let own = Mac([2, 0, 0, 0, 1, 2]);
-    let answer = Arp::request(holder, FIRST, Ipv4Addr::UNSPECIFIED);
-    for _ in 0..20 {
-        rig.hear(&Arp {
-            op: ArpOp::Reply,
-            target_mac: own,
-            destination_mac: own,
-            ..answer
-        });
-    }
-    assert!(rig.asked.len() <= 1, "{:?}", rig.asked);
-    rig.server = Server::Up;
-    rig.run_until(1030.0);
-    assert_eq!(
-        (rig.address_of(add), rig.declined_to),
-        (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER))
-    );
+    rig.run_until(1100.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+    let requests = rig
+        .sent
+        .iter()
+        .filter(|(kind, ip)| *kind == 3 && ip.is_unspecified())
+        .count();
+    assert_eq!((rig.count_of(4), requests), (0, 0), "{:?}", rig.codes());
+    assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
 #[test]

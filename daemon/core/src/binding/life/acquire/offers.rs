@@ -5,8 +5,7 @@
 //! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
-//! | the same, from a server that cannot learn about the holder | requested, and declined after its ACK |
-//! | an address that a station was heard using before it could be declined | the same |
+//! | an address that a station was heard using before it could be declined | requested, and declined after its ACK |
 //! | anything, while new addresses on the LAN are paused | refused during the pause, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
@@ -20,7 +19,7 @@ use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
 use super::{Abort, Acquire, LOOK_AGAIN};
-use crate::binding::common::tenancy::{Taken, decline_foreign};
+use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::dhcpv4::lease::Lease;
@@ -228,8 +227,6 @@ enum Ruling {
     Take,
     /// It is refused, and DISCOVER leaves again after this pause.
     Refuse(Duration),
-    /// It is requested, and declined.
-    Decline(Box<Taken>),
     /// A station was heard using it. It is requested, and declined.
     DeclineUsed(Mac),
     /// The ADD fails.
@@ -276,7 +273,6 @@ impl Acquire {
         match ruling {
             Ruling::Take => {}
             Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
-            Ruling::Decline(taken) => decline_foreign(&mut self.client, &taken, output, now),
             Ruling::DeclineUsed(by) => _ = self.client.handle(now, Signal::Conflict { by }),
             Ruling::Fail(failure) => {
                 if asks {
@@ -353,9 +349,6 @@ impl Acquire {
         };
         if no_other_will_do || times >= most || self.misses.count(&cause) >= MOST_HELD {
             return Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
-        }
-        if common.is_foreign(&taken) {
-            return Ruling::Decline(Box::new(taken));
         }
         cx.out
             .report(common.id, Report::WantsRenewed(taken.tenant.id));
