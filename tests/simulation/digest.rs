@@ -200,7 +200,7 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::Nak { .. } => 105,
             Failure::Conflict { .. } => 106,
             Failure::Conflicts { .. } => 107,
-            Failure::HeldBack { .. } => 108,
+            Failure::NotDeclined { .. } => 108,
             Failure::TooShort { .. } => 109,
             Failure::TimedOut { .. } => 110,
             Failure::Store(_) => 111,

@@ -176,7 +176,6 @@ const HAPPENS: &[&str] = &[
     "REQUESTs to a deaf server",
     "STATUS not ready",
     "STATUS ready",
-    "ADDs that a LAN in conflict held back",
     "addresses claimed as they were offered",
     "addresses declined three times by an ADD",
     "addresses that were chosen",

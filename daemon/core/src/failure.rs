@@ -121,19 +121,15 @@ pub enum Failure {
         /// The addresses, and who uses each, by Ethernet address.
         declined: Vec<(Ipv4Addr, Mac)>,
     },
-    /// So many addresses of the LAN were in use recently that no other may be tried before the time-out.
+    /// A station uses the address that was granted, and the LAN has had its DECLINEs.
     #[error(
-        "new addresses on {lan} are paused for {wait:?}: the last {conflicts} that were offered there were in use, \
-         {address} by {by}; find out why that Ethernet address answers for it"
+        "{address} is in use by {by}, and was not declined, because ten addresses were on {lan} in ten minutes: find out why \
+         that Ethernet address answers for it"
     )]
-    HeldBack {
+    NotDeclined {
         /// The wire.
         lan: Lan,
-        /// How long from now, in whole seconds.
-        wait: Duration,
-        /// How many addresses in a row were in use.
-        conflicts: usize,
-        /// The last address that was offered.
+        /// The address.
         address: Ipv4Addr,
         /// Who uses it, by Ethernet address.
         by: Mac,
@@ -286,7 +282,7 @@ impl Failure {
             | Self::Nak { .. }
             | Self::Conflict { .. }
             | Self::Conflicts { .. }
-            | Self::HeldBack { .. }
+            | Self::NotDeclined { .. }
             | Self::TooShort { .. }
             | Self::TimedOut { .. }
             | Self::Store(_)

@@ -114,7 +114,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Nak { .. }
         | Failure::Conflict { .. }
         | Failure::Conflicts { .. }
-        | Failure::HeldBack { .. }
+        | Failure::NotDeclined { .. }
         | Failure::TooShort { .. }
         | Failure::TimedOut { .. }
         | Failure::Store(_)

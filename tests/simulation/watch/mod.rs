@@ -70,12 +70,10 @@ pub(crate) enum Rule {
     Squatted,
     /// An ADD succeeded with an address that a neighbour was heard to use.
     Accepted,
-    /// An ADD declined more than ten addresses.
+    /// An ADD declined more than three addresses, or one of them more than three times.
     Declines,
-    /// Addresses of a LAN were declined in a row, too soon after each other (RFC 5227 §2.1.1).
+    /// Too many addresses of a LAN were declined in ten minutes.
     Pace,
-    /// ADDs are held back on a LAN where only one client meets conflicts.
-    HeldUp,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.

@@ -16,7 +16,7 @@ use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
 use super::actor::Actor;
 use super::seen::Seen;
-use super::{Micros, SECOND, World};
+use super::{Micros, World};
 use crate::subject::{granted, key_of, message_of};
 use crate::timing::Asked;
 use crate::watch::Rule;
@@ -171,6 +171,9 @@ impl World {
             let grant = (actor.lan, server, net.addr(), actor.client_key());
             match event.kind {
                 EventKind::Declined => _ = self.ledger.left.insert(grant, Excuse::ReleaseLost),
+                EventKind::Lost if event.cause.contains("no DECLINE") => {
+                    _ = self.ledger.left.insert(grant, Excuse::LeftToEnd);
+                }
                 EventKind::AddressHeld => _ = self.ledger.anothers.insert(grant),
                 _ => {}
             }

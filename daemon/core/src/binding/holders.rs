@@ -282,8 +282,9 @@ impl Holders {
             .or_else(|| self.of_range(lan, address))
             .or_else(|| {
                 self.claims(lan, address).find_map(|(id, known, claim)| {
-                    let has =
-                        known.standing.stage.is_live() && claim.basis != Basis::Asked && claim.ends.is_none_or(|end| now < end);
+                    let has = known.standing.stage.is_live()
+                        && claim.basis != Basis::Asked
+                        && claim.ends.is_none_or(|end| now < end);
                     let (who, chaddr) = (
                         || AddressHolder::Attachment(known.attachment.clone()),
                         known.chaddr,

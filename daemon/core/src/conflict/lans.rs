@@ -1,29 +1,25 @@
-//! What the daemon has learnt about a LAN: how soon a new address may be tried there after conflicts, whose claims prove
-//! nothing, which servers are on the wire, and how long they take.
+//! What the daemon has learnt about a LAN: how many addresses were declined there, whose claims prove nothing, which servers are
+//! on the wire, and how long they take.
 //!
-//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments on a LAN count
-//! together, since they draw from one pool: if many start at once, a station that claims every offered address would empty it.
-//! Addresses count, not DECLINEs: if a server offers a container its reserved address again and again while another station
-//! uses it, that says nothing about its other addresses. An address that is found free ends the row; an address that nobody
-//! has claimed by the end of an ADD ends the wait until the next conflict.
+//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
+//! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
+//! pool. If tries were slowed down, one container with forged ARP would keep all others of its LAN from starting. So tries are
+//! not held back, and DECLINEs are: [`MOST_DECLINES`] for a LAN in [`DECLINES_IN`]. Without one an ADD that meets a conflict
+//! ends. In the background the pauses between tries grow to ten minutes.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::identity::{ClientId, Lan};
+use crate::identity::Lan;
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How many addresses in a row may be in use before new tries are held back (RFC 5227 §1.1), and how many DECLINEs an ADD may
-/// send.
-pub const MAX_CONFLICTS: usize = 10;
+/// How many DECLINEs the clients of a LAN may send within [`DECLINES_IN`].
+pub const MOST_DECLINES: usize = 10;
 
-/// The time between new tries while they are held back (RFC 5227 §1.1).
-pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Conflicts count as a row if the next comes within this time: longer than any pause between two tries.
-const ROW: Duration = Duration::from_secs(1200);
+/// For how long a DECLINE counts.
+pub const DECLINES_IN: Duration = Duration::from_secs(600);
 
 /// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
@@ -47,7 +43,8 @@ pub struct Lans(BTreeMap<Lan, Seen>);
 /// What is known about one LAN.
 #[derive(Debug, Default)]
 struct Seen {
-    row: Option<Row>,
+    /// When the last DECLINEs were sent.
+    declines: Vec<Instant>,
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
     /// Addresses of local ranges that stations were found to use.
@@ -84,21 +81,7 @@ impl Server {
     }
 }
 
-/// Conflicts in a row.
-#[derive(Debug)]
-struct Row {
-    /// The addresses, each once: the latest, at most [`MAX_CONFLICTS`].
-    in_use: Vec<Last>,
-    /// The client that met the last conflict, and when.
-    client: ClientId,
-    at: Instant,
-    /// The earliest time for a new address, while new tries are held back.
-    next: Instant,
-    /// Whether an ADD has ended well since the last conflict.
-    eased: bool,
-}
-
-/// The last address that was in use, and who uses it.
+/// An address that is in use, and who uses it.
 pub type Last = (Ipv4Addr, Mac);
 
 /// A station that answers for every address.
@@ -110,87 +93,20 @@ pub struct Proxy {
     until: Instant,
 }
 
-/// No new address may be tried yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooSoon {
-    /// When one may be tried.
-    pub at: Instant,
-    /// How many addresses in a row were in use.
-    pub conflicts: usize,
-    /// The last of them.
-    pub last: Last,
-}
-
-impl Row {
-    fn holds_back(&self) -> bool {
-        self.in_use.len() == MAX_CONFLICTS && !self.eased
-    }
-}
-
 impl Lans {
-    /// Counts a conflict that a client met. Returns whether new tries are held back from now on.
-    pub fn conflict(&mut self, lan: &Lan, client: &ClientId, last: Last, now: Instant) -> bool {
-        let row = &mut self.seen(lan, now).row;
-        let (held, mut in_use) = row
-            .take()
-            .map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
-        in_use.retain(|(address, _)| *address != last.0);
-        if in_use.len() == MAX_CONFLICTS {
-            in_use.remove(0);
-        }
-        in_use.push(last);
-        let (client, next) = (client.clone(), now + RATE_LIMIT_INTERVAL);
-        let row = row.insert(Row {
-            in_use,
-            client,
-            at: now,
-            next,
-            eased: false,
-        });
-        row.holds_back() && !held
+    /// Counts a DECLINE. Returns whether it may be sent.
+    pub fn decline(&mut self, lan: &Lan, now: Instant) -> bool {
+        let declines = &mut self.seen(lan, now).declines;
+        let may = declines.len() < MOST_DECLINES;
+        declines.extend(may.then_some(now));
+        may
     }
 
-    /// Records that an address is free: earlier conflicts did not concern everybody.
-    pub fn free(&mut self, lan: &Lan) {
-        if let Some(seen) = self.0.get_mut(lan) {
-            seen.row = None;
-        }
-    }
-
-    /// Records that an ADD has ended with an address that nobody has claimed so far: others need not wait.
-    pub fn unclaimed(&mut self, lan: &Lan) {
-        if let Some(row) = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()) {
-            row.eased = true;
-        }
-    }
-
-    /// Begins to try a new address, if that is not too soon. The client that met the last conflict leaves the next turn to others.
-    pub fn begin(&mut self, lan: &Lan, client: &ClientId, now: Instant) -> Result<(), TooSoon> {
-        self.tidy(now);
-        let row = self
-            .0
-            .get_mut(lan)
-            .and_then(|seen| seen.row.as_mut())
-            .filter(|row| row.holds_back());
-        let Some((row, last)) =
-            row.and_then(|row| row.in_use.last().copied().map(|last| (row, last)))
-        else {
-            return Ok(());
-        };
-        let at = if row.client == *client {
-            row.next + RATE_LIMIT_INTERVAL
-        } else {
-            row.next
-        };
-        if now < at {
-            return Err(TooSoon {
-                at,
-                conflicts: row.in_use.len(),
-                last,
-            });
-        }
-        row.next = now + RATE_LIMIT_INTERVAL;
-        Ok(())
+    /// Returns whether a DECLINE may be sent.
+    pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
+        let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
+        let last = declines.iter().filter(|at| now < **at + DECLINES_IN);
+        last.count() < MOST_DECLINES
     }
 
     /// Records that a station answered for an address that nobody can have.
@@ -322,7 +238,7 @@ impl Lans {
     /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
-            seen.row.take_if(|row| now >= row.at + ROW);
+            seen.declines.retain(|at| now < *at + DECLINES_IN);
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
@@ -333,7 +249,7 @@ impl Lans {
             !seen.used.is_empty()
                 || seen.heard.is_some()
                 || seen.slow.iter().any(Option::is_some)
-                || seen.row.is_some()
+                || !seen.declines.is_empty()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()
         });
@@ -355,116 +271,19 @@ mod tests {
         Lan::Network(name.into())
     }
 
-    fn client(name: &str) -> ClientId {
-        ClientId::new(name.as_bytes().to_vec()).unwrap()
-    }
-
-    fn address(n: usize) -> Last {
-        (Ipv4Addr::from_bits(LAST.0.to_bits() + n as u32), LAST.1)
-    }
-
-    /// Meets conflicts over these addresses; returns how often new tries were held back after that.
-    fn conflicts(
-        addresses: impl IntoIterator<Item = usize>,
-        lans: &mut Lans,
-        now: Instant,
-    ) -> usize {
-        let said = addresses
-            .into_iter()
-            .filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
-        said.count()
-    }
-
-    fn begin(lans: &mut Lans, name: &str, now: Instant) -> Result<(), TooSoon> {
-        lans.begin(&lan(name), &client("c1"), now)
-    }
-
-    fn too_soon(seconds: f64, last: usize) -> Result<(), TooSoon> {
-        Err(TooSoon {
-            at: at(seconds),
-            conflicts: 10,
-            last: address(last),
-        })
-    }
-
     #[test]
-    fn after_ten_addresses_in_use_one_new_address_a_minute_is_tried() {
+    fn a_lan_has_ten_declines_in_ten_minutes() {
         let mut lans = Lans::default();
-        assert_eq!(conflicts(0..9, &mut lans, at(0.0)), 0);
+        let a = lan("a");
         assert!(
-            (0..100).all(|_| begin(&mut lans, "a", at(0.0)).is_ok()),
-            "nine are no reason"
+            (0..10).all(|n| lans.may_decline(&a, at(n.into())) && lans.decline(&a, at(n.into())))
         );
-        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
-        assert_eq!(begin(&mut lans, "a", at(59.999)), too_soon(60.0, 9));
-        assert_eq!(
-            begin(&mut lans, "b", at(0.0)),
-            Ok(()),
-            "each LAN has its own"
-        );
-        assert_eq!(begin(&mut lans, "a", at(60.0)), Ok(()));
-        assert_eq!(
-            begin(&mut lans, "a", at(60.0)),
-            too_soon(120.0, 9),
-            "one for all of the LAN"
-        );
-        assert_eq!(conflicts([10], &mut lans, at(61.0)), 0, "said once");
-        assert_eq!(begin(&mut lans, "a", at(120.999)), too_soon(121.0, 10));
-    }
-
-    #[test]
-    fn one_address_in_use_holds_nobody_back_however_often_it_is_declined() {
-        let mut lans = Lans::default();
-        assert_eq!(conflicts([0; 100], &mut lans, at(0.0)), 0);
-        assert_eq!(
-            conflicts((1..9).chain(0..9), &mut lans, at(0.0)),
-            0,
-            "nine of them"
-        );
-        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
-        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
-    }
-
-    #[test]
-    fn who_conflicted_last_leaves_the_next_turn_to_others() {
-        let mut lans = Lans::default();
-        conflicts(0..10, &mut lans, at(0.0));
-        assert_eq!(
-            lans.begin(&lan("a"), &client("c0"), at(60.0)),
-            too_soon(120.0, 9)
-        );
-        assert_eq!(
-            lans.begin(&lan("a"), &client("c0"), at(120.0)),
-            Ok(()),
-            "nobody else wanted it"
-        );
-    }
-
-    #[test]
-    fn an_address_that_is_free_ends_that_and_so_do_twenty_minutes() {
-        let mut lans = Lans::default();
-        conflicts(0..10, &mut lans, at(0.0));
-        lans.free(&lan("a"));
-        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
-        conflicts(0..10, &mut lans, at(0.0));
-        conflicts([10], &mut lans, at(1199.999));
-        assert!(begin(&mut lans, "a", at(1200.0)).is_err(), "still in a row");
-        assert_eq!(begin(&mut lans, "a", at(2400.0)), Ok(()));
+        assert!(!lans.may_decline(&a, at(599.999)) && !lans.decline(&a, at(599.999)));
+        assert!(lans.decline(&lan("b"), at(599.999)), "each LAN has its own");
+        assert!(lans.may_decline(&a, at(600.0)) && lans.decline(&a, at(600.0)));
+        assert!(!lans.decline(&a, at(600.999)) && lans.decline(&a, at(601.0)));
+        lans.tidy(at(1300.0));
         assert!(lans.0.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn an_add_that_ends_well_ends_the_wait_until_the_next_conflict() {
-        let mut lans = Lans::default();
-        conflicts(0..10, &mut lans, at(0.0));
-        lans.unclaimed(&lan("a"));
-        assert!((0..100).all(|_| begin(&mut lans, "a", at(1.0)).is_ok()));
-        assert_eq!(
-            conflicts([10], &mut lans, at(2.0)),
-            1,
-            "it was claimed after all"
-        );
-        assert_eq!(begin(&mut lans, "a", at(3.0)), too_soon(62.0, 10));
     }
 
     #[test]
@@ -496,7 +315,7 @@ mod tests {
             (known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)),
             (Some(CONTROL), None)
         );
-        assert_eq!(begin(&mut lans, "b", at(400.0)), Ok(()));
+        lans.tidy(at(400.0));
         assert!(lans.0.is_empty());
     }
 
@@ -554,7 +373,6 @@ mod tests {
             (takes(&lans, 302.9), takes(&lans, 303.0)),
             ([0, 700], [0, 0])
         );
-        lans.free(&lan("a"));
         lans.tidy(at(303.0));
         assert!(lans.0.is_empty());
     }

@@ -592,10 +592,8 @@ fn every_failure_has_its_code() {
             11,
         ),
         (
-            Failure::HeldBack {
+            Failure::NotDeclined {
                 lan: lan(),
-                wait: second,
-                conflicts: 10,
                 address: a,
                 by: Mac::default(),
             },

@@ -2,10 +2,8 @@
 
 use super::*;
 
-/// How many DECLINEs an ADD may send (RFC 5227 §1.1).
-const MOST: usize = 10;
-/// How many times an ADD may decline an address that one server offers it again and again.
-const MOST_OF_ONE: usize = 3;
+/// How many addresses an ADD may decline, and how many times one of them.
+const MOST: usize = 3;
 /// How soon a DECLINE follows the ARP packet that causes it.
 const CLAIMED: Micros = 60 * SECOND;
 
@@ -53,13 +51,7 @@ impl Oracle for Declined {
 
 impl Declined {
     /// Judges why a client declines an address: somebody else has it, or had it a moment ago.
-    fn judge_cause(
-        &self,
-        world: &World,
-        who: &Who,
-        address: Ipv4Addr,
-        says: &mut Says,
-    ) {
+    fn judge_cause(&self, world: &World, who: &Who, address: Ipv4Addr, says: &mut Says) {
         let lan = who.0;
         let mut claims = world
             .ledger
@@ -89,16 +81,16 @@ impl Declined {
         let declined = self.declines.entry(who.clone()).or_default();
         declined.push(address);
         let (count, again) = (
-            declined.len(),
+            declined.iter().collect::<BTreeSet<_>>().len(),
             declined.iter().filter(|before| **before == address).count(),
         );
-        if count > MOST || again > MOST_OF_ONE * world.plan.servers {
+        if count > MOST || again > MOST {
             let detail = format!(
-                "{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD"
+                "{mac} declines {address}, for the {again}th time, the {count}th address of its ADD"
             );
             says.broken(Rule::Declines, detail);
         }
-        if again == MOST_OF_ONE {
+        if again == MOST {
             says.count("addresses declined three times by an ADD");
         }
     }

@@ -56,7 +56,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         }
         Failure::Unfit { .. } => actor.pool.is_some(),
         // Its server may offer it nothing else.
-        Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. }
+        Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::NotDeclined { .. }
             if is_in_use =>
         {
             true

@@ -50,7 +50,6 @@ use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, Station, code};
 
-use self::squatted::is_another;
 use super::actor::{Actor, Asked, Phase, Role};
 use super::claims::{CLAIMER, PROXY, SQUATTER};
 use super::daemon::is_dhcp;

@@ -6,8 +6,8 @@
 //! * Strict: the window has its own sockets from the ACK on, and the lease waits for its probes. An ADD fails if the lease would
 //!   end before the probes do; a lease that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, ten
-//! times at most, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
+//! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, up
+//! to three addresses, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
 //! declined when the store has recorded the loss, or has failed to: a daemon that starts between the two would hold a
 //! declined lease again. The DECLINE leaves at once only if an ADD under the same identity follows.
 //!
@@ -386,7 +386,7 @@ impl Common {
     pub(in crate::binding) fn close_guard(&mut self, cx: &mut Cx<'_>) {
         let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
         if let Some((lease, frames)) = decline.map(|decline| *decline)
-            && self.may_decline(&lease, cx)
+            && self.is_declinable(&lease, cx)
         {
             self.guard_send(frames, cx);
         }
@@ -449,7 +449,6 @@ impl Common {
                 }
                 Action::Free => {
                     let waits = std::mem::take(&mut guard.waits);
-                    cx.conflicts.free(&self.identity.lan);
                     return Some(Found::Free(waits));
                 }
                 Action::Wait => return None,

@@ -123,8 +123,13 @@ impl Common {
         }
     }
 
-    /// Returns whether a lease may be declined: nobody else here has its address.
+    /// Returns whether a lease may be declined now: nobody else here has its address, and its LAN has not had its DECLINEs.
     pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
+        cx.conflicts.may_decline(&self.identity.lan, cx.now.boot) && self.is_declinable(lease, cx)
+    }
+
+    /// Returns whether nobody else here has the address of a lease that is declined.
+    pub(in crate::binding) fn is_declinable(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else {
             return true;
         };

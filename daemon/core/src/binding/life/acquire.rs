@@ -108,8 +108,6 @@ pub(crate) struct Acquire {
     misses: Misses,
     /// How fast it went.
     pace: Pace,
-    /// Whether its LAN lets it try the next offered address.
-    may_try: bool,
     /// How far it is.
     stage: Stage,
 }
@@ -183,7 +181,7 @@ impl Acquire {
         }
         if common.exchange.is_closed()
             && self.client.is_to_discover(cx.now.boot)
-            && !self.may_try(common, cx)?
+            && self.holds_back(common, cx)
         {
             return SAME;
         }
@@ -648,8 +646,7 @@ impl Living for Acquire {
         match sockets {
             None => self.signal(common, Signal::Clock, cx),
             Some(sockets) => {
-                let may = !discovers || self.may_try(common, cx)?;
-                if !may {
+                if discovers && self.holds_back(common, cx) {
                     cx.out.close(sockets);
                     return SAME;
                 }

@@ -271,13 +271,6 @@ impl Hold {
             }
             return;
         }
-        if common.exchange.is_closed()
-            && self.client.is_to_discover(cx.now.boot)
-            && let Err(too_soon) = common.may_try(cx)
-        {
-            self.client.hold_back(too_soon.at);
-            return common.end_exchange(cx);
-        }
         self.tell_addressed(common, cx);
         let leased = self.client.lease().map(Lease::ip);
         let arp = leased.map_or(Hears::Answers, Hears::About);
@@ -411,7 +404,7 @@ impl Hold {
             Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. } => {
                 common.note(EventKind::Lost, lease, loss, cx)
             }
-            Loss::Conflict { by } => common.declined(lease, *by, cx),
+            Loss::Conflict { by } => _ = common.declined(lease, *by, cx),
         }
         common.end_exchange(cx);
         common.persistence.lost();

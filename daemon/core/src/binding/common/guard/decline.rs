@@ -2,11 +2,10 @@
 
 use super::Waits;
 use crate::binding::{Common, Cx};
-use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
+use crate::conflict::lans::MOST_DECLINES;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
-use crate::identity::Identity;
 use crate::wire::Mac;
 
 impl Common {
@@ -64,32 +63,22 @@ impl Common {
         true
     }
 
-    /// Records that a lease was declined.
-    pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
-        let (attachment, address) = (&self.attachment, lease.ip());
-        tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");
-        self.note(
-            EventKind::Declined,
-            lease,
-            format_args!("{by} uses the address"),
-            cx,
-        );
-        let Identity { lan, client_id, .. } = &self.identity;
-        if cx
-            .conflicts
-            .conflict(lan, client_id, (address, by), cx.now.boot)
-        {
-            tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
+    /// Records that a lease is given up because a station uses its address, and counts its DECLINE. Returns whether one may be
+    /// sent: a LAN has a few in ten minutes, so that a station which claims every address does not empty its pool.
+    pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> bool {
+        let (attachment, address, lan) = (&self.attachment, lease.ip(), &self.identity.lan);
+        let may = cx.conflicts.decline(lan, cx.now.boot);
+        if may {
+            tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");
+            let cause = format_args!("{by} uses the address");
+            self.note(EventKind::Declined, lease, cause, cx);
+        } else {
+            tracing::warn!(%attachment, %address, %by, %lan, "another station uses the address; no DECLINE: {MOST_DECLINES} were sent on this LAN in ten minutes");
+            let cause = format_args!(
+                "{by} uses the address; no DECLINE: {MOST_DECLINES} were sent on {lan} in ten minutes"
+            );
+            self.note(EventKind::Lost, lease, cause, cx);
         }
-    }
-
-    /// Returns whether a new address may be tried now on this LAN; if not, from when.
-    pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
-        match self.detects() {
-            true => cx
-                .conflicts
-                .begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),
-            false => Ok(()),
-        }
+        may
     }
 }

@@ -142,7 +142,6 @@ impl Acquire {
             limits: limits.map(Box::new),
             misses: Misses::default(),
             pace: Pace::default(),
-            may_try: false,
             stage: Stage::AwaitingPermit,
         }
     }

@@ -91,14 +91,18 @@ impl Acquire {
             common.close_guard(cx);
             return SAME;
         }
-        common.declined(lease, by, cx);
+        let may = common.declined(lease, by, cx);
         common.close_guard(cx);
         let address = lease.ip();
         let is_last = self.misses.declined(lease.server, address, by);
-        self.may_try = false;
         // The lease that this ADD had taken over was declined with it.
         cx.out
             .report(common.id, Report::Undone(address, self.replaces.clone()));
+        if !may && self.is_wanted() {
+            let lan = common.identity.lan.clone();
+            let failure = Failure::NotDeclined { lan, address, by };
+            return self.abort(common, Abort::Because(failure), cx);
+        }
         if self.insists == Some(address) && self.is_wanted() {
             return self.abort(
                 common,

@@ -138,9 +138,6 @@ impl Acquire {
         client.not_waited_for();
         client.set_station(common.station());
         client.set_mtu(self.mtu);
-        if common.detects() && !self.adopts && !self.trusted {
-            cx.conflicts.unclaimed(&common.identity.lan);
-        }
         cx.out.report(
             common.id,
             Report::Leased {

@@ -6,7 +6,6 @@
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
 //! | an address that a station was heard using before it could be declined | requested, and declined after its ACK |
-//! | anything, while new addresses on the LAN are paused | refused during the pause, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
 //! An offer is refused silently: another server may have a better one, and its offer to the same DISCOVER counts during the
@@ -21,17 +20,15 @@ use std::time::Duration;
 use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
-use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Miss, Missed, Output, Signal};
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::limits::{Limits, Unfit};
-use crate::time::Instant;
 use crate::wire::Mac;
 
 /// How many offers of addresses that other attachments have make the ADD fail.
-const MOST_HELD: u32 = MAX_CONFLICTS as u32;
+const MOST_HELD: u32 = 10;
 
 /// The same for one address, if its holder has the same Ethernet address. The first refusal makes the holder renew: if the
 /// server still offers the address after that, it recognises clients by nothing else.
@@ -40,8 +37,9 @@ const MOST_SHARED: u32 = 2;
 /// How many offers outside the pool make the ADD fail.
 const MOST_UNFIT: u32 = 3;
 
-/// How many DECLINEs of one server's address make the ADD fail: that server will not learn about the conflict.
-const MOST_OF_ONE: u32 = 3;
+/// How many DECLINEs of one address make the ADD fail: its server will not learn about the conflict. So many addresses that
+/// stations use make it fail too.
+const MOST_IN_USE: usize = 3;
 
 /// The pause after an offer of an address that another attachment has, doubled each time for the same address.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -50,9 +48,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// The pause after an offer outside the pool.
 const PAUSE_UNFIT: Duration = Duration::from_secs(1);
-
-/// An ADD that would have less time than this left for its try does not take another's turn.
-const LEAST: Duration = Duration::from_secs(8);
 
 /// How many addresses are remembered, the latest.
 const MOST: usize = 32;
@@ -136,8 +131,11 @@ impl Misses {
     pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
         self.0
             .retain(|tried| tried.times > 0 || tried.address != address);
-        let times = self.note(server, address, Cause::InUse(by));
-        times >= MOST_OF_ONE || self.count(&Cause::InUse(by)) >= MAX_CONFLICTS as u32
+        self.note(server, address, Cause::InUse(by));
+        let of_it =
+            |tried: &&Tried| tried.address == address && is_like(&tried.cause, &Cause::InUse(by));
+        let times: u32 = self.0.iter().filter(of_it).map(|tried| tried.times).sum();
+        times as usize >= MOST_IN_USE || self.users().len() >= MOST_IN_USE
     }
 
     /// Returns how often an address came to nothing for such a reason.
@@ -156,8 +154,8 @@ impl Misses {
         self.0.push(tried);
     }
 
-    /// Returns the failure that names the addresses that others use, each once, if any was declined.
-    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
+    /// Returns the declined addresses, each once with its user.
+    fn users(&self) -> Vec<(Ipv4Addr, Mac)> {
         let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
         for tried in self.0.iter().filter(|tried| tried.times > 0) {
             if let Cause::InUse(by) = tried.cause {
@@ -165,6 +163,12 @@ impl Misses {
                 declined.push((tried.address, by));
             }
         }
+        declined
+    }
+
+    /// Returns the failure that names the addresses that others use, each once, if any was declined.
+    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
+        let declined = self.users();
         match declined[..] {
             [] => None,
             [(address, by)] => Some(Failure::Conflict { address, by }),
@@ -318,16 +322,6 @@ impl Acquire {
         if let Some(by) = self.misses.user(address).filter(|_| !granted) {
             return Ruling::DeclineUsed(by);
         }
-        // After an unanswered INIT-REBOOT, DISCOVER left without a check whether a new address may be tried.
-        if !granted
-            && !self.may_try
-            && let Err(too_soon) = self.begin_try(common, cx)
-        {
-            return match self.held_back(common, &too_soon, cx.now.boot) {
-                Some(failure) => Ruling::Fail(Some(failure)),
-                None => Ruling::Refuse(too_soon.at.saturating_since(cx.now.boot)),
-            };
-        }
         Ruling::Take
     }
 
@@ -355,52 +349,13 @@ impl Acquire {
         Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
     }
 
-    /// Returns whether a new address may be tried now on this LAN. If not, an ADD waits if it has time for that, and
-    /// otherwise fails at once.
-    pub(super) fn may_try(
-        &mut self,
-        common: &mut Common,
-        cx: &mut Cx<'_>,
-    ) -> ControlFlow<Life, bool> {
-        if self.awaits_address(common, cx) {
+    /// Returns whether DISCOVER waits, because the only acceptable address is given back first.
+    pub(super) fn holds_back(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+        let waits = self.awaits_address(common, cx);
+        if waits {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);
-            return Continue(false);
         }
-        let Err(too_soon) = self.begin_try(common, cx) else {
-            return Continue(true);
-        };
-        match self.held_back(common, &too_soon, cx.now.boot) {
-            Some(failure) => self.abort(common, Abort::Because(failure), cx)?,
-            None => self.client.hold_back(too_soon.at),
-        }
-        Continue(false)
-    }
-
-    fn begin_try(&mut self, common: &Common, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
-        common.may_try(cx)?;
-        self.may_try = true;
-        Ok(())
-    }
-
-    /// Returns why an ADD without time for the wait fails.
-    fn held_back(&self, common: &Common, too_soon: &TooSoon, now: Instant) -> Option<Failure> {
-        let TooSoon {
-            at,
-            conflicts,
-            last: (address, by),
-        } = *too_soon;
-        if at + LEAST < self.limit {
-            return None;
-        }
-        let (lan, left) = (common.identity.lan.clone(), at.saturating_since(now));
-        let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-        self.misses.in_use(&lan).or(Some(Failure::HeldBack {
-            lan,
-            wait,
-            conflicts,
-            address,
-            by,
-        }))
+        waits
     }
 }
 
@@ -454,16 +409,26 @@ mod tests {
     }
 
     #[test]
-    fn the_third_decline_of_one_address_of_one_server_is_the_last_and_so_is_the_tenth() {
-        let mut misses = Misses::default();
-        let mut declined = |server, n| misses.declined(server, address(n), BY);
+    fn the_third_decline_of_one_address_is_the_last_and_so_is_that_of_the_third_address() {
+        let last_of = |declines: &[(Ipv4Addr, u8)]| {
+            let mut misses = Misses::default();
+            let mut declined =
+                |(server, n): &(Ipv4Addr, u8)| misses.declined(*server, address(*n), BY);
+            declines.iter().map(&mut declined).collect::<Vec<_>>()
+        };
         let other = address(2);
         assert_eq!(
-            [SERVER, other, SERVER, other, SERVER].map(|server| declined(server, 50)),
-            [false, false, false, false, true]
+            last_of(&[(SERVER, 50), (other, 50), (SERVER, 50)]),
+            [false, false, true]
         );
         assert_eq!(
-            [51, 52, 53, 54, 55].map(|n| declined(SERVER, n)),
+            last_of(&[
+                (SERVER, 50),
+                (SERVER, 51),
+                (SERVER, 50),
+                (other, 51),
+                (SERVER, 52)
+            ]),
             [false, false, false, false, true]
         );
     }

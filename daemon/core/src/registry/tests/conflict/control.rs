@@ -86,14 +86,14 @@ fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_addres
 fn a_station_with_many_addresses_has_them_all() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations
-        .extend((0..5).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
+        .extend((0..2).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
     let add = rig.add("a", 1, "a");
     rig.run_until(1030.0);
     assert_eq!(
         (rig.leased(add), rig.count((ANY, FIRST))),
-        (Ipv4Addr::new(192, 0, 2, 55), 1)
+        (Ipv4Addr::new(192, 0, 2, 52), 1)
     );
-    assert_eq!(rig.messages().iter().filter(|kind| **kind == 4).count(), 5);
+    assert_eq!(rig.messages().iter().filter(|kind| **kind == 4).count(), 2);
     assert!(rig.causes(EventKind::DetectionOff).is_empty());
 }
 
