@@ -9,6 +9,10 @@
 //! | any other ARP with the address as sender | conflict (§2.1.1) | defended; the second in ten seconds is a conflict (§2.4 b) |
 //! | a probe for the address | conflict if the window is strict (§2.1.1) | nothing: the kernel answers it |
 //!
+//! With each extension of a lease, its address is asked about once, where it is on the interface: somebody may have taken it
+//! meanwhile. Whoever answers is told off by an announcement, and asked once more within ten seconds; a second answer is a
+//! conflict (§2.4 b).
+//!
 //! Before a conflict has any effect, the claimant is asked for an address that nobody can have ([`control`]).
 //!
 //! A lease that was in use before gives way only as in §2.4, even if its address is probed for again because carrier was
@@ -66,6 +70,10 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time from one defence of an address to the next (RFC 5227 §1.1).
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The time from the defence of an address that has long been in use to the question whether the claim holds: well before
+/// [`DEFEND_INTERVAL`] is over.
+pub const ASK_AGAIN: Duration = Duration::from_secs(5);
+
 /// How long a strict window waits, after its probes, for the address to appear on the interface.
 pub const APPEARANCE: Duration = Duration::from_secs(4);
 
@@ -78,6 +86,8 @@ pub struct Window {
     strict: bool,
     /// Whether the lease was in use before.
     established: bool,
+    /// Whether it asks but once, and once more if somebody answers.
+    once: bool,
     probes: u32,
     /// When the next probe is due or, after the last, the probing ends; `None` once it has ended.
     probe_at: Option<Instant>,
@@ -132,6 +142,7 @@ impl Window {
             own,
             strict: false,
             established: false,
+            once: false,
             probes: 0,
             probe_at: Some(now),
             in_use: false,
@@ -160,6 +171,17 @@ impl Window {
             in_use: true,
             announce_at: Some(now),
             ..Self::optimistic(address, own, now)
+        }
+    }
+
+    /// Returns a window for an address that has been in use all along: it is asked about once. Whoever answers is told off by an
+    /// announcement, and asked once more.
+    pub fn extended(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
+        Self {
+            once: true,
+            probes: PROBE_NUM - 1,
+            announce_at: None,
+            ..Self::established(address, own, now)
         }
     }
 
@@ -289,7 +311,7 @@ impl Window {
         };
         self.probe_at = Some(now + wait);
         let probe = self.probe_frame();
-        if self.probes == 1 {
+        if self.probes == 1 || self.once {
             Action::Send(probe)
         } else {
             Action::Repeat(probe)
@@ -320,6 +342,9 @@ impl Window {
             Some(last) if now < last + DEFEND_INTERVAL => return Heard::Conflict { by },
             Some(_) => {}
             None => self.until = self.until.max(now + DEFEND_INTERVAL),
+        }
+        if self.once {
+            (self.probes, self.probe_at) = (PROBE_NUM - 1, Some(now + ASK_AGAIN));
         }
         Heard::Defend(self.announcement())
     }

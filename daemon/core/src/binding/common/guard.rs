@@ -11,7 +11,8 @@
 //! declined when the store has recorded the loss, or has failed to: a daemon that starts between the two would hold a
 //! declined lease again. The DECLINE leaves at once only if an ADD under the same identity follows.
 //!
-//! A lease that goes on after a restart or a renewal is not guarded: nobody else can have got its address meanwhile.
+//! A lease that goes on after a restart is not guarded: a restart sends nothing. With each extension, others are asked once whether
+//! they have taken the address, where it is on the interface.
 //!
 //! An address that the daemon puts on is always announced, because neighbours may know it as another station's. So is an
 //! address whose interface gets another Ethernet address. A lease that goes on after a restart is not announced: a restart
@@ -269,6 +270,17 @@ impl Common {
         if present {
             guard.window.appeared(cx.now.boot);
         }
+    }
+
+    /// Asks once whether somebody has taken the address of a lease that was extended, over the sockets of that exchange if they are
+    /// on the right link.
+    pub(in crate::binding) fn guard_extended(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if !self.detects() || self.lives_on_port() || self.guard.is_some() {
+            return;
+        }
+        let window = Window::extended(address, self.own_macs(), cx.now.boot);
+        let at = cx.now.boot + OFF_REPLY;
+        self.guard = Some(Guard::new(window, Way::Own { at }));
     }
 
     /// Watches the leased address over the binding's next link, from the start. A lease that waits for its probes waits for the

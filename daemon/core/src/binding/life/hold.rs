@@ -367,6 +367,8 @@ impl Hold {
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
             common.guard_lease(lease.ip(), confirmed && self.is_addressed(common, cx), cx);
+        } else if self.is_addressed(common, cx) {
+            common.guard_extended(lease.ip(), cx);
         }
         self.record_again();
         self.has_work();

@@ -192,16 +192,16 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
         rig.asked_from.clear();
         rig.run_until(3001.0);
         let server = Ipv4Addr::new(192, 0, 2, 1);
-        assert_eq!(rig.asked, [(ADDRESS, server)], "at T1");
+        let probe = (Ipv4Addr::UNSPECIFIED, ADDRESS);
+        assert_eq!(rig.asked, [(ADDRESS, server), probe], "at T1");
         assert_eq!(
-            rig.asked_from,
-            [TUNED],
+            rig.asked_from, [TUNED; 2],
             "it would change what the neighbours know"
         );
         rig.del("a");
         assert_eq!(
             (rig.asked_from.len(), rig.asked_from.last()),
-            (2, Some(&TUNED))
+            (3, Some(&TUNED))
         );
         assert!(
             rig.chaddrs
@@ -271,8 +271,8 @@ fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_p
     rig.run_until(3001.0);
     assert_eq!(
         rig.asked_from[2..],
-        [TUNED],
-        "at T1, over the container's own link"
+        [TUNED; 2],
+        "at T1, over the container's own link, and the probe after it"
     );
 }
 

@@ -419,6 +419,59 @@ fn a_real_station_beside_the_containers_own_interface_counts() {
     assert!(conflict.is_some_and(|event| event.cause.starts_with(&NEIGHBOUR.to_string())));
 }
 
+/// A lease of 1000 s whose window is over, renewed at T1.
+fn renewed(detection: Detection, is_on: bool) -> Rig {
+    let mut rig = rig(detection);
+    rig.lease = 1000;
+    match is_on {
+        true => rig.bind(),
+        false => _ = rig.add("a", 1, "a"),
+    };
+    rig.run_until(1200.0);
+    rig.asked.clear();
+    rig.run_until(rig.t1() + 1.0);
+    rig
+}
+
+#[test]
+fn each_extension_asks_once_whether_somebody_took_the_address() {
+    for (detection, is_on, probes) in [
+        (Detection::Optimistic, true, 1),
+        (Detection::Strict, true, 1),
+        (Detection::Off, true, 0),
+        (Detection::Optimistic, false, 0),
+    ] {
+        let mut rig = renewed(detection, is_on);
+        assert!(rig.kinds_of_events().contains(&EventKind::Renewed));
+        rig.run_until(rig.seconds() + 60.0);
+        let asked = (rig.count(PROBE), rig.count(ANNOUNCEMENT), rig.open.len());
+        assert_eq!(asked, (probes, 0, 0), "{detection:?}, on: {is_on}");
+    }
+}
+
+#[test]
+fn who_took_the_address_is_told_off_asked_again_and_then_believed() {
+    let mut rig = renewed(Detection::Optimistic, true);
+    rig.claim(NEIGHBOUR, FIRST);
+    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (1, 1));
+    rig.run_until(rig.seconds() + 5.1);
+    assert_eq!((rig.count(PROBE), rig.state("a")), (2, vec!["BOUND"]));
+    rig.claim(NEIGHBOUR, FIRST);
+    rig.run_until(rig.seconds() + 1.5);
+    assert_eq!(rig.messages().last(), Some(&4));
+    assert!(rig.kinds_of_events().contains(&EventKind::Conflict));
+}
+
+#[test]
+fn who_gives_the_address_up_when_told_off_is_no_conflict() {
+    let mut rig = renewed(Detection::Optimistic, true);
+    rig.claim(NEIGHBOUR, FIRST);
+    rig.run_until(rig.seconds() + 60.0);
+    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (2, 1));
+    assert_eq!((rig.state("a"), rig.open.len()), (vec!["BOUND"], 0));
+    assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
+}
+
 #[test]
 fn probes_of_switches_are_no_conflict() {
     let mut rig = rig(Detection::Optimistic);
