@@ -161,7 +161,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__daemon)
-            opts="-h --socket --docker-plugin-dir --docker-requires-mac --read-socket --read-gid --docker-netns-dir --state-dir --runtime-dir --host-prefix --pid-file --timeout --broadcast --cni-cache --log-format --log --help"
+            opts="-h --socket --docker-plugin-dir --docker-requires-mac --read-socket --read-gid --docker-netns-dir --state-dir --other-state-dir --runtime-dir --host-prefix --pid-file --timeout --broadcast --cni-cache --log-format --log --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -192,6 +192,10 @@ _leasehold() {
                     return 0
                     ;;
                 --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --other-state-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

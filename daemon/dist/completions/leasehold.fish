@@ -49,6 +49,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l read-sock
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l read-gid -d 'The id of the group that may connect to that socket; by default the daemon\'s own group' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-netns-dir -d 'Where Docker keeps its containers\' network namespaces' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l state-dir -d 'Where leases are stored' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l other-state-dir -d 'Where leases are stored instead while a daemon with another socket has that directory, and from then on' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l runtime-dir -d 'Where the name servers of each lease are published, in a file like /etc/resolv.conf' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l host-prefix -d 'Where a daemon in a container sees the host\'s root directory; it is put before each netns path' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l pid-file -d 'Where to write the process id; the file is removed at the end' -r -F

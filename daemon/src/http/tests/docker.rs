@@ -18,6 +18,8 @@ use super::super::docker::{Asked, Form, Host, Method, Refused};
 use super::super::server::read_blind;
 use super::lease;
 
+mod lan;
+
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
 const POOL: &str = "192.168.1.0/24;;parent=eth0";
 
@@ -100,53 +102,6 @@ const GATEWAY: &str = r#"{"RequestAddressType":"com.docker.network.gateway"}"#;
 
 fn id(text: &str) -> PoolId {
     text.parse().unwrap()
-}
-
-#[test]
-fn a_parent_that_is_not_named_is_found_by_the_subnet() {
-    let body = |subnet: &str| format!(r#"{{"Pool":"{subnet}","Options":{{"client-id":"mac"}}}}"#);
-    let one = pool(false, &body("192.168.1.7/24"));
-    assert_eq!(
-        (one.definition.as_str(), one.ifname.as_str(), &one.unclear),
-        ("found=eth0,client-id=mac", "eth0", &None)
-    );
-    let id = "192.168.1.0/24;;found=eth0,client-id=mac";
-    let asked = add(false, &address(id, "", MAC_ONLY));
-    let lan = Lan::Link {
-        parent: "eth0".into(),
-        vlan: 0,
-    };
-    assert_eq!(
-        (asked.lan, asked.attachment.to_string().contains(id)),
-        (lan, true)
-    );
-    for (subnet, links) in [
-        ("192.168.0.0/16", &[][..]),
-        ("10.1.0.0/16", &["eth1", "br7"]),
-    ] {
-        assert_eq!(
-            pool(false, &body(subnet)).unclear,
-            Some(links.iter().map(|link| (*link).to_owned()).collect())
-        );
-    }
-    let none = said(false, Method::RequestPool, r#"{"Pool":"","Options":{}}"#);
-    assert!(
-        none.starts_with("--ipam-opt parent=LINK is missing"),
-        "{none}"
-    );
-    let typed = said(
-        false,
-        Method::RequestPool,
-        r#"{"Pool":"","Options":{"found":"eth0"}}"#,
-    );
-    assert!(typed.contains("found: unknown option"), "{typed}");
-    // The host's addresses are looked at for that.
-    let blind = read_blind(
-        |host| Asked::parse(Method::RequestPool, body("192.168.1.0/24").as_bytes(), host),
-        (site(), false),
-        1,
-    );
-    assert_eq!(blind, None);
 }
 
 #[test]
@@ -338,96 +293,6 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
         matches!(nobody, Err(Refused::Said(why)) if why.contains("client-id=auto needs the host's /etc/machine-id"))
     );
     assert!(on(Site::default(), false, Method::RequestPool, &with("")).is_ok());
-}
-
-#[test]
-fn a_vlans_link_and_the_one_below_are_one_lan() {
-    let table = [
-        ("eth0.10", "eth0", ("eth0", 10)),
-        ("br7", "br7", ("br7", 0)),
-        ("eth0.0", "eth0.0", ("eth0.0", 0)),
-        ("eth0.4095", "eth0.4095", ("eth0.4095", 0)),
-        (".10", ".10", (".10", 0)),
-        ("eth9", "eth9", ("eth9", 0)),
-    ];
-    for (parent, link, (lan, vlan)) in table {
-        let body = format!(r#"{{"Pool":"192.168.1.0/24","Options":{{"parent":"{parent}"}}}}"#);
-        let asked = pool(false, &body);
-        assert_eq!(asked.ifname, link);
-        assert_eq!(
-            asked.lan,
-            Lan::Link {
-                parent: lan.into(),
-                vlan
-            }
-        );
-        assert_eq!(
-            asked.definition,
-            format!("parent={parent}"),
-            "it stays what it is called"
-        );
-    }
-    // Whichever of the two links exists.
-    for (there, link, vlan) in [
-        (&["eth0", "eth0.10"][..], "eth0", 10),
-        (&["eth0"], "eth0", 10),
-        (&[], "eth0", 10),
-        (&["eth0.10"], "eth0.10", 0),
-    ] {
-        let find = |name: &str| there.contains(&name).then_some(ETH0);
-        let host = Host {
-            site: site(),
-            ipvlan: false,
-            link: &find,
-            links_in: &|_| vec![],
-            number: 1,
-        };
-        let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;
-        let Ok(Asked::Core {
-            call: Call::Pool(PoolCall::Request(asked)),
-            ..
-        }) = Asked::parse(Method::RequestPool, body.as_bytes(), &host)
-        else {
-            panic!("refused")
-        };
-        assert_eq!(
-            (&*asked.ifname, asked.lan),
-            (
-                link,
-                Lan::Link {
-                    parent: link.into(),
-                    vlan
-                }
-            ),
-            "{there:?}"
-        );
-    }
-}
-
-#[test]
-fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
-    let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
-    let blind_to = |method, ipvlan, body: &str| {
-        read_blind(
-            |host| Asked::parse(method, body.as_bytes(), host),
-            (site(), ipvlan),
-            1,
-        )
-    };
-    let blind = |ipvlan, body: &str| blind_to(Method::RequestAddress, ipvlan, body);
-    for (parent, wants_look) in [
-        ("eth0", false),
-        ("eth0.0", false),
-        (".10", false),
-        ("eth0.10", true),
-    ] {
-        let body = address(&of(parent), "", MAC_ONLY);
-        let expected = (!wants_look).then(|| on(site(), false, Method::RequestAddress, &body));
-        assert_eq!(blind(false, &body), expected, "{parent}");
-    }
-    assert_eq!(blind(true, &address(POOL, "", "{}")), None);
-    let unread = blind_to(Method::RequestPool, true, "");
-    assert!(matches!(unread, Some(Err(Refused::Undecodable(_)))));
 }
 
 #[test]

@@ -68,7 +68,14 @@ fn all_that_an_earlier_release_wrote_is_read() {
     let before = bytes();
     check_version(earlier.path()).unwrap();
     assert!(bytes() == before, "only a daemon changes it");
-    let ((of_earlier, found), (_, expected)) = (opened(&earlier), opened(&today));
+    let ((of_earlier, mut found), (_, expected)) = (opened(&earlier), opened(&today));
+    // That release gave up on a request of Docker's a second earlier.
+    for (_, record) in &mut found.records[..3] {
+        let wants = &mut record.profile.wants;
+        wants.patience = wants
+            .patience
+            .map(|patience| patience + Duration::from_secs(1));
+    }
     check_version(earlier.path()).expect("a daemon has it");
     assert_eq!(found, expected);
     assert_eq!(

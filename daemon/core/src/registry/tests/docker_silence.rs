@@ -433,7 +433,7 @@ fn a_request_that_is_given_up_soon_says_why() {
         };
         let said = failure.to_string();
         assert_eq!(
-            said.contains("in 4s, given up early because the last request there got none either: "),
+            said.contains("in 5s, given up early because the last request there got none either: "),
             soon,
             "{said}"
         );
