@@ -65,8 +65,6 @@ impl Dockerd {
         Need::Program("iptables"),
         Need::StaticProgram("busybox"),
     ];
-    /// What [`Dockerd::compose`] also needs.
-    pub const COMPOSE: Need = Need::Program(COMPOSE);
     /// Where it looks for plugins' sockets.
     pub const PLUGINS: &str = DOCKER_PLUGINS;
     /// Where it mounts its containers' namespaces.
