@@ -179,15 +179,10 @@ impl Wire {
             success: (200..300).contains(&head.status),
             body,
         };
-        // An error must be in CNI's form: whoever answers anything else knows nothing about CNI.
+        // An error must be in CNI's form: whoever answers anything else knows nothing about CNI. What it says is not for the caller.
         if !answer.success && !is_cni_error(&answer.body) {
-            let said: String = String::from_utf8_lossy(&answer.body)
-                .trim()
-                .chars()
-                .take(120)
-                .collect();
             return Err(Trouble::NotLeasehold(format!(
-                "it answers {} {said:?}",
+                "it answers with HTTP status {}",
                 head.status
             )));
         }

@@ -436,6 +436,20 @@ fn status_of_another_daemon_is_not_available() {
     daemon.join().unwrap();
 }
 
+/// A caller may name any socket.
+#[test]
+fn what_another_daemon_says_does_not_reach_the_caller() {
+    let place = Place::new();
+    let daemon = serve(
+        place.listen(),
+        ["HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nsecret".to_owned()],
+    );
+    let output = place.run("ADD");
+    assert_error(&output, 5, "it answers with HTTP status 403");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("secret"));
+    daemon.join().unwrap();
+}
+
 #[test]
 fn whether_the_hosts_namespace_will_do_is_passed_on() {
     let place = Place::new();

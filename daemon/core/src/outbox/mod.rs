@@ -500,12 +500,22 @@ impl Outbox {
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {
-        let op = self.mint(Waiter::Binding(owner, Task::Survey));
+        self.survey_for(Waiter::Binding(owner, Task::Survey), link, lan_parent);
+    }
+
+    pub(crate) fn survey_for(
+        &mut self,
+        waiter: Waiter,
+        link: Link,
+        lan_parent: Option<String>,
+    ) -> OpId {
+        let op = self.mint(waiter);
         self.effects.push_back(Effect::Survey {
             op,
             link,
             lan_parent,
         });
+        op
     }
 
     pub(crate) fn list_inside(&mut self, owner: BindingId, link: Link) {

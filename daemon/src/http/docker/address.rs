@@ -58,6 +58,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     };
     let form = Form {
         warning,
+        container: name.map(str::to_owned),
         ..Form::new(about, Shape::Address(id.subnet.prefix_len()))
     };
     if !is_endpoint {

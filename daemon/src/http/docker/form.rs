@@ -19,6 +19,8 @@ pub(crate) struct Form {
     pub(super) shape: Shape,
     /// What somebody should know although the call succeeded.
     pub(crate) warning: Option<String>,
+    /// The container's name, if Docker passes it.
+    pub(super) container: Option<String>,
     /// What to ask once the network is known.
     pub(crate) then: Option<Then>,
 }
@@ -59,6 +61,7 @@ impl Form {
             about: about.into(),
             shape,
             warning: None,
+            container: None,
             then: None,
         }
     }
@@ -81,7 +84,10 @@ impl Form {
             Answer::Reserved(address) => self.address(Some(Ipv4Net::from(*address).into())),
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),
-            Answer::Failed(failure) => Err(refused(words::of(failure, self.flag()))),
+            Answer::Failed(failure) => Err(refused(
+                words::of_container(failure, self.container.as_deref())
+                    .unwrap_or_else(|| words::of(failure, self.flag())),
+            )),
             _ => Err(another()),
         }
     }

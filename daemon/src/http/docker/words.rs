@@ -1,10 +1,38 @@
 //! Why a call failed, in Docker's terms: networks, containers, and the flags of its commands.
 
 use leasehold_core::effect::Failure;
-use leasehold_core::identity::AddressHolder;
+use leasehold_core::identity::{AddressHolder, ClientId};
 use leasehold_core::link::LinkCause;
+use leasehold_core::wire::Mac;
 
 use super::lease::Flag;
+
+/// The type of a client identifier that is made from a container's name (RFC 4361 §6.1).
+const RFC_4361: u8 = 255;
+
+/// Says why a container with a name cannot have a second lease under it. Up to Docker 28 no name is known.
+pub(super) fn of_container(failure: &Failure, name: Option<&str>) -> Option<String> {
+    let (Failure::Held { lan, client_id, holder, seen: true }, Some(name)) = (failure, name) else {
+        return None;
+    };
+    // Other identifiers do not depend on the name.
+    let is_of_name = client_id.as_bytes().first() == Some(&RFC_4361);
+    is_of_name.then(|| {
+        format!(
+            "container {name} has an address on {lan} already ({holder}), and a container can be on a LAN through one network \
+             only: disconnect it from this network (docker network disconnect NETWORK {name}), or Docker tries again at each start; \
+             if another container had the name {name} before it was renamed, restart that one"
+        )
+    })
+}
+
+/// Returns the Ethernet address that is a client identifier.
+fn ethernet(client_id: &ClientId) -> Option<Mac> {
+    match client_id.as_bytes() {
+        [1, mac @ ..] => Some(Mac(mac.try_into().ok()?)),
+        _ => None,
+    }
+}
 
 /// Says why a call failed, and what to do.
 pub(super) fn of(failure: &Failure, flag: Flag) -> String {
@@ -16,6 +44,9 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
             };
             format!("there is no link {name} on this host: {option} must name the LAN's link")
         }
+        Failure::Held { lan, client_id, holder, seen: true } if let Some(mac) = ethernet(client_id) => format!(
+            "another container on {lan} has --mac-address {mac} ({holder}): stop that one first, or give this one another"
+        ),
         Failure::Held { lan, client_id, holder, seen } => format!(
             "client identifier {} on {lan} is held by {holder}{}; or give the network another {flag} client-id",
             client_id.readable(),

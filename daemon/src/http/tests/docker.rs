@@ -757,7 +757,20 @@ fn a_failure_is_in_dockers_words() {
                 holder: holder.clone(),
                 seen: true,
             },
-            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
+            "another container on eth0 has --mac-address 02:00:00:00:00:e0 (docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03): \
+             stop that one first",
+        ),
+        (
+            Failure::Held {
+                lan: Lan::Link {
+                    parent: "eth0".into(),
+                    vlan: 0,
+                },
+                client_id: ClientId::new(vec![0, b'x']).unwrap(),
+                holder: holder.clone(),
+                seen: true,
+            },
+            "client identifier x on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
              whose interface is there: stop that container first, or if it was renamed while it ran, restart it; or \
              give",
         ),
@@ -781,6 +794,28 @@ fn a_failure_is_in_dockers_words() {
         };
         assert!(why.starts_with(words), "{why}");
     }
+    // A second network on one LAN, where Docker says the container's name.
+    let (_, named) = asked(false, Method::RequestAddress, &address(POOL, "", MAC_AND_NAME));
+    let twice = Answer::Failed(Failure::Held {
+        lan: Lan::Link {
+            parent: "eth0".into(),
+            vlan: 0,
+        },
+        client_id: ClientId::new(vec![255, 1, 2, 3]).unwrap(),
+        holder: Attachment::Docker {
+            pool: "192.168.1.0/24;;parent=eth0,grace=5".into(),
+            endpoint: "02:42:c0:a8:01:03".into(),
+        },
+        seen: true,
+    });
+    let Err(Refused::Said(why)) = named.answer(&twice) else {
+        panic!("no error")
+    };
+    assert!(
+        why.starts_with("container web has an address on eth0 already (docker/192.168.1.0/24;;parent=eth0,grace=5/02:42:c0:a8:01:03)")
+            && why.contains("docker network disconnect NETWORK web"),
+        "{why}"
+    );
     let Refused::Said(why) = form.unanswered() else {
         panic!("{form:?}")
     };

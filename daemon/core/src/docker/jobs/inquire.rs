@@ -22,12 +22,16 @@ use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{DoorWaiter, Owner, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
+use crate::silence::Silence;
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
 /// How long to wait for an offer, once sockets are open, and before that for the link's carrier. A server may ping an address for
 /// 3 s before it offers it (dnsmasq does), and the first DISCOVER that it hears may leave from beside the link, a second late.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long before its end it looks for the reason of the silence.
+const AHEAD: Duration = Duration::from_secs(2);
 
 /// A look under way.
 #[derive(Debug)]
@@ -41,6 +45,12 @@ pub(in crate::docker) struct LanInquiry {
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,
+    /// How many frames had come in on it then.
+    before: u64,
+    /// What was found about the reason of the silence.
+    reason: Option<Box<Silence>>,
+    /// The search for that reason.
+    survey: Option<OpId>,
     /// Whether asking from a macvlan next to that link is possible, or under way.
     beside: Beside,
 }
@@ -62,8 +72,26 @@ impl LanInquiry {
     fn op(&self) -> Option<OpId> {
         match &self.stage {
             Stage::Finding(op) | Stage::Opening(op, _) => Some(*op),
-            Stage::AwaitingCarrier(_) | Stage::Asking(..) => None,
+            Stage::AwaitingCarrier(_) | Stage::Asking(..) => self.survey,
         }
+    }
+
+    /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
+    fn looks_for_reason(
+        &mut self,
+        id: RequestId,
+        now: Instant,
+        desk: &mut Desk<'_>,
+    ) -> Option<Instant> {
+        let at = self.limit - AHEAD;
+        let link = self.link.clone().filter(|_| self.survey.is_none())?;
+        if now < at {
+            return Some(at);
+        }
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let parent = self.request.lan.parent().map(str::to_owned);
+        self.survey = Some(desk.registry.out.survey_for(waiter, link, parent));
+        None
     }
 
     /// Returns its sockets.
@@ -134,7 +162,7 @@ impl LanInquiry {
                 waited,
                 queued: Duration::ZERO,
                 tally,
-                silence: None,
+                silence: self.reason.clone(),
                 cut: false,
                 kept: 0,
             };
@@ -166,6 +194,7 @@ impl LanInquiry {
         let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);
+        let (reason, survey) = (None, None);
         Self {
             request,
             limit,
@@ -173,6 +202,9 @@ impl LanInquiry {
             stage,
             inquiry,
             link,
+            before: 0,
+            reason,
+            survey,
             beside,
         }
         .waits()
@@ -201,7 +233,16 @@ impl LanInquiry {
                 let link = self.request.place().link(&view, &self.request.lan);
                 self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
                 self.link = Some(link);
+                self.before = view.received;
                 self.open(id, desk);
+            }
+            (Outcome::Surveyed(survey), _) => {
+                self.reason = Some(Box::new(Silence {
+                    ifname: self.request.ifname.clone(),
+                    before: self.before,
+                    up_for: None,
+                    survey,
+                }));
             }
             (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
                 self.asks(now.boot, &mut desk.registry.rng);
@@ -244,6 +285,7 @@ impl LanInquiry {
                     .into_iter()
                     .for_each(|frame| desk.registry.out.send(*exchange, frame));
                 next = next.min(inquiry.deadline());
+                next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
             }
             (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
         }
@@ -335,6 +377,12 @@ impl LanInquiry {
                     router,
                 )
             }
+            Err(
+                failure @ Failure::Link {
+                    cause: LinkCause::NoLink(_),
+                    ..
+                },
+            ) if subnet.is_none() => return Next::Answers(Answer::Failed(failure)),
             Err(failure) => {
                 let failure = failure.to_string();
                 if subnet.is_some() {

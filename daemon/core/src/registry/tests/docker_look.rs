@@ -9,6 +9,7 @@ use crate::effect::{Call, Failure, PoolCall, PoolRequest, RequestId};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
+use crate::silence::{Firewall, Survey};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];
@@ -315,11 +316,36 @@ fn a_link_that_is_not_there_is_an_error_only_where_the_subnet_is_not_given() {
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
     assert_eq!(rig.answers[&with], known(None));
     assert!(
-        rig.because(without).contains("no interface br0"),
-        "{}",
-        rig.because(without)
+        matches!(
+            rig.failure(without),
+            Failure::Link {
+                cause: LinkCause::NoLink(_),
+                ..
+            }
+        ),
+        "a subnet would not help"
     );
     assert!(rig.is_idle());
+}
+
+#[test]
+fn a_silence_that_the_hosts_firewall_makes_is_explained() {
+    let mut rig = rig();
+    (rig.bridge, rig.server) = (true, Server::Silent);
+    rig.survey = Some(Survey {
+        firewall: Firewall {
+            bridge_nf: Some(true),
+            forward_drop: Some(true),
+            docker_user: true,
+        },
+        parent_is_bridge: true,
+        ..Survey::default()
+    });
+    let id = rig.pool(None, None);
+    rig.run_until(1005.0);
+    let because = rig.because(id);
+    assert!(because.contains("iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT"), "{because}");
+    assert!(rig.surveys == 1 && rig.is_idle());
 }
 
 #[test]

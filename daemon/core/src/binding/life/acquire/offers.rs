@@ -262,12 +262,16 @@ impl Acquire {
         {
             // For a running container the request is repeated later, since others wait for their turn; but every server may
             // answer one DISCOVER first.
-            let may_fail = self.adopts && matches!(miss, Miss::Unwanted { .. });
+            let unwanted = matches!(miss, Miss::Unwanted { .. });
+            let may_fail = self.adopts && unwanted;
             let times = self.misses.note(server, address, Cause::Missed(miss));
             if may_fail && times > 1 {
                 ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
             } else if self.awaits_address(common, cx) {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
+            } else if unwanted && let Some(patience) = common.profile.wants.patience {
+                // Docker creates one endpoint after the other.
+                self.limit = self.limit.min(self.began + patience).max(now);
             }
         }
         if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
