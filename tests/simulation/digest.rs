@@ -160,6 +160,7 @@ fn step_of(step: &Step) -> (&'static str, String) {
         Step::RemoveAddress(address) => ("remove", address.to_string()),
         Step::AddRoute(route) => ("add route", format!("{route} {}", route.mtu.unwrap_or(0))),
         Step::ReplaceDefault { from, to } => ("replace default", format!("{from} {to}")),
+        Step::Abandon => ("abandon", String::new()),
         Step::RemoveRoute(route) => (
             "remove route",
             format!("{route} {}", route.mtu.unwrap_or(0)),

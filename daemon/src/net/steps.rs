@@ -16,6 +16,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 
+use super::alias::Mark;
 use super::netlink::{Netlink, NetlinkError, Which};
 
 /// The number of the main routing table.
@@ -66,6 +67,7 @@ impl Netlink {
             Step::AddRoute(route) => self.add_route(index, route),
             Step::RemoveRoute(route) => self.remove_route(index, route),
             Step::ReplaceDefault { from, to } => self.replace_default(index, *from, *to),
+            Step::Abandon => return self.abandon(index),
         };
         done.map_err(|error| match (step, error) {
             // The link is a macvlan, and another on the same parent has its Ethernet address.
@@ -80,6 +82,20 @@ impl Netlink {
         })
     }
 
+    /// Deletes a link that a daemon made; sets any other down, and gives it a name that no runtime gives.
+    fn abandon(&mut self, index: u32) -> Result<(), LinkCause> {
+        let link = self.link(Which::Index(index))?;
+        let done = if Mark::of_any(&link.alias).is_some() {
+            let mut request = LinkMessage::default();
+            request.header.index = index;
+            self.change(RouteNetlinkMessage::DelLink(request), 0)
+        } else {
+            self.set_down(index)
+                .and_then(|()| self.set(index, LinkAttribute::IfName(format!("left{index}"))))
+        };
+        done.map_err(|error| error.at(Which::Index(index), Step::Abandon.doing()))
+    }
+
     fn mac_taken(&mut self, index: u32) -> LinkCause {
         match self.ethernet(Which::Index(index)) {
             Ok((_, mac)) => LinkCause::MacTaken(mac),
@@ -92,6 +108,13 @@ impl Netlink {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.header.flags = LinkFlags::Up;
+        request.header.change_mask = LinkFlags::Up;
+        self.change(RouteNetlinkMessage::SetLink(request), 0)
+    }
+
+    fn set_down(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
         request.header.change_mask = LinkFlags::Up;
         self.change(RouteNetlinkMessage::SetLink(request), 0)
     }

@@ -84,7 +84,8 @@ impl World {
                 | Step::Mtu(_)
                 | Step::RemoveAddress(_)
                 | Step::RemoveRoute(_)
-                | Step::ReplaceDefault { .. } => {}
+                | Step::ReplaceDefault { .. }
+                | Step::Abandon => {}
             }
         }
     }

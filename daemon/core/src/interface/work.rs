@@ -620,7 +620,7 @@ fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
             | Step::AddRoute(_)
             | Step::RemoveRoute(_)
             | Step::ReplaceDefault { .. } => true,
-            Step::Up | Step::AddAddress(_) | Step::RemoveAddress(_) => false,
+            Step::Up | Step::AddAddress(_) | Step::RemoveAddress(_) | Step::Abandon => false,
         }
 }
 

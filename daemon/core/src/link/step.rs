@@ -30,6 +30,9 @@ pub enum Step {
         /// The router that they should use.
         to: IpAddr,
     },
+    /// Takes it out of the way of the container's next networks: deletes it if a daemon made it, else sets it down and gives it
+    /// another name. dockerd leaves it there and keeps its name for the next one.
+    Abandon,
 }
 
 impl Step {
@@ -44,6 +47,7 @@ impl Step {
             Self::AddRoute(_) => "add the route",
             Self::RemoveRoute(_) => "remove the route",
             Self::ReplaceDefault { .. } => "replace the default route",
+            Self::Abandon => "take the link out of the way",
         }
     }
 }
@@ -52,7 +56,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.doing())?;
         match self {
-            Self::Up => Ok(()),
+            Self::Up | Self::Abandon => Ok(()),
             Self::Mtu(mtu) => write!(f, " {mtu}"),
             Self::AddAddress(address) | Self::RemoveAddress(address) => write!(f, " {address}"),
             Self::AddRoute(route) | Self::RemoveRoute(route) => write!(f, " {route}"),

@@ -33,6 +33,7 @@ fn show(step: &Step) -> String {
         Step::AddRoute(added) => format!("+{}", route(added)),
         Step::RemoveRoute(removed) => format!("-{}", route(removed)),
         Step::ReplaceDefault { from, to } => format!("{from} > {to}"),
+        Step::Abandon => "abandon".to_owned(),
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use super::Registry;
 use crate::binding::Leave;
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
+use crate::link::{Step, Target};
+use crate::outbox::{DoorWaiter, Waiter};
 use crate::record::BindingId;
 use crate::time::Now;
 
@@ -50,9 +52,21 @@ impl Registry {
     pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
         let leaves = self.leavings.0.contains_key(&id);
         if leaves {
+            self.abandon(id);
             self.give_back(now, id);
         }
         leaves || self.vacated(now, id)
+    }
+
+    /// Takes an interface that dockerd left in its container out of the way: under its name no other could come.
+    fn abandon(&mut self, id: BindingId) {
+        let binding = self.bindings.get(id).filter(|_| self.is_inside(id));
+        if let Some(binding) = binding.filter(|binding| binding.profile.wants.is_found_later()) {
+            tracing::info!(attachment = %binding.attachment, "its interface is still in the container: taking it out of the way");
+            let target = Target::Known(binding.link.clone());
+            let nobody = Waiter::Above(DoorWaiter::Nobody);
+            self.out.apply(nobody, target, vec![Step::Abandon]);
+        }
     }
 
     /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given

@@ -128,6 +128,8 @@ impl Wire {
             Step::AddRoute(route) => self.add_route(route)?,
             Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
             Step::ReplaceDefault { from, to } => self.replace_default(*from, *to)?,
+            // Nobody looks at it any more.
+            Step::Abandon => {}
         }
         Ok(did)
     }

@@ -42,6 +42,31 @@ fn lines(expected: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn a_link_in_the_way_is_deleted_if_a_daemon_made_it_and_else_renamed() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let index = lab.inspect(netns.eth0()).await.unwrap().ifindex;
+        done(&mut lab, &netns, &[Step::Abandon]).await;
+        let shown = netns.ip("-brief link");
+        assert!(
+            shown.contains(&format!("left{index}")) && !shown.contains("eth0"),
+            "{shown}"
+        );
+        netns.ip(&format!("link set left{index} name eth0"));
+        let own = format!("leasehold 0123456789abcdef endpoint {}", "ab".repeat(32));
+        netns.run(|| {
+            let set = std::process::Command::new("ip")
+                .args(["link", "set", "eth0", "alias", &own])
+                .status();
+            assert!(set.unwrap().success());
+        });
+        let (_, gone) = lab.apply(netns.eth0(), &[Step::Abandon]).await;
+        assert!(matches!(gone, Err(LinkCause::NoLink(_))), "{gone:?}");
+        assert!(!netns.ip("-brief link").contains("eth0"));
+    });
+}
+
+#[test]
 fn an_address_comes_and_goes_and_twice_is_as_good_as_once() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
