@@ -3,6 +3,7 @@
 //! This file holds only arguments, logging and the choice of what to run.
 
 mod adopt;
+mod beside;
 mod capture;
 mod cli;
 mod clock;

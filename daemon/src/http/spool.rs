@@ -1,7 +1,7 @@
 //! Carries out the DELs that shims left beside the socket while no daemon answered. Looks at the start and also later, because
 //! the socket's file may vanish, or a shim may have given up just before the start.
 //!
-//! `leasehold_api::spool` defines the names. Nothing there can keep the daemon from starting: anything that is not a DEL is set
+//! `leasehold_api::spool` defines the names. Whatever is in a directory that others may write is left alone. Nothing there can keep the daemon from starting: anything that is not a DEL is set
 //! aside for an operator to find, and the oldest of those files are eventually deleted.
 
 use std::collections::HashMap;
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::add::Site;
 use super::cni::Asked;
+use crate::beside;
 
 /// How long a failed call waits before it is tried again.
 const REST: Duration = Duration::from_secs(60);
@@ -60,6 +61,8 @@ pub(crate) struct Spool {
     taken: HashMap<PathBuf, Option<Instant>>,
     /// Whether the directory could not be read last time.
     blind: bool,
+    /// Whether a warning has said that calls are left alone because others may write in the directory.
+    distrusts: bool,
 }
 
 impl Spool {
@@ -69,6 +72,7 @@ impl Spool {
             socket,
             taken: HashMap::new(),
             blind: false,
+            distrusts: false,
         }
     }
 
@@ -133,11 +137,7 @@ impl Spool {
 
     /// Returns the sorted names of the spool's files.
     fn names(&mut self) -> Vec<OsString> {
-        let parent = self
-            .socket
-            .parent()
-            .filter(|path| !path.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new("."));
+        let directory = beside::directory(&self.socket);
         let found = std::fs::read_dir(directory).map(|entries| {
             let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
             names
@@ -151,6 +151,13 @@ impl Spool {
         }
         self.blind = found.is_err();
         let mut names: Vec<_> = found.unwrap_or_default();
+        if !names.is_empty() && !beside::is_trusted(directory) {
+            if !std::mem::replace(&mut self.distrusts, true) {
+                warn!(directory = %directory.display(), files = names.len(), "DELs beside the socket are not believed: {}", beside::REMEDY);
+            }
+            return Vec::new();
+        }
+        self.distrusts = false;
         names.sort();
         names
     }

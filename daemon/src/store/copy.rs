@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::ends;
+use crate::beside;
 
 /// The file that is being written.
 const UNFINISHED: &str = "unfinished";
@@ -54,6 +55,14 @@ impl Copied {
 
     /// Returns the name of the lost store, and the changes that put its records into another; `None` if there is no copy.
     pub(super) fn read(&self) -> Option<(u64, Vec<Change>)> {
+        let parent = beside::directory(&self.directory);
+        let is_trusted = [parent, &self.directory]
+            .into_iter()
+            .all(beside::is_trusted);
+        if !is_trusted && self.directory.exists() {
+            error!(copy = %self.directory.display(), "the copy of the previous store is not believed: {}", beside::REMEDY);
+            return None;
+        }
         let mut entries = Vec::new();
         for path in self.files().filter(|path| !path.ends_with(UNFINISHED)) {
             match ends::read::<Entry>(&path) {

@@ -1,7 +1,7 @@
 //! The ends of bindings while the file cannot be written: they are kept beside the socket.
 //!
-//! A DEL does not fail on a full disk: its container would stay, and with it whatever fills the disk. An entry names the store
-//! and the binding, so that it cannot end a later ADD, and is removed once the file has recorded the end. It lies in a directory
+//! A DEL does not fail on a full disk: its container would stay, and with it whatever fills the disk. An entry names the store,
+//! the binding and its lease's start, so that it cannot end a later ADD, and is removed once the file has recorded the end. It lies in a directory
 //! that a reboot empties (`/run`), which does no harm: before a lease from an earlier boot is given back, the LAN is asked
 //! whether its address is in use.
 
@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 use leasehold_api::spool;
 use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, Record};
+use leasehold_core::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
 use super::Stored;
+use crate::beside;
 
 /// The ends that the file still has to record.
 pub(super) struct Ends {
@@ -34,6 +36,10 @@ struct Entry {
     record: Option<Box<Record>>,
     /// The events that come with that.
     events: Vec<Event>,
+    /// The start of the lease that the file holds for the binding; `None` if that could not be read. The binding's number may be
+    /// used again.
+    #[serde(default)]
+    start: Option<Instant>,
 }
 
 impl Ends {
@@ -44,7 +50,12 @@ impl Ends {
             store,
             waiting: BTreeMap::new(),
         };
-        for binding in ends.found() {
+        let found = ends.found();
+        if !found.is_empty() && !beside::is_trusted(beside::directory(socket)) {
+            warn!(socket = %socket.display(), files = found.len(), "ends of leases beside the socket are not believed: {}", beside::REMEDY);
+            return ends;
+        }
+        for binding in found {
             let path = ends.path(binding);
             let Some(at) = stored.records.iter().position(|(id, _)| *id == binding) else {
                 // Recorded by a daemon that was killed before it removed the entry.
@@ -52,6 +63,10 @@ impl Ends {
                 continue;
             };
             match read::<Entry>(&path) {
+                // That lease's end was recorded, and another has its number.
+                Ok(Entry {
+                    start: Some(start), ..
+                }) if start != stored.records[at].1.lease.start => remove(&path),
                 Ok(entry) => {
                     match &entry.record {
                         Some(record) => stored.records[at].1 = (**record).clone(),
@@ -72,9 +87,19 @@ impl Ends {
         self.waiting.is_empty()
     }
 
-    /// Keeps a transaction that ends a binding.
-    pub(super) fn keep(&mut self, binding: BindingId, changes: Vec<Change>) -> io::Result<()> {
+    /// Keeps a transaction that ends a binding, for which the file holds a lease that began at `start`.
+    pub(super) fn keep(
+        &mut self,
+        binding: BindingId,
+        changes: Vec<Change>,
+        start: Option<Instant>,
+    ) -> io::Result<()> {
+        // The next daemon would not believe it.
+        if !beside::is_trusted(beside::directory(&self.socket)) {
+            return Err(io::Error::other(beside::REMEDY));
+        }
         let mut entry = self.waiting.get(&binding).cloned().unwrap_or_default();
+        entry.start = entry.start.or(start);
         for change in changes {
             match change {
                 Change::Put(_, record) => entry.record = Some(record),
@@ -121,12 +146,7 @@ impl Ends {
     }
 
     fn found(&self) -> Vec<BindingId> {
-        let directory = self
-            .socket
-            .parent()
-            .filter(|path| !path.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let names = fs::read_dir(directory)
+        let names = fs::read_dir(beside::directory(&self.socket))
             .into_iter()
             .flatten()
             .filter_map(|entry| Some(entry.ok()?.file_name()));

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange};
+use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange, Record};
+use leasehold_core::time::Instant as LeaseInstant;
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -265,6 +266,20 @@ impl LeaseFile {
             self.database = None;
         }
         reading.answer(result.map_err(|cause| cause.to_string()));
+    }
+
+    /// Returns the start of the lease that a record holds; `None` if there is none, or if the file cannot be read now.
+    pub(super) fn start_of(&mut self, binding: BindingId) -> Option<LeaseInstant> {
+        let read = |database: &Database| {
+            guarded(|| {
+                let leases = database.begin_read()?.open_table(LEASES)?;
+                Ok(leases.get(binding.0)?.map(|json| json.value().to_vec()))
+            })
+            .map_err(|error| cause(&error))
+        };
+        let json = self.database().and_then(read).ok().flatten()?;
+        let record: Record = serde_json::from_slice(&json).ok()?;
+        Some(record.lease.start)
     }
 
     /// Makes changes durable, in order, all or none.

@@ -750,6 +750,34 @@ fn a_full_disk_is_named_and_passes() {
     on_a_tmpfs("a_full_disk_is_named_and_passes", "child_on_a_small_disk");
 }
 
+#[test]
+fn an_end_of_an_earlier_lease_ends_no_later_one() {
+    let dir = TempDir::new().unwrap();
+    let (store, ..) = open(dir.path());
+    store.persist(OpId(1), vec![put(1, 1), put(2, 2)]);
+    let id = store.id();
+    store.close();
+    let socket = dir.path().join("dhcp.sock");
+    let leave = |binding: u64, start: u64| {
+        let start = Instant::from_boot(Duration::from_secs(start));
+        let entry = serde_json::json!({"record": null, "events": [], "start": start});
+        let path = leasehold_api::spool::end(&socket, id, binding);
+        fs::write(&path, entry.to_string()).unwrap();
+        path
+    };
+    // The lease of a record begins at its number.
+    let (stale, due) = (leave(1, 7), leave(2, 2));
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+    let (store, records, _ends) = open(dir.path());
+    store.close();
+    assert_eq!(ids(&records), [1, 2], "anybody may have left them");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+    let (store, records, _ends) = open(dir.path());
+    assert_eq!(ids(&records), [1]);
+    assert!(!stale.exists() && due.exists());
+    store.close();
+}
+
 /// Runs the child of a test in its own mount namespace, on a small tmpfs.
 fn on_a_tmpfs(test: &str, of: &str) {
     if !may_unshare(test) {

@@ -197,7 +197,8 @@ impl Writer {
         cause: &StoreCause,
     ) -> Result<(), StoreCause> {
         let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
-        self.ends.keep(binding, changes).map_err(|error| {
+        let start = self.file.start_of(binding);
+        self.ends.keep(binding, changes, start).map_err(|error| {
             tracing::error!(%error, binding = binding.0, "the end cannot be kept beside the socket either");
             cause.clone()
         })

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use leasehold_api::cni::Request;
@@ -204,4 +204,22 @@ fn files_of_others_are_not_touched() {
         spool.others(),
         ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"]
     );
+}
+
+#[test]
+fn a_del_that_anybody_may_have_left_is_not_believed() {
+    let spool = Spool::new();
+    let path = spool.put(&request("DEL"));
+    let mode = |mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(spool.socket.parent().unwrap(), permissions).unwrap();
+    };
+    let mut calls = spool.calls();
+    for others in [0o777, 0o1777, 0o770] {
+        mode(others);
+        assert!(calls.take_up().is_empty(), "{others:o}");
+    }
+    assert!(path.exists());
+    mode(0o755);
+    assert_eq!(calls.take_up().len(), 1);
 }
