@@ -93,6 +93,7 @@ pub(super) fn code(failure: &Failure) -> Code {
     match failure {
         Failure::Link { cause, .. } => match cause {
             LinkCause::NoNetns(_)
+            | LinkCause::NetnsRemoved(_)
             | LinkCause::NoDirectory(_)
             | LinkCause::NotANetns(_)
             | LinkCause::NotMounted(_)

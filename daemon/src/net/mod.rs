@@ -20,6 +20,7 @@
 mod alias;
 mod census;
 mod exchange;
+mod file;
 mod filter;
 pub(crate) mod heap;
 pub(crate) mod inherit;

@@ -20,12 +20,12 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::stat::{Mode, SFlag, fstat};
-use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
+use nix::sys::stat::Mode;
 use tracing::{debug, error};
 
 use super::census::Census;
 use super::failed;
+use super::file::{is_bare, is_proc, shows_namespace};
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
 use super::port::{self, Port};
@@ -144,11 +144,6 @@ fn is_wireless(ifname: &str) -> bool {
         .exists()
 }
 
-/// Returns whether this is the root of a proc file system, not the directory that one is mounted on.
-fn is_proc<F: AsFd>(directory: &F) -> bool {
-    fstatfs(directory).is_ok_and(|stat| stat.filesystem_type() == PROC_SUPER_MAGIC)
-}
-
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
 /// is one.
 ///
@@ -167,14 +162,6 @@ fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<Owned
         Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
         opened => opened,
     }
-}
-
-/// Returns whether it is an empty file on a file system, not something in `/proc` and not a namespace.
-fn is_bare(file: &OwnedFd) -> bool {
-    let is_regular = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-    fstat(file).is_ok_and(|found| is_regular(found.st_mode) && found.st_size == 0)
-        && fstatfs(file)
-            .is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
 /// Whether a namespace is alive, as far as is known.
@@ -525,9 +512,20 @@ impl Worker {
         };
         match cause.is_unseen().then(|| self.is_numbered(link)) {
             Some(Ok(true)) => LinkCause::NoPath(path.clone()),
+            Some(Ok(false))
+                if matches!(cause, LinkCause::NoNetns(_)) && self.shows_others(path) =>
+            {
+                LinkCause::NetnsRemoved(path.clone())
+            }
             Some(Ok(false)) | None => cause,
             Some(Err(unclear)) => unclear,
         }
+    }
+
+    /// Returns whether the directory of a path shows namespaces, so that this daemon sees what is there.
+    fn shows_others(&self, path: &Path) -> bool {
+        let files = self.list(directory_of(path)).unwrap_or_default();
+        shows_namespace(&files, |file, flags| self.host.open_with(file, flags))
     }
 
     /// Returns whether the kernel knows a link's namespace by a number, and the link is in it. A daemon that has not heard of the

@@ -11,6 +11,9 @@ pub enum LinkCause {
     /// The path's directory is there, but nothing is at the path.
     #[error("no network namespace at {0}")]
     NoNetns(PathBuf),
+    /// Nothing is at the path any more, but its directory shows other namespaces: this one is gone.
+    #[error("no network namespace at {0} any more")]
+    NetnsRemoved(PathBuf),
     /// The path's directory is missing too: the creator of the namespace may see another file system.
     #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
     NoDirectory(PathBuf),
@@ -82,7 +85,7 @@ impl LinkCause {
     /// Returns whether the link no longer exists, so that nothing tried there again can succeed. If its namespace is missing, that
     /// holds only if the daemon sees the rest of the directory.
     pub fn is_gone(&self) -> bool {
-        self.is_missing() || matches!(self, Self::NoLink(_))
+        self.is_missing() || matches!(self, Self::NoLink(_) | Self::NetnsRemoved(_))
     }
 
     /// Returns whether the path no longer leads to the namespace: it is gone, or this daemon sees another file system.
@@ -91,9 +94,8 @@ impl LinkCause {
             Self::NoNetns(_) | Self::NetnsChanged(_) => true,
             // A file on which the namespace was mounted, or still is although this daemon does not see that.
             Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
-            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => {
-                false
-            }
+            Self::NoDirectory(_) | Self::NetnsRemoved(_) => false,
+            Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
             Self::Down
             | Self::MacTaken(_)
             | Self::Refused { .. }

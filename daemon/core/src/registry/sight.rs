@@ -2,9 +2,10 @@
 //!
 //! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace that does not show those of the containers, sees
 //! none of them, and would give back the leases of running containers. So missing is not gone. A namespace whose path no
-//! longer leads to it is gone if another one that holds a lease is seen in the same directory, and it is still missing after
-//! that. If none is seen, nothing is given back before a DEL, a GC, a report from the kernel or the lease's end; looks go on,
-//! and a lease whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is
+//! longer leads to it is gone if its directory shows any other ([`LinkCause::NetnsRemoved`](crate::link::LinkCause::NetnsRemoved)),
+//! or if another one that holds a lease is seen there, and it is still missing after that. If none is seen, nothing is given back
+//! before a DEL, a GC, a report from the kernel or the lease's end, with which its row ends; until then looks go on, and a lease
+//! whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is
 //! not missing ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
 //!
 //! This holds for a single namespace too. So if a host's last container ended without a DEL while no daemon ran, it may keep its

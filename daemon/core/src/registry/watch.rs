@@ -371,9 +371,17 @@ impl Registry {
                 .get(id)
                 .is_some_and(|binding| binding.is_hidden);
             let counts = !outdated && (self.sight.takes_voucher(&id) || was_hidden);
-            if cause.is_gone() && (counts || !cause.is_missing()) {
+            // Without a lease there is nothing to give back, whether or not this daemon is blind.
+            let is_over = !outdated
+                && cause.is_unseen()
+                && !matches!(cause, LinkCause::NoPath(_))
+                && self
+                    .bindings
+                    .get(id)
+                    .is_some_and(|binding| binding.lacks_lease(now.boot));
+            if cause.is_gone() && (counts || !cause.is_missing()) || is_over {
                 self.sight.forget(&id);
-                if !cause.is_missing() {
+                if !cause.is_unseen() {
                     self.saw(id);
                 }
                 self.with(now, id, |binding, cx| {

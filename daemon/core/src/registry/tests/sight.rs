@@ -96,21 +96,34 @@ fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_o
         rig.unseen = Some(way);
         rig.run_until(1099.0);
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at T1 and T2");
-        rig.run_until(1400.0);
-        assert_eq!(
-            (rig.rows().len(), rig.sent.len()),
-            (3, 0),
-            "at the end, where the addresses are to be taken off"
-        );
-        assert!(
-            rig.store
-                .all()
-                .all(|record| record.state == RecordState::Seeking)
-        );
-        rig.unseen = None;
-        rig.run_until(1500.0);
-        assert_eq!((rig.bound(), rig.released()), (3, 0));
+        // At the end, where the addresses are to be taken off.
+        rig.run_until(1105.0);
+        assert_eq!((rig.rows().len(), rig.sent.len()), (0, 0));
+        assert_eq!(rig.store.records().len(), 0);
     }
+}
+
+#[test]
+fn a_lease_that_ends_while_the_daemon_is_down_ends_its_row() {
+    for way in WAYS {
+        let mut rig = three();
+        rig.unseen = Some(way);
+        rig.at += Duration::from_secs(3600);
+        rig.restart();
+        rig.run_until(rig.at.as_secs_f64() + 61.0);
+        assert_eq!((rig.rows().len(), rig.sent.len()), (0, 0));
+        assert_eq!(rig.store.records().len(), 0);
+    }
+}
+
+#[test]
+fn all_that_are_missing_are_gone_if_their_directory_shows_another() {
+    let mut rig = three();
+    rig.live.clear();
+    rig.missing = LinkCause::NetnsRemoved;
+    rig.restart();
+    rig.run_until(1010.0);
+    assert_eq!((rig.rows().len(), rig.released()), (0, 3));
 }
 
 #[test]
