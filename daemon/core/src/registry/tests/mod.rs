@@ -57,6 +57,7 @@ mod routes_told;
 mod sight;
 mod silence;
 mod slow;
+mod still_writing;
 mod store;
 mod taken_off;
 mod troubles;
