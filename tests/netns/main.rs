@@ -30,6 +30,7 @@ mod page;
 mod parent;
 mod played;
 mod probe;
+mod procedures;
 mod ranges;
 mod reasons;
 mod release;

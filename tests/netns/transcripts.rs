@@ -85,7 +85,7 @@ fn pods_get_no_address_after_a_switch_was_replaced() -> Result<(), CallError> {
     drop(server);
     let unanswered = || -> Result<Option<String>, Error> {
         let text = prompt(&lab, "renew web1")?;
-        Ok(text.contains("unanswered").then_some(text))
+        Ok(text.contains("not extended").then_some(text))
     };
     let renewed = until_found("a renewal without an answer", DEADLINE, unanswered)?;
     let probed = prompt(&lab, "probe eth0 --wait 4")?;
