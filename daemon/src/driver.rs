@@ -17,11 +17,12 @@ use std::os::unix::net;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold_api::cni::HostLocal;
 use leasehold_core::Core;
 use leasehold_core::effect::{
     Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId,
 };
-use leasehold_core::record::{BindingId, DoorRecord, RangeRecord, Record};
+use leasehold_core::record::{BindingId, DoorRecord, Record};
 use leasehold_core::registry::Config;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -33,6 +34,7 @@ use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::data_dir::{self, DataDirs, Found};
+use crate::handover;
 use crate::health::Disk;
 use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
@@ -132,6 +134,7 @@ async fn hold(
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
+    handover::start(ranges, settings.host_prefix.clone(), store.range_ends());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
     let ran = driver
         .run(
@@ -140,7 +143,6 @@ async fn hold(
             Known {
                 records,
                 doors,
-                ranges,
                 adoptees,
             },
         )
@@ -154,7 +156,6 @@ async fn hold(
 struct Known {
     records: Vec<(BindingId, Record)>,
     doors: Vec<DoorRecord>,
-    ranges: Vec<RangeRecord>,
     adoptees: Vec<Adoptee>,
 }
 
@@ -249,6 +250,9 @@ impl Driver {
         let (log, frames) = (settings.log.clone(), tap.frames());
         let (doors, door_reports) = Doors::new(
             settings.site(),
+            settings
+                .host_prefix
+                .join(HostLocal::DATA_DIR.trim_start_matches('/')),
             store.journal(),
             looks,
             (log, frames),
@@ -304,14 +308,13 @@ impl Driver {
         let Known {
             records,
             doors,
-            ranges,
             adoptees,
         } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Ranges {
             boot: boot.clone(),
-            records: ranges,
+            records: Vec::new(),
         });
         self.feed(Input::Start {
             boot,

@@ -11,6 +11,7 @@ mod cni_cache;
 mod data_dir;
 mod driver;
 mod fresh;
+mod handover;
 mod health;
 mod http;
 mod limits;

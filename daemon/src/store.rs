@@ -24,7 +24,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
+use leasehold_core::identity::Attachment;
+use leasehold_core::record::{BindingId, Change, DoorRecord, RangeChange, RangeRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -235,6 +236,19 @@ impl Store {
         self.jobs
             .send(Job::Write { op, changes })
             .expect("the writer ends only when it is told to");
+    }
+
+    /// Returns what ends records of local ranges, which no daemon writes any more. A record that cannot be removed is there again at
+    /// the next start.
+    pub(crate) fn range_ends(&self) -> impl Fn(Vec<Attachment>) + Send + 'static + use<> {
+        let jobs = self.jobs.clone();
+        move |of| {
+            let end = |of| Change::Range(RangeChange::Remove(of));
+            let changes = of.into_iter().map(end).collect();
+            // The store may be closed already. Nobody waits for this number.
+            let op = OpId(u64::MAX);
+            let _ = jobs.send(Job::Write { op, changes });
+        }
     }
 
     /// Returns what the store has done so far.

@@ -338,13 +338,6 @@ impl Daemon {
             .collect())
     }
 
-    /// Waits until nothing of a local range is taken.
-    pub fn wait_until_nothing_is_taken(&self) -> Result<(), Error> {
-        until_found("free ranges", DEADLINE, || {
-            Ok(self.taken()?.is_empty().then_some(()))
-        })
-    }
-
     /// Waits until each lease that it lists lives inside a container.
     pub fn wait_until_inside(&self) -> Result<(), Error> {
         let is_inside = |row: &Value| row["link"]["netns"].is_string();

@@ -1,6 +1,5 @@
 //! Asks the daemon until it answers, the time is up, or a DEL has waited long enough to be kept instead.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -80,15 +79,10 @@ impl Ask {
         } else {
             whole
         };
-        let resolv_conf = if verb == Verb::Add {
-            resolv_conf(ipam)?
-        } else {
-            None
-        };
         let request = Request {
             env,
             config,
-            resolv_conf,
+            resolv_conf: None,
         };
         let body = to_json(&request).into_bytes();
         if body.len() > MAX_BODY {
@@ -166,16 +160,9 @@ impl Ask {
     }
 }
 
-/// Reads the resolver's file that a network with local ranges names.
-fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
-    let path = get(ipam, "resolvConf")
-        .as_str()
-        .filter(|path| !path.is_empty() && get(ipam, "type") == "host-local");
-    let Some(path) = path else { return Ok(None) };
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(error) => Err(Error::new(Code::Io, format!("{path}: {error}"))),
-    }
+/// Returns whether a network's addresses come from local ranges.
+pub(crate) fn has_ranges(config: &Value) -> bool {
+    get(get(config, "ipam"), "type") == "host-local"
 }
 
 /// Returns the value of a key. If no key matches exactly, ignores case, as Go does.

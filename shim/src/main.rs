@@ -1,8 +1,10 @@
 //! The CNI plugin `dhcp`: passes a runtime's calls on to the leasehold daemon, and the daemon's answers back.
 //!
-//! It decides nothing about networks. By itself it does only this: VERSION, which has to work without a daemon; trying again
-//! while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent at the daemon, so
-//! asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
+//! It decides nothing about networks whose addresses come from a server. By itself it does only this: VERSION, which has to work
+//! without a daemon; trying again while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are
+//! idempotent at the daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
+//!
+//! A network of type `host-local` has no daemon: `leasehold_host_local` serves its calls here.
 //!
 //! Its own name does not matter: it may be installed as `leasehold` and `host-local` too, for networks of these types.
 
@@ -18,6 +20,7 @@ use std::process::ExitCode;
 
 use leasehold_api::cni::{Code, Env, Error, VersionInfo};
 use leasehold_api::{MAX_BODY, to_json};
+use leasehold_host_local::{Call, Host};
 use serde_json::Value;
 
 use exchange::Answer;
@@ -61,6 +64,9 @@ fn plugin() -> ExitCode {
         .filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
         Some("VERSION") => Ok(version(said)),
+        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") if ask::has_ranges(&parsed) => {
+            from_ranges(&env, &config)
+        }
         Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") => {
             ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run)
         }
@@ -78,6 +84,18 @@ fn plugin() -> ExitCode {
             .unwrap_or(error.cni_version);
         failure(&error.in_version(version))
     }))
+}
+
+/// Carries out a call of a network with local ranges.
+fn from_ranges(env: &Env, config: &str) -> Result<Answer, Error> {
+    let call = Call::parse(env, config)?;
+    for warning in call.warnings() {
+        eprintln!("dhcp: {warning}");
+    }
+    Ok(Answer {
+        success: true,
+        body: call.run(Host::this())?.into_bytes(),
+    })
 }
 
 /// Reads standard input, no more than fits a request.

@@ -39,47 +39,6 @@ fn environment_and_configuration_are_passed_on_verbatim() {
     );
 }
 
-/// The path is the runtime's, whose files the daemon may not see.
-#[test]
-fn the_resolvers_file_of_a_network_with_ranges_is_passed_on_with_an_add() {
-    let place = Place::new();
-    let file = place.directory().join("resolv.conf");
-    let config = |kind: &str| {
-        let mut config = place.config(30.0);
-        config["ipam"]["type"] = kind.into();
-        config["ipam"]["resolvConf"] = file.to_str().unwrap().into();
-        config.to_string()
-    };
-    assert_error(&run("ADD", config("host-local")), 5, "resolv.conf");
-    std::fs::write(&file, "nameserver 192.0.2.1\n").unwrap();
-    let table = [
-        ("ADD", "host-local", true),
-        ("ADD", "dhcp", false),
-        ("DEL", "host-local", false),
-    ];
-    let daemon = serve(place.listen(), table.map(|_| answer("200 OK", "")));
-    for (verb, kind, _) in table {
-        assert_eq!(
-            run(verb, config(kind)).status.code(),
-            Some(0),
-            "{verb} {kind}"
-        );
-    }
-    let bodies = daemon
-        .join()
-        .unwrap()
-        .into_iter()
-        .map(|(_, body)| body["resolvConf"].clone());
-    let expected = table.map(|(.., read)| {
-        if read {
-            json!("nameserver 192.0.2.1\n")
-        } else {
-            json!(null)
-        }
-    });
-    assert_eq!(bodies.collect::<Vec<_>>(), expected);
-}
-
 #[test]
 fn an_error_of_the_daemon_is_passed_on_byte_for_byte() {
     let place = Place::new();

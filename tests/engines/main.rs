@@ -21,7 +21,7 @@ use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
 use netns_fixtures::{
     CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox,
-    binary, install_plugin, sandbox,
+    binary, install_plugin, sandbox, until_found,
 };
 use serde_json::json;
 
@@ -114,11 +114,12 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
 
 /// The plugin is in host-local's place, on a bridge that the main plugin makes.
 fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
-    let mut lab = Lab::new(sandbox)?;
+    let mut lab = Lab::without_daemon(sandbox)?;
+    let data_dir = sandbox.dir("data")?;
     lab.config = json!({
         "cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "cni1", "isGateway": true,
         "ipam": {
-            "type": "host-local", "daemonSocketPath": lab.daemon().socket(), "dataDir": sandbox.dir("data")?,
+            "type": "host-local", "dataDir": data_dir,
             "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
         },
     });
@@ -141,7 +142,10 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
             "{printed}"
         );
         // The container has ended.
-        lab.daemon().wait_until_nothing_is_taken()?;
+        let file = data_dir.join("pods").join(address);
+        until_found("the address to be free", DEADLINE, || {
+            Ok((!file.exists()).then_some(()))
+        })?;
     }
     Ok(())
 }

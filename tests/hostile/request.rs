@@ -44,7 +44,6 @@ mod http {
     mod names;
     mod ranges;
     mod refusal;
-    mod resolv_conf;
     mod result;
 }
 

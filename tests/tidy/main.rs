@@ -45,6 +45,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     let ours = [
         "leasehold-core",
         "leasehold-api",
+        "leasehold-host-local",
         "leasehold-range",
         "netns-fixtures",
         "leasehold-shim",
@@ -74,14 +75,26 @@ fn crates_import_one_way() {
         ("daemon/core/Cargo.toml", set(&["leasehold-range"])),
         ("daemon/api/Cargo.toml", set(&[])),
         ("netns-fixtures/Cargo.toml", set(&[])),
-        ("shim/Cargo.toml", set(&["leasehold-api"])),
+        (
+            "shim/Cargo.toml",
+            set(&["leasehold-api", "leasehold-host-local"]),
+        ),
+        (
+            "daemon/host-local/Cargo.toml",
+            set(&["leasehold-api", "leasehold-range"]),
+        ),
         (
             "daemon/Cargo.toml",
-            set(&["leasehold-api", "leasehold-core"]),
+            set(&["leasehold-api", "leasehold-core", "leasehold-host-local"]),
         ),
         (
             "tests/Cargo.toml",
-            set(&["leasehold-api", "leasehold-core", "netns-fixtures"]),
+            set(&[
+                "leasehold-api",
+                "leasehold-core",
+                "leasehold-host-local",
+                "netns-fixtures",
+            ]),
         ),
     ] {
         assert_eq!(dependencies(manifest), allowed, "{manifest}");

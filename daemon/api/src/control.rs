@@ -350,7 +350,7 @@ pub struct Bindings {
 pub const RANGES: &str = "/v1/ranges";
 
 /// All local ranges that calls have named since the daemon started, by network, and what is taken of them: the answer to `GET
-/// /v1/ranges`, and what `leasehold list --ranges --json` prints.
+/// /v1/ranges`. `leasehold list --ranges --json` prints those of fallbacks, beside the ranges that need no daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranges {
@@ -395,6 +395,9 @@ pub struct Taken {
     /// Since when, in seconds since 1970; absent if only a file of host-local's says that it is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
+    /// Whether its container is known to be gone: the address is given to another as soon as one is needed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 /// The pool of a Docker network.

@@ -53,7 +53,7 @@ impl Attachment {
     }
 
     /// Returns the network, as the door names it.
-    pub(crate) fn network(&self) -> &str {
+    pub fn network(&self) -> &str {
         match self {
             Self::Cni { network, .. } => network,
             Self::Docker { pool, .. } => pool,

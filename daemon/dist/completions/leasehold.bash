@@ -575,12 +575,16 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__list)
-            opts="-o -w -h --ranges --network --container --address --state --caller --output --watch --json --socket --help"
+            opts="-o -w -h --ranges --cni-conf-dir --network --container --address --state --caller --output --watch --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --cni-conf-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --network)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -60,6 +60,7 @@ json\t'One object per line'"
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l log -d 'What is logged: a level, or `target=level`, comma-separated' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l broadcast -d 'Ask DHCP servers to answer by broadcast, unless a network says otherwise'
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l cni-conf-dir -d 'Where CNI networks are configured, for --ranges' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l network -d 'Only leases of this network' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l address -d 'Only those with this address, or in this subnet' -r
@@ -69,7 +70,7 @@ docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s o -l output -d 'Show all columns' -r -f -a "few\t'The most useful ones'
 wide\t'All'"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l socket -d 'The daemon\'s socket' -r -F
-complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l ranges -d 'Show local ranges instead: the size of each, and how many addresses are taken'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l ranges -d 'Show local ranges instead: the size of each, and how many addresses are taken. Only those of a fallback need a daemon'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s w -l watch -d 'Refresh the list every second, in place'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l json -d 'Print the daemon\'s answer as JSON'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'

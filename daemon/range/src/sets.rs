@@ -227,7 +227,7 @@ impl Sets {
     }
 
     /// Returns how many sets there are.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

@@ -188,9 +188,17 @@ pub(crate) enum Columns {
 /// How leases are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// Show local ranges instead: the size of each, and how many addresses are taken
+    /// Show local ranges instead: the size of each, and how many addresses are taken. Only those of a fallback need a daemon
     #[arg(long, conflicts_with_all = ["WhichArgs", "output"])]
     pub(crate) ranges: bool,
+    /// Where CNI networks are configured, for --ranges
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_CONF_DIR",
+        value_name = "DIR",
+        default_value = "/etc/cni/net.d"
+    )]
+    pub(crate) cni_conf_dir: PathBuf,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     /// Show all columns

@@ -11,6 +11,8 @@ use leasehold_api::control::{
     BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges, Which,
 };
 
+use leasehold_api::to_json;
+
 use super::args::{Columns, ListArgs};
 use super::client::{self, ClientError};
 use super::columns::escaped;
@@ -60,17 +62,13 @@ pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError
 /// Asks the daemon and returns the text to print.
 fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     let which = args.which.which();
-    let path = if args.ranges {
-        RANGES.to_owned()
-    } else {
-        format!("{BINDINGS}?{}", which.parameters().join("&"))
-    };
+    if args.ranges {
+        return ranges_of(args);
+    }
+    let path = format!("{BINDINGS}?{}", which.parameters().join("&"));
     let body = client::get(&args.socket, &path)?;
     if args.json {
         return Ok(client::pretty(&body)?);
-    }
-    if args.ranges {
-        return Ok(ranges::table(&client::read::<Ranges>(&body)?.ranges));
     }
     let Bindings {
         bindings,
@@ -94,6 +92,23 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
         false => String::new(),
     };
     Ok(table + &notes + &others)
+}
+
+/// Returns the local ranges. Only a daemon knows those of fallbacks; without one, the others are shown.
+fn ranges_of(args: &ListArgs) -> Result<String, ListError> {
+    let asked = client::get(&args.socket, RANGES).and_then(|body| client::read::<Ranges>(&body));
+    let fallbacks = match asked {
+        Ok(Ranges { mut ranges }) => {
+            ranges.retain(|range| range.fallback);
+            Ok(ranges)
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let listed = ranges::Listed::gather(&args.cni_conf_dir, fallbacks);
+    if args.json {
+        return Ok(client::pretty(to_json(&listed).as_bytes())?);
+    }
+    Ok(listed.table())
 }
 
 /// Returns a heading with these lines, to go below the table; empty if there are no lines.

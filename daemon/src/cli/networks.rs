@@ -4,8 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use leasehold_api::cni::{Config, Env, Error, Request};
+use leasehold_api::cni::{Config, Env, Error, HostLocal, Request, Version};
+use leasehold_api::control::Lan;
 use leasehold_core::effect::{Add, Call};
+use leasehold_core::range::Sets;
+use leasehold_host_local::Directory;
 use serde_json::Value;
 
 use crate::http::{Asked, MachineId, Site, warnings};
@@ -32,6 +35,19 @@ pub(super) struct Network {
     pub(super) add: Result<Box<Add>, Error>,
 }
 
+/// A network whose addresses come from local ranges, which needs no daemon.
+#[derive(Debug)]
+pub(super) struct LocalNetwork {
+    /// Its name; empty if it has none.
+    pub(super) name: String,
+    /// Its wire.
+    pub(super) lan: Lan,
+    /// Its ranges, or why they cannot be used.
+    pub(super) sets: Result<Sets, String>,
+    /// The directory of its files.
+    pub(super) directory: Directory,
+}
+
 /// What a CNI configuration directory holds.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
@@ -40,6 +56,8 @@ pub(super) struct Networks {
     /// The networks of the plugin host-local for which our shim, installed under that name, refuses an ADD: their files, their
     /// names, and why.
     pub(super) refused_host_local: Vec<(PathBuf, String, String)>,
+    /// The networks with local ranges, also in the order of their files.
+    pub(super) local: Vec<LocalNetwork>,
     /// The files that cannot be read, and why.
     pub(super) unread: Vec<(PathBuf, String)>,
 }
@@ -74,7 +92,8 @@ pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
                     networks.ours.extend(read(&file, &plugin, site));
                     networks
                         .refused_host_local
-                        .extend(refused_host_local(&file, &plugin, site));
+                        .extend(refused_host_local(&file, &plugin));
+                    networks.local.extend(local(&plugin));
                 }
             }
             Err(error) => networks.unread.push((file, error)),
@@ -126,15 +145,11 @@ fn add(plugin: &Value, site: &Site) -> Result<Asked, Error> {
 }
 
 /// Returns a network of the plugin host-local for which we refuse an ADD.
-fn refused_host_local(
-    file: &Path,
-    plugin: &Value,
-    site: &Site,
-) -> Option<(PathBuf, String, String)> {
+fn refused_host_local(file: &Path, plugin: &Value) -> Option<(PathBuf, String, String)> {
     if !has_ipam(plugin, "host-local") {
         return None;
     }
-    let refused = add(plugin, site).err()?;
+    let refused = leasehold_host_local::Call::parse(&stand_in(), &plugin.to_string()).err()?;
     let name = plugin["name"].as_str().unwrap_or_default();
     Some((file.to_owned(), name.to_owned(), refused.msg))
 }
@@ -161,6 +176,38 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
         is_standing: config.plugin.as_deref() != Some("bridge"),
         plugin: config.plugin.unwrap_or_default(),
         add,
+    })
+}
+
+/// Returns a network, if its addresses come from local ranges.
+fn local(plugin: &Value) -> Option<LocalNetwork> {
+    let config = Config::parse(&plugin.to_string()).ok()?;
+    if !config.is_host_local() {
+        return None;
+    }
+    let name = config.name.clone().unwrap_or_default();
+    let data_dir = config.data_dir();
+    let data_dir = Path::new("/").join(data_dir.as_deref().unwrap_or(HostLocal::DATA_DIR));
+    let lan = match config.parent_link() {
+        Some(parent) => Lan::Link {
+            parent: parent.to_owned(),
+            vlan: config.parent_vlan(),
+        },
+        None => Lan::Network {
+            network: name.clone(),
+        },
+    };
+    let read = config
+        .host_local(Version::NEWEST)
+        .map_err(|bad| bad.to_string());
+    let sets = read.and_then(|read| {
+        leasehold_host_local::sets(&read.sets).map_err(|bad| format!("ipam.ranges: {bad}"))
+    });
+    Some(LocalNetwork {
+        directory: Directory::new(&data_dir, &name),
+        name,
+        lan,
+        sets,
     })
 }
 
@@ -202,11 +249,11 @@ mod tests {
             ),
             (
                 "30-other.json",
-                r#"{"cniVersion": "1.0.0", "name": "o", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]]}}"#.to_owned(),
+                r#"{"cniVersion": "1.0.0", "name": "o", "type": "bridge", "ipam": {"type": "host-local", "dataDir": "/run/x", "subnet": "10.0.0.0/24"}}"#.to_owned(),
             ),
             (
                 "31-slip.json",
-                r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "clientId": "mac"}}"#.to_owned(),
+                r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/31"}]]}}"#.to_owned(),
             ),
             ("40-broken.conf", "{".to_owned()),
             ("50-notes.txt", "{".to_owned()),
@@ -216,16 +263,14 @@ mod tests {
         }
         let Networks {
             ours,
+            local,
             refused_host_local,
             unread,
         } = networks(dir.path(), &Site::default()).unwrap();
         let [(_, name, why)] = &refused_host_local[..] else {
             panic!("{refused_host_local:?}")
         };
-        assert!(
-            name == "slip" && why.contains("mac needs an interface"),
-            "{why}"
-        );
+        assert!(name == "slip" && why.contains("too small"), "{why}");
         let [lan, bridge] = &ours[..] else {
             panic!("{ours:?}")
         };
@@ -237,6 +282,11 @@ mod tests {
             lan.warnings,
             ["network lan: ipam.requests: unknown key, which is ignored: did you mean request?"]
         );
+        let [other, _slip] = &local[..] else {
+            panic!("{local:?}")
+        };
+        assert_eq!(other.directory.path(), Path::new("/run/x/o"));
+        assert!(other.sets.is_ok(), "{other:?}");
         let add = lan.add.as_ref().unwrap();
         assert!(
             !add.profile

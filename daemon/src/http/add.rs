@@ -20,7 +20,7 @@ use leasehold_core::wire::option::fqdn;
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
 use super::fallback;
-use super::named::{Named, host_netns, lan, netns};
+use super::named::{Named, attachment, host_netns, lan, netns};
 use super::names::{Names, POD_NAME};
 use super::refusal::{bad_config, bad_env, quoted, refused};
 
@@ -99,7 +99,7 @@ pub(super) fn add(
         .map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
     let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
     Ok(Add {
-        attachment: named.attachment(),
+        attachment: attachment(named),
         limits: None,
         fallback: fallback::fallback(&ipam, timeout, site.machine_id)?,
         place: Place::InNetns(ByName {

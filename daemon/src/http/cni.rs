@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Version};
+use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Verb, Version};
 use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 
 use super::add::{Site, add, grace_of_del};
-use super::named::{named, netns, network, standing_parent};
+use super::named::{attachment, named, netns, network, standing_parent};
 use super::ranges::{self, Extras};
-use super::refusal::{OTHER_ANSWER, STOPPING, bad_env, quoted, refused, undecodable};
+use super::refusal::{OTHER_ANSWER, STOPPING, refused, undecodable};
 use super::result::{code, message, success};
 
 /// A runtime's request, parsed.
@@ -39,50 +39,6 @@ pub(crate) struct Form {
     extras: Option<Extras>,
 }
 
-/// What a runtime may ask.
-#[derive(Clone, Copy, Debug)]
-enum Verb {
-    Add,
-    Del,
-    Check,
-    Gc,
-    Status,
-}
-
-impl Verb {
-    const ALL: [Self; 5] = [Self::Add, Self::Del, Self::Check, Self::Gc, Self::Status];
-
-    fn parse(command: Option<&str>) -> Result<Self, Error> {
-        let word = command.ok_or_else(|| bad_env("CNI_COMMAND", "not set"))?;
-        let verb = Self::ALL.into_iter().find(|verb| verb.as_str() == word);
-        verb.ok_or_else(|| {
-            bad_env(
-                "CNI_COMMAND",
-                format!("{} is not a supported verb", quoted(word)),
-            )
-        })
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "ADD",
-            Self::Del => "DEL",
-            Self::Check => "CHECK",
-            Self::Gc => "GC",
-            Self::Status => "STATUS",
-        }
-    }
-
-    /// The first version that has the verb.
-    fn since(self) -> Version {
-        match self {
-            Self::Add | Self::Del => Version::V0_1_0,
-            Self::Check => Version::V0_4_0,
-            Self::Gc | Self::Status => Version::V1_1_0,
-        }
-    }
-}
-
 impl Asked {
     /// Reads a request.
     ///
@@ -90,20 +46,7 @@ impl Asked {
     /// The first fault found, in CNI's words: 6 for a configuration that is not JSON, 1 for its version and for a verb
     /// that the version lacks (as Go's plugins answer), 7 for its content, 4 for the environment.
     pub(crate) fn parse(request: &Request, site: &Site) -> Result<Self, Error> {
-        let verb = Verb::parse(request.env.command.as_deref())?;
-        let config = Config::parse(&request.config)
-            .map_err(|e| undecodable("the network configuration", &e))?;
-        let version = config
-            .cni_version
-            .as_deref()
-            .map_or(Ok(Version::UNSAID), str::parse)
-            .map_err(|e| {
-                let spoken = Version::ALL.map(Version::as_str).join(", ");
-                Error::new(
-                    Code::IncompatibleVersion,
-                    format!("{e}: set it to one of {spoken}"),
-                )
-            })?;
+        let (verb, config, version) = Verb::parse(&request.env, &request.config)?;
         Self::parse_verb(verb, request, &config, version, site)
             .map_err(|error| error.in_version(version))
     }
@@ -115,14 +58,6 @@ impl Asked {
         version: Version,
         site: &Site,
     ) -> Result<Self, Error> {
-        if version < verb.since() {
-            let msg = format!(
-                "cniVersion {version} has no {}: {} is the first that has it",
-                verb.as_str(),
-                verb.since()
-            );
-            return Err(Error::new(Code::IncompatibleVersion, msg));
-        }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
         let has_ranges = config.is_host_local();
         let mut extras = None;
@@ -149,7 +84,7 @@ impl Asked {
             }
             // Nothing else in the configuration matters: a DEL also follows an ADD that failed because of it, and must succeed.
             Verb::Del => {
-                let attachment = named(request, config)?.attachment();
+                let attachment = attachment(named(request, config)?);
                 let grace = if has_ranges {
                     None
                 } else {
@@ -159,7 +94,7 @@ impl Asked {
             }
             // host-local only looks at its files.
             Verb::Check if has_ranges => {
-                let attachment = named(request, config)?.attachment();
+                let attachment = attachment(named(request, config)?);
                 netns(request)?;
                 ranges::read(config, version)?;
                 (
@@ -173,7 +108,7 @@ impl Asked {
             Verb::Check => {
                 let named = named(request, config)?;
                 netns(request)?;
-                let (attachment, expected) = (named.attachment(), expected(config, named.ifname)?);
+                let (attachment, expected) = (attachment(named), expected(config, named.ifname)?);
                 (
                     of(&attachment),
                     Call::Check {

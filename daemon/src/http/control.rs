@@ -46,6 +46,7 @@ fn range(row: &RangeRow) -> control::Range {
         address: taken.address,
         attachment: attachment(&taken.by),
         since: taken.since.map(|since| since.since_epoch().as_secs()),
+        gone: false,
     };
     control::Range {
         network: row.network.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_api::cni::{self, Error, Ipam};
-use leasehold_core::range::{Fallback, Said, Sets};
+use leasehold_core::range::{Fallback, Sets};
 
 use super::client_id::MachineId;
 use super::refusal::bad_config;
@@ -15,25 +15,7 @@ pub(super) const PROBES: Duration = Duration::from_secs(10);
 
 /// Completes and checks the ranges at a key.
 pub(super) fn sets(key: &str, said: &[Vec<cni::Range>]) -> Result<Sets, Error> {
-    let range = |range: &cni::Range| {
-        let cni::Range {
-            subnet,
-            start,
-            end,
-            gateway,
-        } = *range;
-        Said {
-            subnet,
-            start,
-            end,
-            gateway,
-        }
-    };
-    let sets: Vec<Vec<_>> = said
-        .iter()
-        .map(|set| set.iter().map(range).collect())
-        .collect();
-    Sets::new(&sets).map_err(|bad| bad_config(key, bad))
+    leasehold_host_local::sets(said).map_err(|bad| bad_config(key, bad))
 }
 
 /// Returns the ranges for an ADD that no server answers, which may take `timeout`.

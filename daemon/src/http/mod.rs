@@ -1,7 +1,7 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
-//! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`)
+//! [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`)
 //! and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`] describe one lease and
 //! the daemon, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers monitors, [`server`] is hyper
 //! ([`caller`]: one connection, [`operator`]: what an operator asks), [`spool`] carries out what shims left while no daemon
@@ -45,7 +45,6 @@ mod operator;
 mod order;
 mod ranges;
 mod refusal;
-mod resolv_conf;
 mod result;
 mod server;
 mod show;
@@ -55,6 +54,7 @@ mod status;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -136,6 +136,8 @@ pub(crate) struct Doors {
     site: Site,
     reports: mpsc::UnboundedSender<DoorReport>,
     looks: Looks,
+    /// Where host-local's files are, as seen from here.
+    networks: Arc<Path>,
     /// What the callers of each protocol may have at once: slow ones at one socket delay nobody at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
@@ -166,6 +168,7 @@ impl Doors {
     /// Returns the front doors' end, for `places` connections at once at each socket, and the driver's end.
     pub(crate) fn new(
         site: Site,
+        networks: PathBuf,
         journal: Journal,
         looks: Looks,
         (log, frames): (Filter, Frames),
@@ -191,6 +194,7 @@ impl Doors {
         let next = Arc::default();
         let doors = Self {
             site,
+            networks: networks.into(),
             reports,
             looks,
             shares,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use leasehold_api::add_timeout;
 use leasehold_api::cni::{
     ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version,
+    asked,
 };
 use leasehold_core::effect::{ClientIdRule, RangeAdd};
 use leasehold_core::grant::policy::Detection;
@@ -13,13 +14,12 @@ use leasehold_core::identity::ClientId;
 use leasehold_core::range::{Given, NoAddress, Sets};
 
 use super::add::{Site, detection};
-use super::args::{self, Args};
+use super::args::Args;
 use super::client_id;
 use super::fallback;
-use super::named::{Named, lan, netns};
+use super::named::{Named, attachment, lan, netns};
 use super::names::Names;
 use super::refusal::{bad_config, refused};
-use super::resolv_conf;
 
 /// What a result contains besides addresses, copied from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,15 +43,15 @@ pub(super) fn add(
     let dns = request
         .resolv_conf
         .as_deref()
-        .map(resolv_conf::parse)
+        .map(leasehold_host_local::resolver)
         .unwrap_or_default();
     let add = RangeAdd {
-        attachment: named.attachment(),
+        attachment: attachment(named),
         netns,
         lan: lan(config, named.network),
         returns_as: returns_as(&read, &Names { named, args: &args }, site)?,
         sets,
-        asked: args::asked(config, &said, &args)?,
+        asked: asked(config, &said, &args)?,
         directory: directory(Some(&read), named.network),
         detection: read.conflict_detection.map_or(Detection::Off, detection),
         timeout: read

@@ -1,8 +1,10 @@
 //! The HTTP server: accepts, limits and times connections, and routes their requests.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +20,7 @@ use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeCall};
+use leasehold_host_local::Directory;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -34,6 +37,9 @@ use super::{Doors, capture, logging, monitor, operator, order};
 use crate::listen::Protocol;
 use crate::one_request::http1;
 use crate::{metrics, net};
+
+/// How long an ADD waits for the names of the addresses that the plugin has given by itself.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// From the end of the head to the end of the body.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
@@ -515,7 +521,7 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     let Understood {
         asked:
             Asked {
-                call,
+                mut call,
                 form,
                 warnings,
                 data_dir,
@@ -532,6 +538,12 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {
         forget_spooled(&spooled);
     }
+    if let Call::Add(add) = &mut call
+        && let Some(fallback) = &mut add.fallback
+    {
+        let networks = &caller.doors().networks;
+        fallback.pass_over(given_without_us(networks, add.attachment.network()).await);
+    }
     if let Some((network, directory)) = data_dir {
         caller.doors().looks.before_call(&network, &directory).await;
     }
@@ -540,6 +552,17 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
         forget_spooled(&spooled);
     }
     form.answer(&answer)
+}
+
+/// Returns the addresses that the plugin, or host-local, has given in a network by itself.
+async fn given_without_us(networks: &Path, network: &str) -> BTreeSet<IpAddr> {
+    let directory = Directory::new(networks, network);
+    let names = tokio::task::spawn_blocking(move || directory.names());
+    // A directory that does not answer holds up no ADD. Nearly every network with a fallback has none.
+    match timeout(LOOK, names).await {
+        Ok(Ok(Ok(names))) => names.addresses().collect(),
+        _ => BTreeSet::new(),
+    }
 }
 
 fn forget_spooled(path: &Path) {

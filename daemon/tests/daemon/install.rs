@@ -250,7 +250,7 @@ fn host_local_is_installed_only_when_asked() {
     host.write("opt/cni/bin/macvlan", "");
     host.write(
         "etc/cni/net.d/10-slip.conf",
-        r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "clientId": "mac"}}"#,
+        r#"{"cniVersion": "1.0.0", "name": "slip", "type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/31"}]]}}"#,
     );
     let said = host.run(&["install"]);
     assert!(!said.contains("network slip"), "{said}");

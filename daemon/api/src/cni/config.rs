@@ -125,6 +125,13 @@ impl Config {
         }
     }
 
+    /// Returns where host-local's files are, even if the rest of `ipam` cannot be used.
+    pub fn data_dir(&self) -> Option<String> {
+        let ipam = Object::new("ipam", &self.ipam).ok()?;
+        let said = ipam.get("dataDir")?.as_str()?;
+        Some(said.to_owned()).filter(|said| !said.is_empty())
+    }
+
     /// Returns the addresses that the convention `args.cni.ips` asks for. The rest of `args` may be anything.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! What host-local reads from a network configuration. The ranges are as given: what is left out is not completed here, and
 //! nobody checks here whether they can be used.
 //!
-//! Unknown keys are ignored, as by host-local, except in `ipam` itself a key that is nearly one of ours (`clinetId`): see
-//! [`Ipam`](super::Ipam).
+//! Unknown keys are ignored, as by host-local. In `ipam` itself there is a warning about a key that is one slip away from a known
+//! one (`rangeEnds`).
 
 mod file;
 
@@ -15,8 +15,8 @@ use super::{ClientId, ConflictDetection, Route, Version};
 
 pub use file::{File, Holder};
 
-/// All keys of `ipam` that are known here: host-local's, and those of ours that mean something without a server.
-pub const HOST_LOCAL_KEYS: [&str; 13] = [
+/// All keys of `ipam` that are known here: host-local's, and ours.
+pub const HOST_LOCAL_KEYS: [&str; 11] = [
     "type",
     "dataDir",
     "resolvConf",
@@ -28,21 +28,19 @@ pub const HOST_LOCAL_KEYS: [&str; 13] = [
     "gateway",
     "daemonSocketPath",
     "timeout",
-    "clientId",
-    "conflictDetection",
 ];
 
-/// How many of [`HOST_LOCAL_KEYS`], from the first, are host-local's.
-const INCUMBENTS: usize = 9;
-
-/// Returns whether a key that is nearly the known one `meant` is ignored, as by host-local.
-fn is_ignored(_key: &str, meant: &str) -> bool {
-    HOST_LOCAL_KEYS[..INCUMBENTS].contains(&meant)
-}
+/// Keys of `ipam` that earlier versions of leasehold knew.
+const NO_LONGER_USED: [&str; 2] = ["clientId", "conflictDetection"];
 
 /// Returns the keys in the value of `ipam` that are ignored but look like a mistake.
 pub(super) fn ignored(ipam: &Object<'_>) -> Vec<BadKey> {
-    let mut keys = ipam.ignored(&HOST_LOCAL_KEYS, is_ignored);
+    let unused = NO_LONGER_USED
+        .iter()
+        .filter(|key| ipam.get(key).is_some())
+        .map(|key| Fault::NoLongerUsed.at(format!("ipam.{key}")));
+    let mut keys: Vec<_> = unused.collect();
+    keys.extend(ipam.ignored(&HOST_LOCAL_KEYS, |_, _| true));
     keys.extend(of_routes(ipam));
     keys
 }
@@ -59,11 +57,11 @@ pub struct HostLocal {
     pub resolv_conf: Option<String>,
     /// `dataDir`: where host-local keeps its files, in a directory for each network; `None` is [`HostLocal::DATA_DIR`].
     pub data_dir: Option<String>,
-    /// `timeout`: how long an ADD may take, in seconds (see [`crate::add_timeout`]).
+    /// `timeout`: how long an ADD waits for the lock of the directory, in seconds (see [`crate::add_timeout`]).
     pub timeout: Option<f64>,
-    /// `clientId`: who gets the same addresses again; `None` is nobody.
+    /// `clientId`, which only the plugin of an earlier version has the daemon read.
     pub client_id: Option<ClientId>,
-    /// `conflictDetection`: whether IPv4 addresses are probed for; `None` is not at all.
+    /// `conflictDetection`, also only for that plugin.
     pub conflict_detection: Option<ConflictDetection>,
 }
 
@@ -82,10 +80,7 @@ impl HostLocal {
         version: Version,
     ) -> Result<Self, BadKey> {
         let ipam = Object::new("ipam", ipam)?;
-        ipam.nothing_misspelt(&HOST_LOCAL_KEYS, is_ignored)?;
         ipam.read("type", text)?;
-        // The shim reads it.
-        ipam.read("daemonSocketPath", text)?;
         let mut sets = match runtime {
             Some(runtime) => {
                 Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?
@@ -118,8 +113,10 @@ impl HostLocal {
             resolv_conf: said("resolvConf")?,
             data_dir: said("dataDir")?,
             timeout: ipam.read("timeout", number)?,
-            client_id: ipam.choose("clientId", ClientId::read)?,
-            conflict_detection: ipam.choose("conflictDetection", ConflictDetection::read)?,
+            client_id: ipam.choose("clientId", ClientId::read).unwrap_or_default(),
+            conflict_detection: ipam
+                .choose("conflictDetection", ConflictDetection::read)
+                .unwrap_or_default(),
         })
     }
 }

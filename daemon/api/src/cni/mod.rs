@@ -2,17 +2,22 @@
 //!
 //! Only the form is checked here; the daemon decides whether a request can be carried out.
 
+mod args;
 mod config;
 mod error;
 mod host_local;
 mod ipam;
+mod named;
 mod object;
 mod range;
+mod refusal;
 mod result;
+mod verb;
 mod version;
 
 use serde::{Deserialize, Serialize};
 
+pub use args::{Args, asked};
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
 pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal};
@@ -20,9 +25,12 @@ pub use ipam::{
     ClientId, ConflictDetection, ExtraRoute, Fallback, IPAM_KEYS, Ipam, Provide, RequestList,
     Servers,
 };
+pub use named::{Named, is_link_name, is_name, named, netns, network};
 pub use object::{BadKey, Fault};
 pub use range::Range;
+pub use refusal::{bad_config, bad_env, cut, quoted, refused, undecodable};
 pub use result::{Dns, Ip, Route, Success};
+pub use verb::Verb;
 pub use version::{UnknownVersion, Version, VersionInfo};
 
 /// The daemon's URL path for CNI calls.

@@ -57,6 +57,9 @@ pub enum Fault {
     /// An unknown key that has no effect, and the known one that is nearest to it, if any is near.
     #[error("unknown key, which is ignored{}", .0.map(|meant| format!(": did you mean {meant}?")).unwrap_or_default())]
     Ignored(Option<&'static str>),
+    /// A key that an earlier version knew.
+    #[error("no longer used in a network of type host-local")]
+    NoLongerUsed,
     /// A list that is too long.
     #[error("more than {0} entries")]
     TooMany(usize),

@@ -6,6 +6,7 @@ mod taken;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Fallback {
     /// How far from the first address the first search begins: it follows from the host, so that hosts with the same ranges
     /// seldom try the same address.
     offset: u128,
+    /// Addresses that a plugin without a daemon has given in the same network.
+    elsewhere: BTreeSet<IpAddr>,
 }
 
 /// Says who else has an address: a holder that no allocator knows of.
@@ -112,7 +115,13 @@ impl Fallback {
             sets,
             after,
             offset,
+            elsewhere: BTreeSet::new(),
         })
+    }
+
+    /// Has it pass over addresses that a plugin without a daemon has given in the same network.
+    pub fn pass_over(&mut self, elsewhere: BTreeSet<IpAddr>) {
+        self.elsewhere = elsewhere;
     }
 
     /// Gives the ranges another gateway.
@@ -125,6 +134,9 @@ impl Fallback {
         let mut allocator = Allocator::new(self.sets.clone(), self.offset);
         last.into_iter()
             .for_each(|last| allocator.begin_after(0, last));
+        self.elsewhere.iter().for_each(|address| {
+            allocator.range.take(*address);
+        });
         allocator
     }
 

@@ -211,3 +211,14 @@ fn what_somebody_gives_back_without_having_it_stays_free_once() {
         "the one between is taken"
     );
 }
+
+#[test]
+fn a_fallback_passes_over_what_the_plugin_gave_without_it() {
+    let sets = sets("10.0.0.0/29").expect("good ranges");
+    let mut fallback = Fallback::new(sets, Duration::from_secs(20), 0).expect("one set of IPv4");
+    fallback.pass_over([ip("10.0.0.2"), ip("10.0.0.4"), ip("10.9.9.9")].into());
+    let next = |last| fallback.allocator(last).peek().expect("an address");
+    assert_eq!(next(None).address.addr(), ip("10.0.0.3"));
+    assert_eq!(next(Some(ip("10.0.0.3"))).address.addr(), ip("10.0.0.5"));
+    assert!(!fallback.allocator(None).is_free(ip("10.0.0.2")));
+}

@@ -58,8 +58,14 @@ impl Server {
         let (data_dirs, looks) =
             DataDirs::start(directory.path(), &[], mpsc::unbounded_channel().0).unwrap();
         let watchers = (Filter::of_nothing(), Frames::default());
-        let (doors, events) =
-            Doors::new(Site::default(), store.journal(), looks, watchers, MAX_OPEN);
+        let (doors, events) = Doors::new(
+            Site::default(),
+            directory.path().join("networks"),
+            store.journal(),
+            looks,
+            watchers,
+            MAX_OPEN,
+        );
         let (listeners, to_serve) = mpsc::unbounded_channel();
         listeners
             .send(Listening::Begin(protocol, listener))

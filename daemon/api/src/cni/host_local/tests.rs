@@ -166,14 +166,6 @@ fn what_is_refused_is_named() {
         ),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
         (
-            json!({"clinetId": "pod"}),
-            "ipam.clinetId: unknown key: did you mean clientId?",
-        ),
-        (
-            json!({"conflictDetection": "maybe"}),
-            "ipam.conflictDetection: \"maybe\" is not optimistic, strict or off",
-        ),
-        (
             json!({"dataDir": 1}),
             "ipam.dataDir: it must be a string, not a number",
         ),

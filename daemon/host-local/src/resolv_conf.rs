@@ -1,9 +1,48 @@
-//! A resolver's file (resolv.conf(5)), read as host-local reads it. Pure.
+//! A resolver's file (resolv.conf(5)), read as host-local reads it.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use leasehold_api::cni::Dns;
 
+use crate::fault::Fault;
+
+/// The longest file that is read, in bytes.
+const MOST: u64 = 64 << 10;
+
+/// `O_NONBLOCK`: opening a pipe that nobody writes to waits otherwise.
+const NONBLOCK: i32 = 0o4000;
+
+/// Reads a file's name servers.
+pub(crate) fn read(path: &Path) -> Result<Dns, Fault> {
+    let mut text = Vec::new();
+    let mut options = OpenOptions::new();
+    let read = options
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(path)
+        .and_then(|file| {
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "not a file"));
+            }
+            file.take(MOST + 1).read_to_end(&mut text)
+        });
+    match read.map_err(Fault::at(path))? as u64 {
+        0..=MOST => Ok(parse(&String::from_utf8_lossy(&text))),
+        _ => {
+            let fault = format!("it has more than {MOST} bytes");
+            Err(Fault::at(path)(io::Error::new(
+                ErrorKind::InvalidData,
+                fault,
+            )))
+        }
+    }
+}
+
 /// Returns a result's name servers. Of several domains the last counts; lines without meaning are ignored.
-pub(super) fn parse(text: &str) -> Dns {
+pub fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text
         .lines()

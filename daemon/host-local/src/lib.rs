@@ -1,0 +1,53 @@
+//! host-local's place: addresses of local ranges, given out by the plugin alone on host-local's files and under its lock.
+//!
+//! No daemon, no socket, no record: the files of a network's directory are the store. [`Call`] is one call of a runtime, from its
+//! configuration to its answer; [`Directory`] is where the files are. Beside each address there is a [`Note`], by which it
+//! is known later whether the container still lives.
+//!
+//! Nothing is synced to disk, as by host-local: an address does not outlive the boot in which it was given.
+
+mod call;
+mod directory;
+mod fault;
+mod full;
+mod lock;
+mod note;
+mod resolv_conf;
+#[cfg(test)]
+mod tests;
+
+use leasehold_api::cni;
+use leasehold_range::{BadRange, Said, Sets};
+
+pub use call::Call;
+pub use directory::{Directory, Locked, Names};
+pub use fault::Fault;
+pub use lock::Awaited;
+pub use note::{Host, Life, Note};
+pub use resolv_conf::parse as resolver;
+
+/// Completes and checks the ranges of a configuration.
+///
+/// # Errors
+/// The first fault found.
+pub fn sets(said: &[Vec<cni::Range>]) -> Result<Sets, BadRange> {
+    let range = |range: &cni::Range| {
+        let cni::Range {
+            subnet,
+            start,
+            end,
+            gateway,
+        } = *range;
+        Said {
+            subnet,
+            start,
+            end,
+            gateway,
+        }
+    };
+    let sets: Vec<Vec<_>> = said
+        .iter()
+        .map(|set| set.iter().map(range).collect())
+        .collect();
+    Sets::new(&sets)
+}
