@@ -298,22 +298,6 @@ impl Holders {
             })
     }
 
-    /// Returns whether a live binding with this chaddr, except `but`, is asking a server for an address right now.
-    pub(crate) fn is_asked_for(
-        &self,
-        lan: &Lan,
-        address: Ipv4Addr,
-        chaddr: Mac,
-        but: BindingId,
-    ) -> bool {
-        self.claims(lan, address).any(|(id, known, claim)| {
-            id != but
-                && !claim.is_granted()
-                && known.chaddr == chaddr
-                && known.standing.stage.is_live()
-        })
-    }
-
     /// Returns the live bindings whose address another one also has, with a longer lease.
     pub(crate) fn doubles(&self) -> Vec<BindingId> {
         let mut doubles = Vec::new();

@@ -156,10 +156,4 @@ impl Common {
             cx,
         );
     }
-
-    /// Returns whether another binding with the same chaddr is asking for an address: a RELEASE might cross its REQUEST.
-    pub(in crate::binding) fn is_asked_for(&self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
-        cx.holders
-            .is_asked_for(&self.identity.lan, address, self.identity.chaddr, self.id)
-    }
 }

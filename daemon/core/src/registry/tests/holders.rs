@@ -226,32 +226,6 @@ fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
 }
 
 #[test]
-fn a_release_that_waits_is_not_sent_while_another_asks_for_its_address() {
-    let mut rig = by_chaddr();
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
-    rig.add("a", 1, "a");
-    rig.del("a");
-    rig.server = Server::OffersOnly;
-    rig.run_until(1059.5);
-    rig.add("b", 2, "b");
-    rig.run_until(1061.0);
-    assert_eq!(
-        (rig.count_of(7), rig.state("a").len()),
-        (0, 1),
-        "the answer is about to come"
-    );
-    rig.server = Server::Up;
-    rig.run_until(1065.0);
-    assert_eq!(
-        (rig.state("b"), rig.state("a").len(), rig.count_of(7)),
-        (vec!["BOUND"], 0, 0)
-    );
-}
-
-#[test]
 fn a_del_that_the_store_refuses_does_not_bring_a_lease_back_that_another_has_by_now() {
     let mut rig = by_chaddr();
     rig.add("a", 1, "a");

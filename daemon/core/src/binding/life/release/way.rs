@@ -31,9 +31,6 @@ const GOES_WITHIN: Duration = Duration::from_secs(5);
 /// The first pause of that wait; it doubles.
 const GOING_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a RELEASE waits for another binding's answer.
-const CROSSING: Duration = Duration::from_secs(1);
-
 impl Way {
     /// Returns the Ethernet address that the leased address belongs to.
     fn station(self, common: &Common) -> Mac {
@@ -283,7 +280,6 @@ impl Release {
             ReleaseAction::Wait => {}
             ReleaseAction::Ask(frame) => common.exchange.send(vec![frame], cx),
             ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
-            ReleaseAction::Send { .. } if self.crosses_request(common, cx) => {}
             ReleaseAction::Send { frame, answered } => {
                 let leaving = common
                     .exchange
@@ -293,18 +289,6 @@ impl Release {
                 self.stage = leaving.expect("only open sockets speak");
             }
         }
-    }
-
-    /// Puts the RELEASE off if it would cross a REQUEST for the same address from another binding with the same chaddr: its
-    /// outcome will soon be known. Returns whether there is such a REQUEST.
-    fn crosses_request(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
-        let crosses = common.is_asked_for(self.lease.ip(), cx);
-        if crosses {
-            common.exchange.close(cx);
-            self.answer_del(common, cx);
-            self.stage = Stage::Waiting(Some(cx.now.boot + CROSSING));
-        }
-        crosses
     }
 
     /// Tries another way after the link did not take the RELEASE.
