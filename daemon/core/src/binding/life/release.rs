@@ -51,7 +51,7 @@ pub(crate) struct Release {
     mute: bool,
     /// Whether an earlier boot's daemon may have given it back without recording that: another station may have its address
     /// by now.
-    is_stale: bool,
+    of_earlier_boot: bool,
     /// Whether its address was seen on the container's own link.
     seen: bool,
     /// Whether it was tried.
@@ -150,7 +150,7 @@ impl Release {
             kept: None,
             link_gone,
             mute: false,
-            is_stale: false,
+            of_earlier_boot: false,
             seen: false,
             tried: false,
             way: Way::Inside,
@@ -225,7 +225,7 @@ impl Release {
             stage,
             tried,
             del_answered: true,
-            is_stale: link_gone,
+            of_earlier_boot: link_gone,
             ..Self::new(lease, owed, why).kept(kept)
         }
     }

@@ -146,7 +146,7 @@ impl Common {
     }
 
     /// Acts on a claim: the control is over, or impossible.
-    pub(in crate::binding) fn believe_claim(&mut self) -> Option<Found> {
+    pub(super) fn believe_claim(&mut self) -> Option<Found> {
         let (_, by) = self.claim()?;
         if let Some(guard) = &mut self.guard {
             (guard.control, guard.heard) = (None, Some(by));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Hold;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Found, Leave, Life, Living, Owed, Release};
+use crate::binding::{Common, Cx, Leave, Life, Living, Owed, Release};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Loss};
 use crate::event::EventKind;
@@ -82,20 +82,6 @@ impl Hold {
         }
     }
 
-    /// Declines a lease whose address a station claims, if it is given up before it is known whether the claim counts: a
-    /// RELEASE would say that the address is free.
-    fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let leased = self.client.lease().map(Lease::ip);
-        let is_claimed = common
-            .claim()
-            .is_some_and(|(address, _)| leased == Some(address) && common.can_send());
-        if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
-            common.note_conflict(&self.client, by, cx);
-            // Here a conflict only leads to the loss; nothing follows.
-            let _ = self.on_conflict(common, by, cx);
-        }
-    }
-
     /// Gives up a lease that another binding has too, without telling the server, and looks for another.
     pub(crate) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else {
@@ -125,7 +111,6 @@ impl Hold {
         why: Leave,
         cx: &mut Cx<'_>,
     ) -> Life {
-        self.believe_claim(common, cx);
         if self.client.lease().is_none() {
             common.decline_owed(&mut self.client, cx);
         }

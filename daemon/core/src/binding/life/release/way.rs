@@ -80,7 +80,7 @@ impl Release {
     /// Returns whether another station may have the address by now, although this binding holds it: its identity can return,
     /// also on another host, or an earlier boot's daemon gave it back.
     fn may_be_anothers(&self, common: &Common) -> bool {
-        common.profile.returns() || self.is_stale
+        common.profile.returns() || self.of_earlier_boot
     }
 
     /// Goes on after a look at the container's link. If its address is not there, the LAN is asked for it.

@@ -290,35 +290,6 @@ fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
 }
 
 #[test]
-fn a_del_during_the_control_declines() {
-    for disk in [Disk::Good, Disk::Slow] {
-        let mut rig = rig(Detection::Optimistic);
-        rig.disk = disk;
-        rig.add("a", 1, "a");
-        rig.claim(NEIGHBOUR, FIRST);
-        rig.run_until(1000.5);
-        rig.stations.insert(FIRST, NEIGHBOUR);
-        let del = rig.del("a");
-        while !rig.slow.is_empty() {
-            rig.flush();
-        }
-        rig.run_until(1010.0);
-        assert_eq!(rig.answers[&del], Answer::Deleted);
-        assert_eq!(
-            rig.messages(),
-            [1, 3, 4],
-            "{disk:?}: a RELEASE would say that it is free"
-        );
-        assert_eq!(
-            rig.store.events.last().map(|event| event.kind),
-            Some(EventKind::Declined),
-            "{disk:?}"
-        );
-        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    }
-}
-
-#[test]
 fn a_lease_whose_mtu_is_set_during_the_control_waits_for_it() {
     for proxy in [true, false] {
         let mut rig = rig(Detection::Strict);
