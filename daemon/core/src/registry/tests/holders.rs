@@ -92,7 +92,7 @@ fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fail
     rig.run_until(1020.0);
     rig.sent.clear();
     let add = rig.add("b", 2, "b");
-    rig.run_until(1021.0);
+    rig.run_until(1050.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
     let requested = rig
         .sent
@@ -137,7 +137,7 @@ fn of_two_adds_that_are_granted_one_address_the_second_fails_without_a_word_to_t
     let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
     assert_eq!(rig.codes(), [1, 3, 1, 3], "neither has it yet");
     rig.server = Server::Up;
-    rig.run_until(1005.0);
+    rig.run_until(1029.0);
     assert_eq!(rig.address_of(adds[0]), FIRST);
     assert_eq!(rig.held_by(adds[1]), (FIRST, "a".to_owned(), Some(SHARED)));
     rig.run_until(1050.0);

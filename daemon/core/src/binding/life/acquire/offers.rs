@@ -4,7 +4,7 @@
 //! |---|---|
 //! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
-//! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
+//! | an address that another attachment has | refused, and the holder renews; nine times |
 //! | an address that a station was heard using before it could be declined | requested, and declined after its ACK |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
@@ -29,10 +29,6 @@ use crate::wire::Mac;
 
 /// How many offers of addresses that other attachments have make the ADD fail.
 const MOST_HELD: u32 = 10;
-
-/// The same for one address, if its holder has the same Ethernet address. The first refusal makes the holder renew: if the
-/// server still offers the address after that, it recognises clients by nothing else.
-const MOST_SHARED: u32 = 2;
 
 /// How many offers outside the pool make the ADD fail.
 const MOST_UNFIT: u32 = 3;
@@ -340,12 +336,7 @@ impl Acquire {
         let times = self
             .misses
             .note(taken.lease.server, taken.lease.ip(), cause.clone());
-        let most = if shared.is_some() {
-            MOST_SHARED
-        } else {
-            MOST_HELD
-        };
-        if no_other_will_do || times >= most || self.misses.count(&cause) >= MOST_HELD {
+        if no_other_will_do || self.misses.count(&cause) >= MOST_HELD {
             return Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
         }
         cx.out
