@@ -177,7 +177,6 @@ const HAPPENS: &[&str] = &[
     "STATUS not ready",
     "STATUS ready",
     "addresses claimed as they were offered",
-    "addresses declined three times by an ADD",
     "addresses that were chosen",
     "addresses that were released once more",
     "addresses that were released twice",

@@ -90,9 +90,6 @@ impl Declined {
             );
             says.broken(Rule::Declines, detail);
         }
-        if again == MOST {
-            says.count("addresses declined three times by an ADD");
-        }
     }
 
     /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by

@@ -277,17 +277,6 @@ impl Acquire {
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => {
-                if let Some((address, by)) = common.claim() {
-                    let asked = self
-                        .client
-                        .owed(cx.now.boot)
-                        .filter(|lease| lease.ip() == address);
-                    self.misses.heard(
-                        asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server),
-                        address,
-                        by,
-                    );
-                }
                 self.signal(common, Signal::Conflict { by }, cx)
             }
             Stage::Probing => self.seek_another(common, Some(by), cx),

@@ -5,7 +5,7 @@
 //! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times |
-//! | an address that a station was heard using before it could be declined | requested, and declined after its ACK |
+//! | an address that this ADD has declined | refused; the third time the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
 //! An offer is refused silently: another server may have a better one, and its offer to the same DISCOVER counts during the
@@ -21,7 +21,7 @@ use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Miss, Missed, Output, Signal};
+use crate::dhcpv4::{Miss, Missed, Output};
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::limits::{Limits, Unfit};
@@ -70,7 +70,7 @@ struct Tried {
     server: Ipv4Addr,
     address: Ipv4Addr,
     cause: Cause,
-    /// How often; 0: a station was heard using it, and it is not declined yet.
+    /// How often.
     times: u32,
 }
 
@@ -103,30 +103,16 @@ impl Misses {
         before + 1
     }
 
-    /// Records that a station was heard using an address, which must be declined.
-    pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
-        self.0
-            .retain(|tried| tried.times > 0 || tried.address != address);
-        self.push(Tried {
-            server,
-            address,
-            cause: Cause::InUse(by),
-            times: 0,
-        });
-    }
-
-    /// Returns who was heard using an address that has not been declined since.
+    /// Returns who uses an address that was declined.
     fn user(&self, address: Ipv4Addr) -> Option<Mac> {
         self.0.iter().find_map(|tried| match tried.cause {
-            Cause::InUse(by) if tried.address == address && tried.times == 0 => Some(by),
+            Cause::InUse(by) if tried.address == address => Some(by),
             _ => None,
         })
     }
 
-    /// Records a DECLINE. Returns whether it was the last that the ADD may send.
+    /// Records that a station uses an address. Returns whether that was the last that the ADD tries.
     pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
-        self.0
-            .retain(|tried| tried.times > 0 || tried.address != address);
         self.note(server, address, Cause::InUse(by));
         let of_it =
             |tried: &&Tried| tried.address == address && is_like(&tried.cause, &Cause::InUse(by));
@@ -153,7 +139,7 @@ impl Misses {
     /// Returns the declined addresses, each once with its user.
     fn users(&self) -> Vec<(Ipv4Addr, Mac)> {
         let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
-        for tried in self.0.iter().filter(|tried| tried.times > 0) {
+        for tried in &self.0 {
             if let Cause::InUse(by) = tried.cause {
                 declined.retain(|(address, _)| *address != tried.address);
                 declined.push((tried.address, by));
@@ -183,7 +169,7 @@ impl Misses {
             address,
             cause,
             ..
-        } = self.0.iter().rfind(|tried| tried.times > 0)?;
+        } = self.0.last()?;
         let (server, address) = (*server, *address);
         match cause.clone() {
             Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted {
@@ -227,8 +213,6 @@ enum Ruling {
     Take,
     /// It is refused, and DISCOVER leaves again after this pause.
     Refuse(Duration),
-    /// A station was heard using it. It is requested, and declined.
-    DeclineUsed(Mac),
     /// The ADD fails.
     Fail(Option<Failure>),
 }
@@ -277,7 +261,6 @@ impl Acquire {
         match ruling {
             Ruling::Take => {}
             Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
-            Ruling::DeclineUsed(by) => _ = self.client.handle(now, Signal::Conflict { by }),
             Ruling::Fail(failure) => {
                 if asks {
                     self.client.refuse(now, Duration::ZERO);
@@ -320,7 +303,10 @@ impl Acquire {
             return self.rule_on_held(common, taken, cx);
         }
         if let Some(by) = self.misses.user(address).filter(|_| !granted) {
-            return Ruling::DeclineUsed(by);
+            return match self.misses.declined(server, address, by) {
+                true => Ruling::Fail(self.misses.in_use(&common.identity.lan)),
+                false => Ruling::Refuse(PAUSE),
+            };
         }
         Ruling::Take
     }
@@ -391,15 +377,9 @@ mod tests {
             in_vain: 3,
         };
         assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
-        misses.heard(SERVER, address(53), BY);
-        assert_eq!(
-            (misses.failure(&lan, 3), misses.user(address(53))),
-            (Some(refused), Some(BY))
-        );
         assert_eq!(
             (misses.in_use(&lan), misses.user(address(51))),
-            (Some(in_use), None),
-            "declined"
+            (Some(in_use), Some(BY))
         );
     }
 
