@@ -211,7 +211,7 @@ fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
         "  last exchange     20",
         " in REQUESTING: offer ",
         " is up, MTU 1500, addresses 10.7.",
-        "\nOptions, as the server last sent them:\n",
+        "\nOptions that the daemon remembers:\n",
         "  dhcp-lease-time (51)",
         "\nLast events:\n  20",
         " acquired 10.7.",

@@ -61,12 +61,7 @@ fn text(lease: &Lease) -> String {
     let binding = &lease.binding;
     let mut text = escaped(&binding.attachment.to_string()) + "\n" + &facts(lease);
     if !lease.options.is_empty() {
-        text += match lease.options_as_sent {
-            true => "\nOptions, as the server last sent them:\n",
-            false => {
-                "\nOptions that the daemon remembers; the server's other options are no longer known:\n"
-            }
-        };
+        text += "\nOptions that the daemon remembers:\n";
         text += &options(&lease.options);
     }
     if !lease.events.is_empty() {

@@ -11,7 +11,6 @@ use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::LinkView;
 use leasehold_core::tenure::Times;
 use leasehold_core::time::{Instant, WallTime};
-use leasehold_core::wire::message::Message;
 
 use super::control::{binding, milliseconds};
 use super::events::{event, rfc3339};
@@ -76,9 +75,6 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         let wall = (now + after).saturating_sub(row.age);
         Some(rfc3339(WallTime::from_epoch(wall)))
     };
-    let ack = exchanged
-        .as_ref()
-        .and_then(|exchanged| exchanged.ack.as_ref());
     let (interface, interface_unseen) = match interface {
         None => (None, None),
         Some(Ok(view)) => (Some(seen(view)), None),
@@ -91,18 +87,11 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         renews: at(|times| times.extended),
         rebinds: at(|times| times.rebound),
         expires: at(|times| times.ends),
-        options: match (ack, lease) {
-            (Some(ack), _) => Message::options_as_sent(&ack.message)
-                .iter()
-                .map(|(code, bytes)| option(*code, bytes))
-                .collect(),
-            (None, Some(lease)) => remembered(lease)
-                .iter()
-                .map(|(code, bytes)| option(*code, bytes))
-                .collect(),
-            (None, None) => Vec::new(),
-        },
-        options_as_sent: ack.is_some(),
+        options: lease
+            .iter()
+            .flat_map(|lease| remembered(lease))
+            .map(|(code, bytes)| option(code, &bytes))
+            .collect(),
         exchange: exchanged.as_ref().and_then(timing),
         interface,
         interface_unseen,

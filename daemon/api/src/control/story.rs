@@ -37,10 +37,8 @@ pub struct Lease {
     /// Its end; absent if it never ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// What the server sent with it, in order of code.
+    /// What the server sent with it and the daemon remembers, in order of code.
     pub options: Vec<DhcpOption>,
-    /// Whether these are all, as they were sent; else those that the daemon remembers.
-    pub options_as_sent: bool,
     /// How it was got or extended last; absent if that is not known any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Acknowledged>,

@@ -53,6 +53,4 @@ pub struct Acknowledged {
     pub took: Duration,
     /// How many of these there were.
     pub requests: u32,
-    /// The server's message, from op on.
-    pub message: Box<[u8]>,
 }

@@ -1,4 +1,4 @@
-//! What servers said last, and how soon, for `show`. Kept only for the leases that were acquired or extended last, however many
+//! How leases were got or extended last, and how soon, for `show`. Kept only for the leases that were acquired or extended last, however many
 //! there are: a lease at rest costs nothing.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use crate::effect::{Acknowledged, Exchanged};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
-/// How many leases it is kept for: all on a Kubernetes host, at some 500 bytes each.
+/// How many leases it is kept for: all on a Kubernetes host.
 const MOST: usize = 256;
 
 /// What servers said last.
@@ -77,7 +77,7 @@ impl Heard {
 
 impl Registry {
     /// Keeps the result of a server's message, if it advanced a client.
-    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before, payload: &[u8]) {
+    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before) {
         let Before {
             state,
             outstanding: Some(asked),
@@ -107,7 +107,6 @@ impl Registry {
                     state,
                     took,
                     requests: asked.sent,
-                    message: payload.into(),
                 });
             }
             (..) => {}

@@ -389,18 +389,14 @@ impl Registry {
         match frame::decode(bytes, meta) {
             Ok(frame) => {
                 let said = match &frame {
-                    Frame::Udp(udp) => self
-                        .bindings
-                        .get(id)
-                        .and_then(Before::of)
-                        .zip(Some(udp.payload)),
+                    Frame::Udp(_) => self.bindings.get(id).and_then(Before::of),
                     Frame::Arp(_) => None,
                 };
                 self.with(now, id, |binding, cx| {
                     binding.on_frame(exchange, &frame, cx)
                 });
-                if let Some((before, payload)) = said {
-                    self.keep_heard(now, id, before, payload);
+                if let Some(before) = said {
+                    self.keep_heard(now, id, before);
                 }
             }
             Err(cause) => match frame::ipv4_source(bytes) {
