@@ -487,12 +487,11 @@ impl Registry {
             return;
         }
         self.slots.hold(attachment.clone(), id);
-        if let Some(binding) = self.bindings.get(id) {
-            match binding.client().and_then(Client::flag_helped) {
-                Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),
-                Some(false) => _ = self.flagged.remove(&binding.identity.lan),
-                None => {}
-            }
+        if let Some(binding) = self.bindings.get(id)
+            && let Some(helped) = binding.client().and_then(Client::flag_helped)
+        {
+            self.lans
+                .got_answers(&binding.identity.lan, helped, now.boot);
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
@@ -522,7 +521,7 @@ impl Registry {
         let request = *request;
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
             tally.flag_helped_elsewhere =
-                self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
+                self.lan(id).is_some_and(|lan| self.lans.flag_helped(&lan));
         }
         if let Failure::NoOffer { lan, kept, .. } = &mut failure {
             *kept = self.kept_on(lan);

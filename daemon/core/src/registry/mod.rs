@@ -144,8 +144,6 @@ pub(crate) struct Registry {
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
-    /// The LANs where a server answered only once the broadcast flag was set.
-    flagged: BTreeSet<Lan>,
     heard: Heard,
     profiles: Profiles,
     ranges: Ranges,
@@ -187,7 +185,6 @@ impl Registry {
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
-            flagged: BTreeSet::new(),
             heard: Heard::default(),
             profiles: Profiles::default(),
             ranges: Ranges::default(),

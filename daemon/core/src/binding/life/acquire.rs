@@ -276,9 +276,7 @@ impl Acquire {
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
-            Stage::Exchanging => {
-                self.signal(common, Signal::Conflict { by }, cx)
-            }
+            Stage::Exchanging => self.signal(common, Signal::Conflict { by }, cx),
             Stage::Probing => self.seek_another(common, Some(by), cx),
             Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
             // The write must end first.

@@ -359,7 +359,8 @@ impl Release {
             let waited = cx.now.boot.saturating_since(since);
             if waited < GOES_WITHIN {
                 // Soon at first, then less often.
-                self.stage = Stage::Queued(Some(cx.now.boot + waited.max(Duration::from_millis(20))));
+                self.stage =
+                    Stage::Queued(Some(cx.now.boot + waited.max(Duration::from_millis(20))));
                 return;
             }
         }
