@@ -12,7 +12,16 @@ const RFC_4361: u8 = 255;
 
 /// Says why a container with a name cannot have a second lease under it. Up to Docker 28 no name is known.
 pub(super) fn of_container(failure: &Failure, name: Option<&str>) -> Option<String> {
-    let (Failure::Held { lan, client_id, holder, seen: true }, Some(name)) = (failure, name) else {
+    let (
+        Failure::Held {
+            lan,
+            client_id,
+            holder,
+            seen: true,
+        },
+        Some(name),
+    ) = (failure, name)
+    else {
         return None;
     };
     // Other identifiers do not depend on the name.

@@ -795,7 +795,11 @@ fn a_failure_is_in_dockers_words() {
         assert!(why.starts_with(words), "{why}");
     }
     // A second network on one LAN, where Docker says the container's name.
-    let (_, named) = asked(false, Method::RequestAddress, &address(POOL, "", MAC_AND_NAME));
+    let (_, named) = asked(
+        false,
+        Method::RequestAddress,
+        &address(POOL, "", MAC_AND_NAME),
+    );
     let twice = Answer::Failed(Failure::Held {
         lan: Lan::Link {
             parent: "eth0".into(),

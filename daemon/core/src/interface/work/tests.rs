@@ -130,7 +130,9 @@ impl Host {
                 Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
                 Step::AddRoute(route) => self.routes.push(route.clone()),
                 Step::RemoveRoute(route) => self.routes.retain(|there| there != route),
-                Step::Up | Step::Mtu(_) | Step::ReplaceDefault { .. } | Step::Abandon => panic!("{step}"),
+                Step::Up | Step::Mtu(_) | Step::ReplaceDefault { .. } | Step::Abandon => {
+                    panic!("{step}")
+                }
             }
         }
         assert_eq!(self.interfaces.end_change(OpId(id.0)), Some(self.at));

@@ -176,7 +176,10 @@ fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
         }),
     );
     rig.run_until(1004.9);
-    assert!(!rig.answers.contains_key(&add), "another server may have it");
+    assert!(
+        !rig.answers.contains_key(&add),
+        "another server may have it"
+    );
     rig.run_until(1005.0);
     assert_eq!(
         rig.failure(add).to_string(),

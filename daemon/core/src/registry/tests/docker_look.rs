@@ -344,7 +344,10 @@ fn a_silence_that_the_hosts_firewall_makes_is_explained() {
     let id = rig.pool(None, None);
     rig.run_until(1005.0);
     let because = rig.because(id);
-    assert!(because.contains("iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT"), "{because}");
+    assert!(
+        because.contains("iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT"),
+        "{because}"
+    );
     assert!(rig.surveys == 1 && rig.is_idle());
 }
 
