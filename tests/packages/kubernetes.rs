@@ -97,22 +97,7 @@ fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone()
     let (_, after) = document
         .split_once("That last path counts as tracing")
         .expect("where it is lifted");
-    let patch = after
-        .split("```")
-        .nth(1)
-        .and_then(|block| block.strip_prefix("yaml\n"))
-        .expect("how");
-    let script = APPLY.replace("PATCH", patch);
-    let kubernetes = format!("{DIST}/kubernetes");
-    let output = std::process::Command::new("bash")
-        .args(["-euc", &script, &kubernetes])
-        .output()?;
-    let manifests = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let manifests = patched(after)?;
     assert_eq!(
         manifests.to_lowercase().matches("apparmor").count(),
         1,
@@ -138,6 +123,56 @@ fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone()
         assert!(!manifests.contains("apparmor"), "{what}: {manifests}");
     }
     Ok(())
+}
+
+#[test]
+fn no_network_of_the_document_takes_a_pods_default_route() {
+    let document = document();
+    let ipams: Vec<_> = document
+        .lines()
+        .filter(|line| line.contains(r#""ipam": {"#))
+        .collect();
+    assert!(ipams.len() > 1, "{ipams:?}");
+    for ipam in ipams {
+        assert!(ipam.contains(r#""suppressDefaultRoute": true"#), "{ipam}");
+    }
+}
+
+#[test]
+fn the_documents_patch_updates_a_tenth_of_the_nodes_at_once() -> Result<(), std::io::Error> {
+    if !are_met(&[TOOLS]) {
+        return Ok(());
+    }
+    let document = document();
+    let (_, after) = document
+        .split_once("which takes hours for 1,000 nodes")
+        .expect("why");
+    let manifests = patched(after)?;
+    assert!(
+        manifests.contains("maxSurge: 10%") && manifests.contains("maxUnavailable: 0"),
+        "{manifests}"
+    );
+    Ok(())
+}
+
+/// Renders the base with the exporter and the first block of a text, which must be a patch.
+fn patched(text: &str) -> Result<String, std::io::Error> {
+    let patch = text
+        .split("```")
+        .nth(1)
+        .and_then(|block| block.strip_prefix("yaml\n"))
+        .expect("how");
+    let script = APPLY.replace("PATCH", patch);
+    let kubernetes = format!("{DIST}/kubernetes");
+    let output = std::process::Command::new("bash")
+        .args(["-euc", &script, &kubernetes])
+        .output()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A user's pod. Nothing holds its namespace, which must end with the pod or the node.
