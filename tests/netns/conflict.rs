@@ -579,11 +579,7 @@ fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_n
             panic!("{id} has an address")
         };
         let said = error.to_string();
-        assert_eq!(
-            said.matches(&KEPT.to_string()).count(),
-            2,
-            "the conflict, and what to do: {said}"
-        );
+        assert!(said.contains(&format!("{KEPT} is in use by ")), "{said}");
         lab.shim.del(&container, &lab.config)?;
     }
     let other = lab.attach("c5")?;

@@ -114,30 +114,6 @@ fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that
 }
 
 #[test]
-fn a_pool_that_is_all_kept_has_an_address_for_the_next_client() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
-    let mut lab = Lab::new(&sandbox)?;
-    let only = Ipv4Addr::new(10, 7, 1, 9);
-    let _server = Dnsmasq::start(
-        &lab.lan,
-        Grants {
-            pool: only..=only,
-            ..Grants::default()
-        },
-    )?;
-    come_as(&mut lab, "web-0", 600);
-    let first = lab.attach("c1")?;
-    lab.detach(&first)?;
-    drop(first);
-    come_as(&mut lab, "web-1", 0);
-    let next = lab.attach("c2")?;
-    assert_eq!(next.address, only);
-    lab.detach(&next)
-}
-
-#[test]
 fn a_late_del_does_not_free_what_the_client_has_on_another_host() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else {
         return Ok(());

@@ -76,7 +76,7 @@ fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<
     );
     assert_eq!(one.container.netns.addresses("eth0")?.len(), 1);
     let (code, text) = run(&lab, &["release", "web1", "--force"])?;
-    assert!(code == Some(0) && text.contains("  returned\n"), "{text}");
+    assert!(code == Some(0) && text.contains("  given back\n"), "{text}");
     assert_eq!(
         one.container.netns.addresses("eth0")?,
         [],
@@ -136,7 +136,7 @@ fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
     };
     let text = until_found("a renewal without an answer", DEADLINE, unanswered)?;
     assert!(
-        text.contains("  unanswered\n  no server answered; it is held as before"),
+        text.contains("  not extended\n  no server answered; it is held as before"),
         "{text}"
     );
     lab.check(&member)
