@@ -145,7 +145,7 @@ const LAYERS: [(&str, &str); 33] = [
     ),
     (
         "docker",
-        "docker registry outbox job backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
+        "docker registry outbox job backoff profile tenure grant dhcpv4 effect limits silence record network pool identity link wire time",
     ),
     (
         "registry",

@@ -770,7 +770,7 @@ fn a_failure_is_in_dockers_words() {
                 holder: holder.clone(),
                 seen: true,
             },
-            "client identifier x on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
+            "client identifier 00:x on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
              whose interface is there: stop that container first, or if it was renamed while it ran, restart it; or \
              give",
         ),
