@@ -1,6 +1,5 @@
 //! Identities that return with another container: their address is kept for them, and from others.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
