@@ -16,7 +16,7 @@ use crate::process::DEADLINE;
 use crate::wait::{readable, until_found};
 
 /// The pipes are descriptors 3 and 4, where `--remote-debugging-pipe` looks for them.
-const START: &str = "exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
+const START: &str = "TMPDIR=\"$0\" exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
     --no-first-run --disable-background-networking --remote-debugging-pipe --user-data-dir=\"$0\" about:blank \
     3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
 
