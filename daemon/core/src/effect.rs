@@ -251,6 +251,8 @@ pub enum Effect {
         link: Link,
         /// The host's link on its LAN, if it is named by one.
         lan_parent: Option<String>,
+        /// Whether only to count the frames that came in.
+        counts: bool,
     },
     /// Lists the Ethernet addresses of all links in a container's namespace.
     ListInside {

@@ -60,6 +60,8 @@ struct Server {
     heard: Option<Instant>,
     /// When it last answered a request to extend or confirm a lease.
     extended: Option<Instant>,
+    /// When it last acknowledged a lease to anybody.
+    acknowledged: Option<Instant>,
     /// The subnet that it last offered.
     subnet: Option<Ipv4Net>,
     /// Since when it has not answered such requests.
@@ -75,6 +77,8 @@ pub struct Said {
     pub subnet: Option<Ipv4Net>,
     /// Whether this answers a request to extend or confirm a lease.
     pub extends: bool,
+    /// Whether it acknowledges a lease.
+    pub acknowledges: bool,
 }
 
 impl Account {
@@ -169,11 +173,30 @@ impl Accounts {
         let server = self.of(lan, now).server(said.server);
         server.heard = Some(now);
         server.subnet = said.subnet.map(|net| net.trunc()).or(server.subnet);
+        if said.acknowledges {
+            server.acknowledged = Some(now);
+        }
         if !said.extends {
             return None;
         }
         server.extended = Some(now);
         server.silent.take()
+    }
+
+    /// Returns the server that was heard last on a LAN.
+    pub(crate) fn last_server(&self, lan: &Lan) -> Option<Ipv4Addr> {
+        let servers = self.0.get(lan)?.servers.iter();
+        let last = servers.max_by_key(|(_, server)| server.heard)?;
+        last.1.heard.map(|_| *last.0)
+    }
+
+    /// Returns whether a server has acknowledged anybody's lease since then.
+    pub(crate) fn acknowledged_since(&self, lan: &Lan, server: Ipv4Addr, since: Instant) -> bool {
+        let server = self
+            .0
+            .get(lan)
+            .and_then(|account| account.servers.get(&server));
+        server.is_some_and(|server| server.acknowledged >= Some(since))
     }
 
     /// Records that a server was asked in vain to extend a lease, since then. Returns whether that is news: it has extended no other

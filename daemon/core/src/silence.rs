@@ -3,6 +3,7 @@
 //! When an ADD has no offer and its time is nearly up, the daemon looks at its link and its LAN's. The error names what is
 //! found, because the wire itself says nothing.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::identity::Lan;
@@ -12,8 +13,11 @@ use crate::identity::Lan;
 pub struct Survey {
     /// Whether the container's interface has carrier; `None`: it could not be looked at.
     pub carrier: Option<bool>,
-    /// Frames that came in on it so far.
+    /// Frames that came in so far from outside: on the host's link, or, if that is a bridge, on its ports that lead to no container
+    /// of leasehold. On the container's interface, if the LAN is named by no link.
     pub received: Option<u64>,
+    /// How many ports of the bridge lead to no container of leasehold.
+    pub ports: Option<usize>,
     /// What iptables does with the host's link's traffic, if that is a bridge.
     pub firewall: Firewall,
     /// Whether a socket on the DHCP servers' port is open in the host's namespace.
@@ -54,12 +58,43 @@ impl Firewall {
 pub struct Silence {
     /// The container's interface.
     pub ifname: String,
-    /// Frames that had come in on it when the asking began.
-    pub before: u64,
+    /// Frames that had come in from outside soon after the asking began; `None`: they were not counted.
+    pub before: Option<u64>,
     /// How long the link had been up when the ADD's time was over, if it came up recently.
     pub up_for: Option<Duration>,
     /// What was found at the end.
     pub survey: Survey,
+    /// The last server that was heard on the LAN.
+    pub server: Option<LastServer>,
+}
+
+/// A server that was heard on a LAN before nobody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastServer {
+    /// Its identifier.
+    pub address: Ipv4Addr,
+    /// Whether it has answered ARP.
+    pub is_there: bool,
+    /// Whether it has acknowledged anybody's lease since the asking began.
+    pub acknowledged: bool,
+}
+
+impl LastServer {
+    /// Returns what it being there says.
+    fn sentence(self) -> Option<String> {
+        let Self { address, .. } = self;
+        match (self.acknowledged, self.is_there) {
+            (true, _) => Some(format!(
+                "server {address} has acknowledged others meanwhile, but offers this client nothing: its pool may be full, or it \
+                 serves known clients only"
+            )),
+            (false, true) => Some(format!(
+                "{address}, the server last heard there, answers ARP, but has acknowledged nobody since: the machine is there, \
+                 and its DHCP server is silent: see that it runs, and that its firewall lets UDP port 67 in"
+            )),
+            (false, false) => None,
+        }
+    }
 }
 
 impl Silence {
@@ -73,7 +108,7 @@ impl Silence {
             .into_iter()
             .chain(self.spanning_tree(lan))
             .chain(of_the_host)
-            .chain(self.frames())
+            .chain(self.wire(lan))
             .collect()
     }
 
@@ -107,24 +142,39 @@ impl Silence {
         })
     }
 
+    /// Returns what the LAN's last server, or else the frames that came in, say about the wire.
+    fn wire(&self, lan: &Lan) -> Option<String> {
+        self.server
+            .and_then(LastServer::sentence)
+            .or_else(|| self.frames(lan))
+    }
+
     /// Returns what other frames say about the wire. A link without carrier hears none.
-    fn frames(&self) -> Option<String> {
-        let heard = self
+    fn frames(&self, lan: &Lan) -> Option<String> {
+        let at = lan.parent().unwrap_or(&self.ifname);
+        if self.survey.ports == Some(0) {
+            return Some(format!(
+                "every port of bridge {at} leads to a container: connect it to the LAN (ip link set LINK master {at})"
+            ));
+        }
+        let received = self
             .survey
             .received
-            .filter(|_| self.survey.carrier != Some(false))?
-            .saturating_sub(self.before);
-        Some(match heard {
-            0 => format!(
-                "not one frame came in on {}: is that the right network, VLAN and switch port?",
-                self.ifname
+            .filter(|_| self.survey.carrier != Some(false))?;
+        let heard = received.saturating_sub(self.before?);
+        let frames = match heard {
+            1 => "1 frame".to_owned(),
+            _ => format!("{heard} frames"),
+        };
+        Some(match (heard, lan) {
+            (0, _) => format!(
+                "not one frame came in on {at} from outside: is that the right network, VLAN and switch port?"
             ),
-            1 => {
-                "one frame from another station came in, so the wire works: is a DHCP server on it?"
-                    .to_owned()
-            }
-            _ => format!(
-                "{heard} frames from other stations came in, so the wire works: is a DHCP server on it?"
+            (_, Lan::Link { vlan: 1.., .. }) => format!(
+                "{frames} came in on {at} from outside, perhaps of other VLANs: is the VLAN right, and is a DHCP server on it?"
+            ),
+            (_, Lan::Link { .. } | Lan::Network(_)) => format!(
+                "{frames} came in on {at} from outside, so the wire works: is a DHCP server on it?"
             ),
         })
     }
@@ -180,6 +230,7 @@ mod tests {
     const NOTHING: Survey = Survey {
         carrier: Some(true),
         received: None,
+        ports: None,
         firewall: Firewall {
             bridge_nf: None,
             forward_drop: None,
@@ -198,9 +249,10 @@ mod tests {
         };
         Silence {
             ifname: "eth0".to_owned(),
-            before: 10,
+            before: Some(10),
             up_for: None,
             survey,
+            server: None,
         }
         .reasons(&lan)
     }
@@ -215,9 +267,10 @@ mod tests {
         let reasons = |up_for, survey: Survey| {
             Silence {
                 ifname: "eth0".to_owned(),
-                before: 10,
+                before: Some(10),
                 up_for,
                 survey,
+                server: None,
             }
             .reasons(&lan)
             .concat()
@@ -272,7 +325,7 @@ mod tests {
             forward_drop,
             docker_user,
         };
-        let table: [(Survey, &[&str]); 13] = [
+        let table: [(Survey, &[&str]); 14] = [
             (NOTHING, &[]),
             (
                 Survey {
@@ -287,21 +340,29 @@ mod tests {
                     received: Some(10),
                     ..NOTHING
                 },
-                &["not one frame came in on eth0"],
+                &["not one frame came in on br0 from outside"],
+            ),
+            (
+                Survey {
+                    received: Some(10),
+                    ports: Some(0),
+                    ..BRIDGE
+                },
+                &["every port of bridge br0 leads to a container"],
             ),
             (
                 Survey {
                     received: Some(11),
                     ..NOTHING
                 },
-                &["one frame from another station came in"],
+                &["1 frame came in on br0 from outside, so"],
             ),
             (
                 Survey {
                     received: Some(52),
                     ..NOTHING
                 },
-                &["42 frames from other stations came in"],
+                &["42 frames came in on br0 from outside, so"],
             ),
             (
                 Survey {
@@ -409,12 +470,41 @@ mod tests {
         };
         let silence = Silence {
             ifname: "eth0".to_owned(),
-            before: 10,
+            before: Some(10),
             up_for: None,
             survey,
+            server: None,
         };
         let found = silence.reasons(&Lan::Network("lan".into()));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("not one frame"), "{found:?}");
+    }
+
+    #[test]
+    fn the_last_server_says_more_than_frames() {
+        for (is_there, acknowledged, expected) in [
+            (true, false, "its DHCP server is silent"),
+            (true, true, "its pool may be full"),
+            (false, true, "its pool may be full"),
+            (false, false, "42 frames came in"),
+        ] {
+            let silence = Silence {
+                ifname: "eth0".to_owned(),
+                before: Some(10),
+                up_for: None,
+                survey: Survey {
+                    received: Some(52),
+                    ..NOTHING
+                },
+                server: Some(LastServer {
+                    address: Ipv4Addr::new(192, 0, 2, 1),
+                    is_there,
+                    acknowledged,
+                }),
+            };
+            let found = silence.reasons(&Lan::Network("lan".into()));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(expected), "{found:?}");
+        }
     }
 }

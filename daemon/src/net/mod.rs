@@ -442,10 +442,16 @@ impl Net {
     }
 
     /// Looks for reasons why no DHCP server answers.
-    pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
+    pub(crate) fn survey(
+        &mut self,
+        op: OpId,
+        link: Link,
+        lan_parent: Option<String>,
+        counts: bool,
+    ) {
         let look = self
             .pool
-            .run(move |worker| survey::look(worker, link, lan_parent));
+            .run(move |worker| survey::look(worker, link, lan_parent, counts));
         self.answer(op, async move {
             Outcome::Surveyed(look.await.unwrap_or_default())
         });

@@ -497,6 +497,21 @@ impl Worker {
         self.here()?.link(which)
     }
 
+    /// Counts the frames that came in on a bridge's ports that lead to no container of leasehold, and these ports.
+    pub(super) fn count_outside(&mut self, bridge: u32) -> Option<(u64, usize)> {
+        let mut ports = Vec::new();
+        let listed = self.here().ok()?.each_link(|link| {
+            ports.extend(Some(link).filter(|link| link.master == bridge));
+        });
+        listed.ok()?;
+        let book = self.host.registrar.book();
+        ports.retain(|link| {
+            link.other_ns
+                .is_none_or(|number| book.cookie(Some(number)).is_none())
+        });
+        Some((ports.iter().map(|link| link.received).sum(), ports.len()))
+    }
+
     /// Looks at a link by its index in the namespace at `path`, on which the watch reports from then on.
     pub(super) fn look_within(&mut self, path: &Path, ifindex: u32) -> Result<LinkView, LinkCause> {
         self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| {

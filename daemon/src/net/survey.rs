@@ -26,13 +26,36 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: u64 = 64 * 1024;
 
 /// Looks at a container's link, at the host's link that is its LAN, and at the host.
-pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) -> Survey {
-    let own = worker.apply(&Target::Known(link), &[], |_| true).ok();
+pub(super) fn look(
+    worker: &mut Worker,
+    link: Link,
+    lan_parent: Option<String>,
+    counts: bool,
+) -> Survey {
+    let is_named = lan_parent.is_some();
     let parent = lan_parent.and_then(|ifname| worker.host_link(Which::Name(&ifname)).ok());
+    let bridge = parent.as_ref().filter(|link| link.bridge);
+    let outside = bridge.and_then(|bridge| worker.count_outside(bridge.index));
+    let own = match counts && is_named {
+        true => None,
+        false => worker.apply(&Target::Known(link), &[], |_| true).ok(),
+    };
+    let received = match (is_named, bridge) {
+        (true, Some(_)) => outside.map(|(received, _)| received),
+        (true, None) => parent.as_ref().map(|link| link.received),
+        (false, _) => own.as_ref().map(|view| view.received),
+    };
+    if counts {
+        return Survey {
+            received,
+            ..Survey::default()
+        };
+    }
     let parent_is_bridge = parent.as_ref().is_some_and(|link| link.bridge);
     let survey = Survey {
         carrier: own.as_ref().map(|view| view.carrier),
-        received: own.as_ref().map(|view| view.received),
+        received,
+        ports: outside.map(|(_, ports)| ports),
         firewall: parent_is_bridge.then(bridge_firewall).unwrap_or_default(),
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,

@@ -7,6 +7,7 @@ use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::OpId;
 use crate::interface::Interfaces;
+use crate::lan::Accounts;
 use crate::link::{Link, Step, Target};
 use crate::outbox::{Outbox, Waiter};
 use crate::time::{BootId, Now};
@@ -21,6 +22,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) interfaces: &'a mut Interfaces,
     /// What is known about each LAN.
     pub(crate) conflicts: &'a mut Lans,
+    /// What servers said on each LAN.
+    pub(crate) lans: &'a Accounts,
     /// Interfaces that are about to disappear.
     pub(crate) departed: &'a Departed,
 }

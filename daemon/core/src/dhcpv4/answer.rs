@@ -188,19 +188,20 @@ impl Client {
         out: &mut Output,
     ) -> Result<Lease, Refusal> {
         let offer = accept::lease(message, server, udp.source_mac, now, None)?;
-        out.heard = Some(self.said(server, Some(&offer)));
+        out.heard = Some(self.said(server, Some(&offer), false));
         self.count().answers += 1;
         Ok(offer)
     }
 
     /// Returns what a server said with a lease, or with a NAK. If the network's configuration names servers, another server's subnet is
     /// nobody's mistake.
-    fn said(&self, server: Ipv4Addr, lease: Option<&Lease>) -> Said {
+    fn said(&self, server: Ipv4Addr, lease: Option<&Lease>, acknowledges: bool) -> Said {
         let is_named = !self.sender.profile.servers.allow.is_empty();
         Said {
             server,
             subnet: lease.filter(|_| !is_named).map(|lease| lease.address),
             extends: self.state.lease().is_some(),
+            acknowledges,
         }
     }
 
@@ -248,7 +249,7 @@ impl Client {
         self.sender.is_answered();
         if message.kind == MessageType::Nak {
             self.count().answers += 1;
-            out.heard = Some(self.said(server, None));
+            out.heard = Some(self.said(server, None, false));
             self.on_nak(now, server, message.options.message.clone(), asked, out);
             return Ok(());
         }
@@ -260,7 +261,7 @@ impl Client {
             start,
             before.map(|lease| &**lease),
         )?;
-        out.heard = Some(self.said(server, Some(&lease)));
+        out.heard = Some(self.said(server, Some(&lease), true));
         if let Some(asked) = asked
             .as_ref()
             .map(|asked| asked.ip())

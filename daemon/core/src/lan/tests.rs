@@ -26,6 +26,7 @@ fn offers(server: Ipv4Addr, subnet: &str) -> Said {
         server,
         subnet: Some(net(subnet)),
         extends: false,
+        acknowledges: false,
     }
 }
 
@@ -34,7 +35,20 @@ fn extends(server: Ipv4Addr) -> Said {
         server,
         subnet: None,
         extends: true,
+        acknowledges: true,
     }
+}
+
+#[test]
+fn the_last_server_is_known_and_whether_it_acknowledged_since() {
+    let mut accounts = Accounts::default();
+    assert_eq!(accounts.last_server(&lan()), None);
+    accounts.heard(&lan(), extends(SERVER), at(10).boot);
+    accounts.heard(&lan(), offers(OTHER, "10.0.0.5/24"), at(20).boot);
+    accounts.heard(&lan(), offers(SERVER, "10.0.0.6/24"), at(30).boot);
+    assert_eq!(accounts.last_server(&lan()), Some(SERVER));
+    let since = |server, seconds| accounts.acknowledged_since(&lan(), server, at(seconds).boot);
+    assert!(since(SERVER, 10) && !since(SERVER, 11) && !since(OTHER, 0));
 }
 
 fn troubles(accounts: &Accounts, now: u64) -> Vec<(TroubleKind, u64)> {

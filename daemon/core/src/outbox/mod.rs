@@ -499,21 +499,24 @@ impl Outbox {
         self.effects.push_back(Effect::ListOwn { op });
     }
 
-    pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {
-        self.survey_for(Waiter::Binding(owner, Task::Survey), link, lan_parent);
+    pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan: &Lan, counts: bool) {
+        let waiter = Waiter::Binding(owner, Task::Survey);
+        self.survey_for(waiter, link, lan, counts);
     }
 
     pub(crate) fn survey_for(
         &mut self,
         waiter: Waiter,
         link: Link,
-        lan_parent: Option<String>,
+        lan: &Lan,
+        counts: bool,
     ) -> OpId {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Survey {
             op,
             link,
-            lan_parent,
+            lan_parent: lan.parent().map(str::to_owned),
+            counts,
         });
         op
     }

@@ -523,8 +523,22 @@ impl Registry {
             tally.flag_helped_elsewhere =
                 self.lan(id).is_some_and(|lan| self.lans.flag_helped(&lan));
         }
-        if let Failure::NoOffer { lan, kept, .. } = &mut failure {
+        if let Failure::NoOffer {
+            lan,
+            kept,
+            waited,
+            queued,
+            silence,
+            ..
+        } = &mut failure
+        {
             *kept = self.kept_on(lan);
+            let server = silence.as_mut().and_then(|silence| silence.server.as_mut());
+            if let Some(server) = server {
+                let began = now.boot.since_boot().saturating_sub(*waited + *queued);
+                let began = Instant::from_boot(began);
+                server.acknowledged = self.lans.acknowledged_since(lan, server.address, began);
+            }
         }
         let is_impatient = self
             .bindings

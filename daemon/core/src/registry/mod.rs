@@ -435,7 +435,7 @@ impl Registry {
             &mut self.rng,
             &mut self.conflicts,
         );
-        let (interfaces, departed) = (&mut self.interfaces, &self.departed);
+        let (interfaces, departed, lans) = (&mut self.interfaces, &self.departed, &self.lans);
         self.bindings.with(id, now.boot, |binding, holders| {
             f(
                 binding,
@@ -447,6 +447,7 @@ impl Registry {
                     holders,
                     interfaces,
                     conflicts,
+                    lans,
                     departed,
                 },
             );

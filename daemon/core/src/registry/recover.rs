@@ -121,6 +121,7 @@ impl Registry {
             holders,
             interfaces,
             conflicts,
+            lans: &self.lans,
             departed,
         };
         let binding = match (state, same_boot) {

@@ -205,6 +205,7 @@ impl Asking<'_> {
         let mut sender =
             Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
         sender.set_mtu(view.mtu);
+        let before = self.survey(link.clone(), true).await.received;
         let began = Clock::now().boot;
         let end = began + question.wait;
         let mut inquiry = Inquiry::new(sender, began, Rng::with_seed(seed()));
@@ -246,7 +247,7 @@ impl Asking<'_> {
         let silence = if offered {
             None
         } else {
-            Some(self.silence(link, &view).await)
+            Some(self.silence(link, before).await)
         };
         Ok(Asked {
             mac,
@@ -308,19 +309,24 @@ impl Asking<'_> {
     }
 
     /// Looks for what keeps servers from answering.
-    async fn silence(&mut self, link: Link, before: &LinkView) -> Silence {
-        let op = self.op();
-        self.net
-            .survey(op, link, self.question.lan().parent().map(str::to_owned));
-        let survey = match self.outcome(op).await {
-            Ok(Outcome::Surveyed(survey)) => survey,
-            _ => Survey::default(),
-        };
+    async fn silence(&mut self, link: Link, before: Option<u64>) -> Silence {
         Silence {
             ifname: self.question.ifname.clone(),
-            before: before.received,
+            before,
             up_for: None,
-            survey,
+            survey: self.survey(link, false).await,
+            server: None,
+        }
+    }
+
+    /// Looks at the link and the host, or only counts the frames that came in.
+    async fn survey(&mut self, link: Link, counts: bool) -> Survey {
+        let (op, lan) = (self.op(), self.question.lan());
+        let parent = lan.parent().map(str::to_owned);
+        self.net.survey(op, link, parent, counts);
+        match self.outcome(op).await {
+            Ok(Outcome::Surveyed(survey)) => survey,
+            _ => Survey::default(),
         }
     }
 }

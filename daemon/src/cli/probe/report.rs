@@ -474,13 +474,14 @@ mod tests {
         };
         let silence = Silence {
             ifname: "eth0".to_owned(),
-            before: 10,
+            before: Some(10),
             up_for: None,
             survey,
+            server: None,
         };
         let report = Judge::new(None).report(&question(), &asked(Some(silence)), Vec::new());
         let summary = "No server answered 4 DISCOVERs in 8 s.\n\
-                       - not one frame came in on eth0: is that the right network, VLAN and switch\n  port?\n";
+                       - not one frame came in on eth0 from outside: is that the right network, VLAN\n  and switch port?\n";
         assert_eq!(
             (report.summary(Term::PLAIN).as_str(), report.verdict()),
             (summary, Verdict::Silent)

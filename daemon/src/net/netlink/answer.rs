@@ -29,7 +29,7 @@ pub(in crate::net) struct LinkAnswer {
     /// For a veth: the index of the other end, in that end's namespace. For a link made on another link: the index of the latter.
     pub(in crate::net) other: u32,
     /// The number of the namespace that `other` is in, if that is not the link's own.
-    pub(super) other_ns: Option<i32>,
+    pub(in crate::net) other_ns: Option<i32>,
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
@@ -44,7 +44,7 @@ pub(in crate::net) struct LinkAnswer {
     soft: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
-    pub(super) received: u64,
+    pub(in crate::net) received: u64,
 }
 
 impl LinkAnswer {

@@ -528,6 +528,9 @@ impl Living for Acquire {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        if let Frame::Arp(arp) = frame {
+            self.heard_arp(arp);
+        }
         self.signal(common, frame.into(), cx)
     }
 

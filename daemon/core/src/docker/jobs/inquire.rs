@@ -46,7 +46,7 @@ pub(in crate::docker) struct LanInquiry {
     /// The LAN's link, once it is found.
     link: Option<Link>,
     /// How many frames had come in on it then.
-    before: u64,
+    before: Option<u64>,
     /// What was found about the reason of the silence.
     reason: Option<Box<Silence>>,
     /// The search for that reason.
@@ -89,8 +89,8 @@ impl LanInquiry {
             return Some(at);
         }
         let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let parent = self.request.lan.parent().map(str::to_owned);
-        self.survey = Some(desk.registry.out.survey_for(waiter, link, parent));
+        let lan = &self.request.lan;
+        self.survey = Some(desk.registry.out.survey_for(waiter, link, lan, false));
         None
     }
 
@@ -202,7 +202,7 @@ impl LanInquiry {
             stage,
             inquiry,
             link,
-            before: 0,
+            before: None,
             reason,
             survey,
             beside,
@@ -233,7 +233,8 @@ impl LanInquiry {
                 let link = self.request.place().link(&view, &self.request.lan);
                 self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
                 self.link = Some(link);
-                self.before = view.received;
+                // Of a bridge only what comes in on certain ports counts.
+                self.before = (!view.bridge).then_some(view.received);
                 self.open(id, desk);
             }
             (Outcome::Surveyed(survey), _) => {
@@ -242,6 +243,7 @@ impl LanInquiry {
                     before: self.before,
                     up_for: None,
                     survey,
+                    server: None,
                 }));
             }
             (Outcome::Opened(Ok(())), Stage::Opening(..)) => {

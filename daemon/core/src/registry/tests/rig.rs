@@ -577,9 +577,17 @@ impl Rig {
                     self.open.get_mut(&exchange).expect("it is open").arp = arp
                 }
                 Effect::Close { op, exchange } => self.close(op, exchange),
-                Effect::Survey { op, .. } => {
-                    self.surveys += 1;
-                    if let Some(survey) = self.survey.clone() {
+                Effect::Survey { op, counts, .. } => {
+                    self.surveys += u32::from(!counts);
+                    let counted = Survey {
+                        received: Some(0),
+                        ..Survey::default()
+                    };
+                    let survey = match counts {
+                        true => Some(counted),
+                        false => self.survey.clone(),
+                    };
+                    if let Some(survey) = survey {
                         self.reg.handle(
                             self.now(),
                             Input::Done {

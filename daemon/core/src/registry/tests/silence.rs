@@ -37,11 +37,38 @@ fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     let failure = failure(&rig, add).to_string();
     assert!(
         failure.contains(
-            "on br0 after 6 DISCOVERs in 30s: no answer came; 7 frames from other stations came in"
+            "on br0 after 6 DISCOVERs in 30s: no answer came; 7 frames came in on br0 from outside"
         ),
         "{failure}"
     );
     assert!(rig.rows().is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_last_server_that_is_there_and_silent_is_named() {
+    for acknowledges in [false, true] {
+        let mut rig = Rig::new(8);
+        rig.survey = Some(Survey::default());
+        rig.add("a", 1, "a");
+        rig.server = Server::Silent;
+        rig.run_until(1010.0);
+        let add = rig.add("b", 2, "b");
+        rig.run_until(1015.0);
+        if acknowledges {
+            rig.server = Server::Up;
+            rig.add("c", 3, "c");
+            rig.server = Server::Silent;
+        }
+        rig.run_until(1040.1);
+        let failure = failure(&rig, add).to_string();
+        let expected = match acknowledges {
+            false => {
+                "192.0.2.1, the server last heard there, answers ARP, but has acknowledged nobody"
+            }
+            true => "server 192.0.2.1 has acknowledged others meanwhile",
+        };
+        assert!(failure.contains(expected), "{failure}");
+    }
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Acquire {
             insists,
             blocked: None,
             beside: Beside::of(&holder.link, view, holder.profile.on_parent),
-            reason: Reason::NotLookedFor(view.received),
+            reason: Reason::NotLookedFor,
             sized: false,
             trusts,
             trusted: false,

@@ -89,7 +89,10 @@ impl Acquire {
             tally: Box::new(tally.clone()),
             silence: match &self.reason {
                 Reason::Found(silence) => Some(silence.clone()),
-                Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
+                Reason::NotLookedFor
+                | Reason::Counted(_)
+                | Reason::LookedFor { .. }
+                | Reason::None => None,
             },
             cut: self.hurried,
             kept: 0,
