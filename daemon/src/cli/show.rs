@@ -95,6 +95,7 @@ fn facts(lease: &Lease) -> String {
             binding.address.map(|address| address.to_string()),
         ),
         ("state", Some(kept.unwrap_or_else(|| binding.state.clone()))),
+        ("unanswered", unanswered(binding)),
         (
             "held up",
             held_up.map(|(what, seconds)| format!("for {}: {what}", brief(seconds))),
@@ -134,6 +135,18 @@ fn facts(lease: &Lease) -> String {
         .filter_map(|(what, fact)| Some([format!("  {what}"), plain(&fact?)]))
         .collect();
     columns(&rows)
+}
+
+/// Returns how often servers were asked in vain to extend the lease, and since when.
+fn unanswered(binding: &Binding) -> Option<String> {
+    let requests = match binding.asked_in_vain? {
+        1 => "1 request to extend the lease".to_owned(),
+        times => format!("{times} requests to extend the lease"),
+    };
+    let since = binding
+        .seconds_asking
+        .map(|seconds| format!(", the first {} ago", brief(seconds)));
+    Some(requests + &since.unwrap_or_default())
 }
 
 fn exchange(of: &Acknowledged) -> String {
@@ -195,4 +208,32 @@ fn happened(event: &Event) -> String {
 /// Returns a text from outside in printable form.
 fn plain(text: &str) -> String {
     super::term::printable(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_without_an_answer_are_counted_since_the_first() {
+        let binding = |more: &str| {
+            let text = format!(
+                r#"{{"attachment":{{"door":"cni","network":"lan","container":"c1","ifname":"eth0"}},"name":"web","state":"RENEWING"{more}}}"#
+            );
+            serde_json::from_str::<Binding>(&text).expect("it is a binding")
+        };
+        for (more, said) in [
+            ("", None),
+            (
+                r#","asked_in_vain":1"#,
+                Some("1 request to extend the lease"),
+            ),
+            (
+                r#","asked_in_vain":3,"seconds_asking":125"#,
+                Some("3 requests to extend the lease, the first 2m5s ago"),
+            ),
+        ] {
+            assert_eq!(unanswered(&binding(more)).as_deref(), said);
+        }
+    }
 }
