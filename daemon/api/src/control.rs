@@ -305,7 +305,7 @@ pub struct Event {
     /// Whose lease it is.
     pub attachment: Attachment,
     /// What happened: `acquired`, `renewed`, `rebound`, `changed`, `lost`, `expired`, `conflict`, `declined`, `released`,
-    /// `adopted`, `orphan_found`, `address_removed`, `detection_off`, `address_held`.
+    /// `adopted`, `orphan_found`, `address_removed`, `detection_off`, `address_held`, `unreachable`.
     pub kind: String,
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -208,6 +208,11 @@ impl Window {
         self.strict
     }
 
+    /// Returns whether the address has been on the interface.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use
+    }
+
     /// Returns whether an ARP packet is from another station.
     pub fn is_of_another(&self, arp: &Arp) -> bool {
         let by = arp.sender_mac;

@@ -122,11 +122,13 @@ pub enum EventKind {
     ServerSilent,
     /// A server answers again: it extends leases, or a LAN has one where containers got addresses from a local range.
     ServerBack,
+    /// Only broadcasts reach a container.
+    Unreachable,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Acquired,
         Self::Renewed,
         Self::Rebound,
@@ -143,6 +145,7 @@ impl EventKind {
         Self::AddressHeld,
         Self::ServerSilent,
         Self::ServerBack,
+        Self::Unreachable,
     ];
 
     /// Returns the kind's name, the same as in JSON.
@@ -164,6 +167,7 @@ impl EventKind {
             Self::AddressHeld => "address_held",
             Self::ServerSilent => "server_silent",
             Self::ServerBack => "server_back",
+            Self::Unreachable => "unreachable",
         }
     }
 }

@@ -45,6 +45,8 @@ pub enum TroubleKind {
     AddsFail,
     /// Containers have no address: they lost it, and no server has given them another.
     NoAddress,
+    /// Only broadcasts reach containers.
+    Unreachable,
     /// Leases were not extended although a server was asked.
     RenewalsUnanswered,
     /// A link that leases or networks use is missing, down, or without carrier.
@@ -69,10 +71,11 @@ pub enum TroubleKind {
 
 impl TroubleKind {
     /// All kinds, the gravest first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::StoreFails,
         Self::AddsFail,
         Self::NoAddress,
+        Self::Unreachable,
         Self::RenewalsUnanswered,
         Self::LinkDown,
         Self::OldPlugin,
@@ -91,6 +94,7 @@ impl TroubleKind {
             Self::StoreFails
             | Self::AddsFail
             | Self::NoAddress
+            | Self::Unreachable
             | Self::RenewalsUnanswered
             | Self::LinkDown
             | Self::OldPlugin => true,
@@ -110,6 +114,7 @@ impl TroubleKind {
             Self::StoreFails => "store_fails",
             Self::AddsFail => "adds_fail",
             Self::NoAddress => "no_address",
+            Self::Unreachable => "unreachable",
             Self::RenewalsUnanswered => "renewals_unanswered",
             Self::LinkDown => "link_down",
             Self::SubnetsDiffer => "subnets_differ",

@@ -27,7 +27,7 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 pub(crate) use self::life::acquire::{Abort, Acquire, Known};
-pub(crate) use self::life::hold::{Hold, Standstill};
+pub(crate) use self::life::hold::{Hold, Standstill, UNREACHED};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 pub(crate) use self::row::row;
@@ -407,6 +407,16 @@ impl Binding {
             }
             Life::Acquiring(_) | Life::Releasing(_) => {}
         }
+    }
+
+    /// Returns whether only broadcasts reach its container, as far as is known.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.held_now().is_some_and(Hold::is_unreached)
+    }
+
+    /// Has it find out whether anything but broadcasts reaches its container.
+    pub(crate) fn doubts_reach(&mut self, lease: &Lease) {
+        self.common.doubts_reach(lease);
     }
 
     /// Returns its client, if its life has one.

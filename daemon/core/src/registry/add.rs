@@ -492,6 +492,9 @@ impl Registry {
         {
             self.lans
                 .got_answers(&binding.identity.lan, helped, now.boot);
+            if helped {
+                self.with(now, id, |binding, _| binding.doubts_reach(&lease));
+            }
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {

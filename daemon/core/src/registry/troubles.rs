@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::servers::Waiting;
-use crate::binding::{Binding, row};
+use crate::binding::{Binding, UNREACHED, row};
 use crate::effect::BindingState;
 use crate::identity::Lan;
 use crate::time::Now;
@@ -21,6 +21,7 @@ impl Registry {
     pub(crate) fn troubles(&self, now: Now) -> Vec<Trouble> {
         let mut found = self.lans.troubles(self.subnets(now), now.boot);
         found.extend(self.without_address(now));
+        found.extend(self.unreached(now));
         found.extend(self.unextended(now));
         found.extend(self.routers_on_host(now));
         found.extend(self.held_up(now));
@@ -68,6 +69,19 @@ impl Registry {
             }
         };
         lost.into_iter().map(trouble).collect()
+    }
+
+    fn unreached(&self, now: Now) -> Vec<Trouble> {
+        let unreached = self.by_lan(Binding::is_unreached);
+        let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| Trouble {
+            kind: TroubleKind::Unreachable,
+            subject: Subject::Lan(lan.clone()),
+            since: None,
+            count: unreached.len() as u64,
+            sentence: format!("{} on {lan}: {UNREACHED}", names(&unreached, now)),
+            remedy: "see \"Only broadcasts reach a container\" in operations.md".to_owned(),
+        };
+        unreached.into_iter().map(trouble).collect()
     }
 
     fn unextended(&self, now: Now) -> Vec<Trouble> {

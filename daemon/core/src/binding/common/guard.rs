@@ -20,11 +20,13 @@
 
 mod decline;
 mod doubt;
+mod reach;
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use self::reach::Reach;
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
@@ -61,6 +63,8 @@ pub(in crate::binding) struct Guard {
     control: Option<Box<Control>>,
     /// Whether a station that claims every address claimed this one, and that was reported.
     ignores: bool,
+    /// The question whether anything reaches the container.
+    reach: Option<Box<Reach>>,
     /// The station that uses the address.
     heard: Option<Mac>,
     /// The DECLINE of a lease, which waits for the store.
@@ -78,6 +82,8 @@ pub(in crate::binding) enum Found {
     Cleared(Waits),
     /// A station uses the address.
     Conflict { by: Mac },
+    /// The window is over, and nothing reaches the container but broadcasts.
+    Unreached,
     /// The address cannot be watched; what waited goes on without.
     Unwatched { waits: Waits, cause: LinkCause },
 }
@@ -125,6 +131,7 @@ impl Guard {
             claims: Vec::new(),
             control,
             ignores,
+            reach: None,
             heard,
             decline,
             recording: false,
@@ -453,11 +460,15 @@ impl Common {
                 return None;
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
-                Action::Send(frame) => self.guard_send(vec![frame], cx),
+                Action::Send(frame) => {
+                    self.guard_send(vec![frame], cx);
+                    self.ask_reach(cx);
+                }
                 // The stations of this host have already heard it.
                 Action::Repeat(frame) => {
                     self.guard_exchange()
-                        .send_over(frame, cx.interfaces.lower(&self.link), cx)
+                        .send_over(frame, cx.interfaces.lower(&self.link), cx);
+                    self.ask_reach(cx);
                 }
                 Action::Free => {
                     let waits = std::mem::take(&mut guard.waits);
@@ -465,8 +476,9 @@ impl Common {
                 }
                 Action::Wait => return None,
                 Action::Over => {
+                    let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.is_in_vain());
                     self.close_guard(cx);
-                    return None;
+                    return is_unreached.then_some(Found::Unreached);
                 }
             }
         }
@@ -634,6 +646,7 @@ impl Common {
         arp: &Arp,
         cx: &mut Cx<'_>,
     ) -> Option<Found> {
+        self.is_reached_by(arp);
         if !self.detects() || self.has_departed(arp.sender_mac, cx) {
             return None;
         }

@@ -593,6 +593,7 @@ impl Living for Acquire {
                 self.client.is_free();
                 self.go_on(common, waits, cx)
             }
+            Found::Unreached => SAME,
             Found::Cleared(Waits::Nothing)
             | Found::Unwatched {
                 waits: Waits::Nothing,

@@ -36,6 +36,11 @@ use crate::wire::frame::{BadFrame, Frame};
 /// How often the removal of the leased address is reported at most: repeated removals must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
 
+/// Why nothing reaches a container, for a person.
+pub(crate) const UNREACHED: &str = "only broadcasts reach the container: a DHCP server answered only when asked for a broadcast, and neither \
+    server nor router answers its ARP. The host's port seems to let in only frames to the host's own Ethernet address, as those of virtual \
+    machines, access points and switches with port security do";
+
 /// A lease that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -58,6 +63,8 @@ struct Rare {
     carried: Option<Grant>,
     /// The question whether a server is there.
     asks: Option<Box<Asks>>,
+    /// Whether only broadcasts reach the container.
+    is_unreached: bool,
 }
 
 /// What follows from what happened, after everything else.
@@ -142,6 +149,11 @@ impl Hold {
     /// Returns whether there is a lease that the store does not have.
     pub(in crate::binding) fn is_unwritten(&self, common: &Common) -> bool {
         self.client.lease().is_some() && common.persistence.durable().is_none()
+    }
+
+    /// Returns whether only broadcasts reach the container, as far as is known.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.is_unreached)
     }
 
     /// Tries to extend the lease: its turn has come.
@@ -325,6 +337,12 @@ impl Hold {
         lease: Arc<Lease>,
         cx: &mut Cx<'_>,
     ) {
+        // The answer to a RENEW is no broadcast.
+        if before.state == StateName::Renewing && self.is_addressed(common, cx) {
+            self.rare
+                .iter_mut()
+                .for_each(|rare| rare.is_unreached = false);
+        }
         let last = std::mem::replace(&mut self.last, lease.clone());
         let (attachment, was, address, server) = (
             &common.attachment,
@@ -372,6 +390,17 @@ impl Hold {
         }
         self.record_again();
         self.has_work();
+    }
+
+    /// Reports that only broadcasts reach the container. The lease is kept.
+    fn report_unreached(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.shared() else {
+            return;
+        };
+        self.rare.get_or_insert_default().is_unreached = true;
+        let (attachment, lan) = (&common.attachment, &common.identity.lan);
+        tracing::warn!(%attachment, %lan, address = %lease.address, UNREACHED);
+        common.note(EventKind::Unreachable, &lease, UNREACHED, cx);
     }
 
     /// Handles the loss of the lease.
@@ -621,6 +650,7 @@ impl Living for Hold {
                 self.may_use(common, before, cx);
             }
             Found::Cleared(_) | Found::Unwatched { .. } => {}
+            Found::Unreached => self.report_unreached(common, cx),
             Found::Conflict { by } => {
                 common.note_conflict(&self.client, by, cx);
                 return self.on_conflict(common, by, cx);

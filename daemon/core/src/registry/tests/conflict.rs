@@ -17,6 +17,7 @@ use crate::grant::policy::{Detection, Policy};
 use crate::link::{Hears, KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{BindingId, RecordState};
+use crate::trouble::TroubleKind;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -470,6 +471,43 @@ fn who_gives_the_address_up_when_told_off_is_no_conflict() {
     assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (2, 1));
     assert_eq!((rig.state("a"), rig.open.len()), (vec!["BOUND"], 0));
     assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
+}
+
+/// A container whose server answers only by broadcast. `answered`: somebody answers its ARP.
+fn flagged(answered: bool) -> Rig {
+    let mut rig = rig(Detection::Optimistic);
+    rig.server = Server::AnswersFlag;
+    if !answered {
+        rig.stations.clear();
+    }
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1004.0);
+    assert_eq!(rig.leased(add), FIRST);
+    rig.appears(FIRST);
+    rig.run_until(1020.0);
+    rig
+}
+
+#[test]
+fn a_container_that_only_broadcasts_reach_is_reported() {
+    for answered in [false, true] {
+        let mut rig = flagged(answered);
+        let expected = match answered {
+            false => vec![EventKind::Acquired, EventKind::Unreachable],
+            true => vec![EventKind::Acquired],
+        };
+        assert_eq!(rig.kinds_of_events(), expected);
+        assert_eq!(rig.state("a"), ["BOUND"], "it is kept");
+        let now = rig.now();
+        let kinds: Vec<_> = rig
+            .reg
+            .registry
+            .troubles(now)
+            .iter()
+            .map(|trouble| trouble.kind)
+            .collect();
+        assert_eq!(kinds.contains(&TroubleKind::Unreachable), !answered);
+    }
 }
 
 #[test]
