@@ -4,6 +4,8 @@
 //! back before it reports. It keeps only the namespace's cookie: neither the namespace's file nor, after the work, a socket or a
 //! thread in it, so that the namespace can die when its container does.
 
+mod listing;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -364,19 +366,6 @@ impl Worker {
         }
     }
 
-    /// Lists the Ethernet addresses of all links in a container's namespace.
-    pub(super) fn list_inside(&mut self, link: &Link) -> Result<Vec<Mac>, LinkCause> {
-        let Link::InNetns { path, cookie, .. } = link else {
-            return Ok(Vec::new());
-        };
-        self.visit(path, Expected::This(*cookie), |netlink, _, _| {
-            let mut macs = Vec::new();
-            let listed = netlink.each_link(|link| macs.extend(link.mac));
-            listed.map_err(|error| error.at(Which::Name("any link"), "list links"))?;
-            Ok(macs)
-        })
-    }
-
     /// Sets a link up while `goes_on` returns true, unless it is the host's. Then returns what is there and, if `opens` is set,
     /// the requested sockets.
     pub(super) fn prepare(
@@ -495,21 +484,6 @@ impl Worker {
     /// Looks at a link of the host, without its addresses.
     pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         self.here()?.link(which)
-    }
-
-    /// Counts the frames that came in on a bridge's ports that lead to no container of leasehold, and these ports.
-    pub(super) fn count_outside(&mut self, bridge: u32) -> Option<(u64, usize)> {
-        let mut ports = Vec::new();
-        let listed = self.here().ok()?.each_link(|link| {
-            ports.extend(Some(link).filter(|link| link.master == bridge));
-        });
-        listed.ok()?;
-        let book = self.host.registrar.book();
-        ports.retain(|link| {
-            link.other_ns
-                .is_none_or(|number| book.cookie(Some(number)).is_none())
-        });
-        Some((ports.iter().map(|link| link.received).sum(), ports.len()))
     }
 
     /// Looks at a link by its index in the namespace at `path`, on which the watch reports from then on.
