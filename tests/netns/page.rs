@@ -32,6 +32,27 @@ const MANY: &str = "(async count => {
     await load();
 })";
 
+/// Makes the page show this many made-up leases in an outage: of five, one is lost, two are not extended.
+const OUTAGE: &str = "(async count => {
+    const lease = n => ({
+        attachment: {door: 'cni', network: `lan${n % 3}`, container: `web-${n}`, ifname: 'net1'},
+        name: `shop/checkout-7d9c6b5f8-x2lkp${n}`, server: '10.7.0.1', lease_seconds: 43200,
+        address: `10.7.0.${n}/16`, state: 'BOUND', seconds_to_expiry: 40000,
+        ...[{}, {}, {state: 'RENEWING', asked_in_vain: 12}, {state: 'REBINDING', asked_in_vain: 14},
+            {state: 'SELECTING', lost: true, address: undefined, seconds_to_expiry: undefined}][n % 5],
+    });
+    const troubles = [{
+        kind: 'no_address', grave: true, since: '2026-11-28T05:00:00.000Z', count: 10,
+        sentence: '10 containers on eth0 have no address: shop/checkout-7d9c6b5f8-x2lkp4 and 9 more',
+        remedy: '`leasehold events` says how it was lost',
+    }];
+    const servers = [{server: '10.7.0.1', lan: {parent: 'eth0', vlan: 0}, leases: 40, seconds_silent: 1800}];
+    const status = {host: 'node-17.example.net', version: '0.1.0', troubles, servers};
+    const bindings = [...Array(count).keys()].map(lease);
+    window.fetch = async path => new Response(JSON.stringify(path === '/status' ? status : {bindings}));
+    await load();
+})";
+
 /// What the page lists, from top to bottom.
 const ORDER: &str =
     "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
@@ -97,6 +118,8 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
     browser.wait_for(&rows(2))?;
     assert_eq!(browser.evaluate(ORDER)?, json!(["c1", "c2"]));
     browser.wait_for("document.getElementById('events').textContent.includes('renewed')")?;
+    // Events name containers as the table does, also those that came before the table.
+    browser.wait_for("[...document.querySelectorAll('#events span')].every(line => /^c[12][:,]/.test(line.textContent))")?;
     lab.detach(&second)?;
     browser.wait_for(&rows(1))?;
 
@@ -219,6 +242,48 @@ fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little
     })()";
     let changed = browser.evaluate(changed)?.as_u64().expect("a number");
     assert!((1..200).contains(&changed), "{changed} changes");
+    lab.detach(&member)
+}
+
+#[test]
+fn an_outage_stands_on_top_and_a_phone_shows_what_matters() -> Result<(), CallError> {
+    let Some(mut scene) = Scene::new()? else {
+        return Ok(());
+    };
+    let Scene { lab, browser, .. } = &mut scene;
+    let member = lab.attach("c1")?;
+    browser.wait_for(&rows(1))?;
+    let axe = std::fs::read_to_string(AXE).expect("it was looked for");
+    browser.evaluate(&format!("{axe};null"))?;
+    browser.evaluate(&format!("{OUTAGE}(50)"))?;
+    browser.wait_for(&rows(50))?;
+    let summary = "document.getElementById('summary').textContent";
+    assert_eq!(
+        browser.evaluate(summary)?,
+        json!("40 leases in 3 networks, 20 not extended, 10 lost")
+    );
+    let first = "[...document.querySelectorAll('#rows tr')].slice(0, 11).map(row => row.className)";
+    let first = browser.evaluate(first)?;
+    let classes: Vec<_> = first.as_array().into_iter().flatten().collect();
+    assert!(
+        classes.len() == 11
+            && classes[..10]
+                .iter()
+                .all(|of| of.as_str().is_some_and(|of| of.contains("bad"))),
+        "lost leases stand first, and are red: {first}"
+    );
+    let fits = "[document.documentElement, ...document.querySelectorAll('.wide')].every(it => it.scrollWidth <= it.clientWidth)";
+    let seen = "[...document.querySelectorAll('#rows tr:first-child :is(.who span, .state, .left span)')]\
+        .every(it => { const at = it.getBoundingClientRect(); return at.width > 0 && at.left >= 0 && at.right <= innerWidth; })";
+    for size in [(1280, 900), (390, 844)] {
+        browser.resize(size.0, size.1)?;
+        for dark in [false, true] {
+            browser.prefer_dark(dark)?;
+            assert_eq!(browser.evaluate(fits)?, json!(true), "{size:?}");
+            assert_eq!(browser.evaluate(seen)?, json!(true), "{size:?}");
+            assert_eq!(broken(browser)?, json!([]), "{size:?}, dark: {dark}");
+        }
+    }
     lab.detach(&member)
 }
 
