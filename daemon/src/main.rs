@@ -34,7 +34,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use leasehold_api::{cni, to_json};
+use leasehold_api::{MAX_ADD_TIMEOUT, cni, to_json};
 use nix::unistd::{Uid, geteuid};
 
 fn main() -> ExitCode {
@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         cli::Command::Exporter(args) => said(cli::exporter(&args).map_err(Into::into)),
         cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
             Ok(verdict) => verdict.code().into(),
+            Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,
             Err(error) => said(Err(error.into())),
         },
         cli::Command::Show(args) => match cli::show(&args) {
@@ -108,6 +109,13 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         Ok(started) => started,
         Err(error) => return said(Err(error.into())),
     };
+    if args.timeout > MAX_ADD_TIMEOUT {
+        tracing::warn!(
+            "--timeout {} is cut to {}: no ADD may take longer",
+            args.timeout.as_secs(),
+            MAX_ADD_TIMEOUT.as_secs()
+        );
+    }
     let settings = driver::Settings {
         socket: args.socket,
         plugin_dir: args.docker_plugin_dir.map(|path| listen::PluginDir {
@@ -126,7 +134,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         host_prefix: args.host_prefix,
         pid_file: args.pid_file,
         cni_caches: args.cni_cache,
-        add_timeout: args.timeout,
+        add_timeout: args.timeout.min(MAX_ADD_TIMEOUT),
         broadcast: args.broadcast,
         log: filter,
     };

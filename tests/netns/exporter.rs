@@ -172,6 +172,10 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
             "{line} of {name}"
         );
     }
+    for line in ["GET /v1/show?name=c1", "GET /v1/bindings?network=lan"] {
+        let answer = ask_daemon(&lab.home().read_socket(), line);
+        assert_eq!(status(&answer), "200", "{line}: {answer:?}");
+    }
     for line in [
         "POST /cni",
         "PUT /v1/log",

@@ -81,6 +81,21 @@ pub struct Which {
     pub door: Option<String>,
 }
 
+/// The states of leases: those of RFC 2131, and the daemon's own.
+pub const STATES: [&str; 11] = [
+    "INIT",
+    "SELECTING",
+    "REQUESTING",
+    "INIT-REBOOT",
+    "REBOOTING",
+    "BOUND",
+    "RENEWING",
+    "REBINDING",
+    "KEPT",
+    "RELEASING",
+    "HELD",
+];
+
 impl Which {
     /// Returns the parameters of a query that select the same leases.
     pub fn parameters(&self) -> Vec<String> {
@@ -119,7 +134,9 @@ impl Which {
                 self.address = net(&value);
                 return self.address.is_some();
             }
-            "state" => &mut self.state,
+            "state" if STATES.iter().any(|state| value.eq_ignore_ascii_case(state)) => {
+                &mut self.state
+            }
             "door" if ["cni", "docker"].contains(&&*value) => &mut self.door,
             _ => return false,
         };

@@ -277,12 +277,32 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__events)
-            opts="-f -h --follow --json --after --socket --help"
+            opts="-f -n -h --follow --json --network --kind --since --number --after --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --network)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "acquired renewed rebound changed lost expired conflict declined released adopted orphan_found address_removed detection_off address_held server_silent server_back" -- "${cur}"))
+                    return 0
+                    ;;
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --number)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --after)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -598,7 +618,7 @@ _leasehold() {
                     return 0
                     ;;
                 --state)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "INIT SELECTING REQUESTING INIT-REBOOT REBOOTING BOUND RENEWING REBINDING KEPT RELEASING HELD" -- "${cur}"))
                     return 0
                     ;;
                 --caller)
@@ -704,7 +724,7 @@ _leasehold() {
                     return 0
                     ;;
                 --state)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "INIT SELECTING REQUESTING INIT-REBOOT REBOOTING BOUND RENEWING REBINDING KEPT RELEASING HELD" -- "${cur}"))
                     return 0
                     ;;
                 --caller)
@@ -742,7 +762,7 @@ _leasehold() {
                     return 0
                     ;;
                 --state)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "INIT SELECTING REQUESTING INIT-REBOOT REBOOTING BOUND RENEWING REBINDING KEPT RELEASING HELD" -- "${cur}"))
                     return 0
                     ;;
                 --caller)

@@ -64,7 +64,17 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l cni-conf-di
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l network -d 'Only leases of this network' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l address -d 'Only those with this address, or in this subnet' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l state -d 'Only those in this state' -r -f -a "INIT\t''
+SELECTING\t''
+REQUESTING\t''
+INIT-REBOOT\t''
+REBOOTING\t''
+BOUND\t''
+RENEWING\t''
+REBINDING\t''
+KEPT\t''
+RELEASING\t''
+HELD\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s o -l output -d 'Show all columns' -r -f -a "few\t'The most useful ones'
@@ -80,6 +90,25 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand show" -s h -l help -
 complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l json -d 'Print the daemon\'s answer as JSON'
 complete -c leasehold -n "__fish_leasehold_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l network -d 'Only events about leases of this network' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l kind -d 'Only events of these kinds' -r -f -a "acquired\t''
+renewed\t''
+rebound\t''
+changed\t''
+lost\t''
+expired\t''
+conflict\t''
+declined\t''
+released\t''
+adopted\t''
+orphan_found\t''
+address_removed\t''
+detection_off\t''
+address_held\t''
+server_silent\t''
+server_back\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l since -d 'Only events since this long ago (90s, 10m, 2h), or since a time such as 2026-11-28T06:00' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s n -l number -d 'Only the last N of them; with --follow, the last N and new ones' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l after -d 'Only events after this number' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s f -l follow -d 'Go on with new events, even when the daemon restarts'
@@ -88,7 +117,17 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s h -l help
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l network -d 'Only leases of this network' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l address -d 'Only those with this address, or in this subnet' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l state -d 'Only those in this state' -r -f -a "INIT\t''
+SELECTING\t''
+REQUESTING\t''
+INIT-REBOOT\t''
+REBOOTING\t''
+BOUND\t''
+RENEWING\t''
+REBINDING\t''
+KEPT\t''
+RELEASING\t''
+HELD\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l socket -d 'The daemon\'s socket' -r -F
@@ -99,7 +138,17 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -s h -l help 
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l network -d 'Only leases of this network' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l container -d 'Only those whose container\'s id begins like this' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l address -d 'Only those with this address, or in this subnet' -r
-complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l state -d 'Only those in this state' -r -f -a "INIT\t''
+SELECTING\t''
+REQUESTING\t''
+INIT-REBOOT\t''
+REBOOTING\t''
+BOUND\t''
+RENEWING\t''
+REBINDING\t''
+KEPT\t''
+RELEASING\t''
+HELD\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l caller -d 'Only those that CNI, or Docker, asked for' -r -f -a "cni\t''
 docker\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l socket -d 'The daemon\'s socket' -r -F
@@ -132,7 +181,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l listen 
 complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l host -d 'The names by which browsers may ask for the page, besides addresses and localhost' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l socket -d 'The daemon\'s read-only socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -s h -l help -d 'Print help'
-complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l netns -d 'The network namespace of the link, such as /run/netns/NAME; the host\'s by default' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l netns -d 'The network namespace of the link, by its path or by its name in `ip netns`; the host\'s by default' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l mac -d 'The hardware address to ask for; by default the link\'s own in a namespace, else one derived from it' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l vlan -d 'The VLAN on the link' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l wait -d 'How many seconds to wait for answers' -r

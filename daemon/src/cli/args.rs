@@ -1,16 +1,18 @@
 //! Arguments and environment variables.
 
-use std::convert::Infallible;
+mod values;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
-use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_api::control::{self, Which};
+use leasehold_core::event::EventKind;
 use leasehold_core::wire::Mac;
 
+use self::values::{directory, moment, net, netns, seconds, span};
 use crate::log::{self, LogFormat};
 
 /// One daemon per host that holds the DHCP leases of its containers.
@@ -238,8 +240,8 @@ pub(crate) struct WhichArgs {
     /// Only those with this address, or in this subnet
     #[arg(long, value_name = "ADDRESS", value_parser = net)]
     pub(crate) address: Option<IpNet>,
-    /// Only those in this state, such as BOUND or KEPT
-    #[arg(long, value_name = "STATE")]
+    /// Only those in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = control::STATES)]
     pub(crate) state: Option<String>,
     /// Only those that CNI, or Docker, asked for
     #[arg(long = "caller", alias = "door", value_name = "CALLER", value_parser = ["cni", "docker"])]
@@ -348,6 +350,21 @@ pub(crate) struct EventsArgs {
     /// Print one JSON object per line, as the daemon gave it
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only events about this lease: its attachment, address, pod or host name, or the beginning of its container's id
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Only events about leases of this network
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Only events of these kinds
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = EventKind::ALL.map(EventKind::name))]
+    pub(crate) kind: Vec<String>,
+    /// Only events since this long ago (90s, 10m, 2h), or since a time such as 2026-11-28T06:00
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<String>,
+    /// Only the last N of them; with --follow, the last N and new ones
+    #[arg(long, short, value_name = "N")]
+    pub(crate) number: Option<usize>,
     /// Only events after this number
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) after: u64,
@@ -452,11 +469,12 @@ pub(crate) struct DoctorArgs {
 /// Which frames are written, where, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaptureArgs {
-    /// The attachment, as `leasehold list` shows it
-    #[arg(value_name = "ATTACHMENT", required_unless_present = "all")]
-    pub(crate) attachment: Option<String>,
+    /// The lease's attachment, which need not have a lease yet, or its address, pod or host name, or the beginning of its
+    /// container's id
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    pub(crate) name: Option<String>,
     /// The frames of all attachments
-    #[arg(long, conflicts_with = "attachment")]
+    #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
     /// The file, in the format pcapng; - is standard output
     #[arg(long, short, value_name = "FILE")]
@@ -508,8 +526,8 @@ pub(crate) struct ProbeArgs {
     /// The link to ask on: the parent or bridge of containers, or an interface
     #[arg(value_name = "LINK")]
     pub(crate) link: String,
-    /// The network namespace of the link, such as /run/netns/NAME; the host's by default
-    #[arg(long, value_name = "PATH")]
+    /// The network namespace of the link, by its path or by its name in `ip netns`; the host's by default
+    #[arg(long, value_name = "NETNS", value_parser = netns)]
     pub(crate) netns: Option<PathBuf>,
     /// The hardware address to ask for; by default the link's own in a namespace, else one derived from it
     #[arg(long, value_name = "MAC")]
@@ -598,47 +616,6 @@ pub(crate) struct UninstallArgs {
     pub(crate) root: PathBuf,
 }
 
-/// Reads a directory, which may be empty: clap's own parser refuses an empty path.
-fn directory(text: &str) -> Result<PathBuf, Infallible> {
-    Ok(PathBuf::from(text))
-}
-
-/// Reads an address or a subnet.
-fn net(text: &str) -> Result<IpNet, &'static str> {
-    control::net(text).ok_or("not an address or a subnet")
-}
-
-/// Reads a span of time, a second at least.
-fn span(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(
-        text.find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len()),
-    );
-    let seconds = match unit {
-        "s" | "" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => 0,
-    };
-    let whole = number
-        .parse()
-        .ok()
-        .and_then(|number: u64| number.checked_mul(seconds))
-        .filter(|seconds| *seconds > 0);
-    whole
-        .map(Duration::from_secs)
-        .ok_or("not a time such as 90s, 10m or 2h".to_owned())
-}
-
-/// Reads a number of seconds for an ADD.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration
-        .map(|duration| duration.min(MAX_ADD_TIMEOUT))
-        .ok_or("not a number of seconds".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -690,31 +667,18 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_a_unit_or_is_in_seconds() {
-        for (text, seconds) in [("90s", 90), ("90", 90), ("10m", 600), ("2h", 7200)] {
-            assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in [
-            "",
-            "0",
-            "0m",
-            "m",
-            "10d",
-            "-1s",
-            "1.5h",
-            "99999999999999999999s",
-        ] {
-            assert!(span(text).is_err(), "{text}");
-        }
+    fn a_state_that_is_none_is_refused() {
+        let of = |state| Args::try_parse_from(["leasehold", "list", "--state", state]);
+        assert!(of("bound").is_ok() && of("KEPT").is_ok());
+        let refused = of("XYZ").unwrap_err().to_string();
+        assert!(refused.contains("RELEASING"), "{refused}");
     }
 
     #[test]
-    fn a_time_out_is_a_number_of_seconds_and_has_an_end() {
-        for (text, expected) in [("208", 208_000), ("0.5", 500), ("1e6", 600_000)] {
-            assert_eq!(seconds(text), Ok(Duration::from_millis(expected)), "{text}");
-        }
-        for text in ["", "0", "-1", "10s", "NaN", "inf"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
+    fn a_command_that_is_nearly_one_is_named() {
+        let refused = Args::try_parse_from(["leasehold", "lst"])
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("'list'"), "{refused}");
     }
 }

@@ -1,5 +1,6 @@
 //! One request to the daemon: HTTP/1.1 over its Unix socket, one request per connection.
 
+use std::env;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,6 +12,11 @@ use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::term::printable;
+use super::unit;
+
+/// Where systemd listens for those who only read, and the variable that says where else.
+const READ_SOCKET: &str = "/run/leasehold-read/leasehold.sock";
+const READ_SOCKET_VARIABLE: &str = "LEASEHOLD_READ_SOCKET";
 
 /// How long the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +34,8 @@ pub(crate) enum ClientError {
     #[error("no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`", .0.display())]
     NoDaemon(PathBuf),
     /// The socket is not for this user.
-    #[error("no permission to ask the daemon at {}: use the user that runs it, usually root", .0.display())]
+    #[error("no permission to ask the daemon at {}: be root, or, for `list`, `show`, `status` and `events`, a member of the group of its \
+         read-only socket", .0.display())]
     Denied(PathBuf),
     /// The connection failed, or the daemon was silent for too long.
     #[error("daemon at {}", .socket.display())]
@@ -83,6 +90,28 @@ pub(crate) fn pretty(answer: &[u8]) -> Result<String, ClientError> {
 /// Asks the daemon at `socket` for `url` and returns the body of its answer.
 pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
     request(socket, ("GET", url), "", PATIENCE)
+}
+
+/// Asks as [`get`] does for what the read-only socket has too: its group needs no other.
+pub(crate) fn get_to_read(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
+    match get(socket, url) {
+        Err(denied @ ClientError::Denied(_)) => match get(&read_socket(), url) {
+            Err(ClientError::Denied(_) | ClientError::NoDaemon(_)) => Err(denied),
+            answer => answer,
+        },
+        answer => answer,
+    }
+}
+
+/// Returns the path of the read-only socket.
+fn read_socket() -> PathBuf {
+    let said = env::var_os(READ_SOCKET_VARIABLE).map(PathBuf::from);
+    said.or_else(|| {
+        unit::of_the_host()
+            .remove(READ_SOCKET_VARIABLE)
+            .map(PathBuf::from)
+    })
+    .unwrap_or_else(|| READ_SOCKET.into())
 }
 
 /// Does the same; the daemon may stay silent no longer than `patience`.

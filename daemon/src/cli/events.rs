@@ -1,10 +1,11 @@
 //! `leasehold events`: what happened to leases, one line each.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_api::control::{EVENTS, Event};
+use leasehold_api::control::{Attachment, BINDINGS, Bindings, EVENTS, Event, to_url};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,10 +38,16 @@ struct Answer {
 
 /// Prints the requested events. Ends when the reader has seen enough.
 pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), EventsError> {
+    let wanted = Wanted::of(args)?;
     let (mut after, mut found, mut silent) = (args.after, false, false);
+    let mut last = args.number.map(|_| VecDeque::new());
     loop {
         // Existing events need no waiting.
-        let wait = if args.follow && found { WAIT } else { 0 };
+        let wait = if args.follow && found && last.is_none() {
+            WAIT
+        } else {
+            0
+        };
         let answer = match ask(args, after, wait) {
             Err(EventsError::Client(error)) if args.follow && found && may_come_back(&error) => {
                 if !std::mem::replace(&mut silent, true) {
@@ -52,21 +59,101 @@ pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), Event
             answer => answer?,
         };
         (found, silent) = (true, false);
-        match print(&answer.events, args.json, out) {
+        let is_end = answer.events.is_empty() && answer.next_after == after;
+        let mut events: Vec<_> = answer
+            .events
+            .into_iter()
+            .filter(|event| wanted.is_one(event))
+            .collect();
+        if let (Some(kept), Some(most)) = (&mut last, args.number) {
+            kept.extend(std::mem::take(&mut events));
+            kept.drain(..kept.len().saturating_sub(most));
+        }
+        if is_end {
+            events.extend(last.take().into_iter().flatten());
+        }
+        match print(&events, args.json, out) {
             Err(EventsError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {
                 return Ok(());
             }
             printed => printed?,
         }
-        if !args.follow && answer.events.is_empty() && answer.next_after == after {
+        if !args.follow && is_end {
             return Ok(());
         }
         after = answer.next_after;
     }
 }
 
+/// Which events are wanted.
+struct Wanted<'a> {
+    args: &'a EventsArgs,
+    /// The attachments of leases that have the name.
+    named: Vec<String>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Asks the daemon which leases have the name, if one is given.
+    fn of(args: &'a EventsArgs) -> Result<Self, ClientError> {
+        let Some(name) = &args.name else {
+            return Ok(Self {
+                args,
+                named: Vec::new(),
+            });
+        };
+        let url = format!("{BINDINGS}?name={}", to_url(name));
+        let found: Bindings = client::read(&client::get_to_read(&args.socket, &url)?)?;
+        let named = found
+            .bindings
+            .iter()
+            .map(|binding| binding.attachment.to_string())
+            .collect();
+        Ok(Self { args, named })
+    }
+
+    fn is_one(&self, event: &Value) -> bool {
+        let EventsArgs {
+            name,
+            network,
+            kind,
+            since,
+            ..
+        } = self.args;
+        let attachment = &event["attachment"];
+        let says = |value: &Value, wanted: &str| value.as_str() == Some(wanted);
+        name.as_ref().is_none_or(|name| self.is_named(event, name))
+            && network.as_ref().is_none_or(|network| {
+                ["network", "pool"]
+                    .iter()
+                    .any(|key| says(&attachment[*key], network))
+            })
+            && (kind.is_empty() || kind.iter().any(|kind| says(&event["kind"], kind)))
+            && since.as_ref().is_none_or(|since| {
+                event["time"]
+                    .as_str()
+                    .is_some_and(|time| time >= since.as_str())
+            })
+    }
+
+    /// Returns whether an event is about a lease of this name, which may be gone.
+    fn is_named(&self, event: &Value, name: &str) -> bool {
+        let Ok(event) = Event::deserialize(event) else {
+            return false;
+        };
+        let attachment = event.attachment.to_string();
+        let is_id = match &event.attachment {
+            Attachment::Cni { container, .. } => container.starts_with(name),
+            Attachment::Docker { .. } => false,
+        };
+        let is_address = event
+            .address
+            .is_some_and(|address| address.addr().to_string() == name);
+        attachment == name || is_id || is_address || self.named.contains(&attachment)
+    }
+}
+
 fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> {
-    let body = client::get(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
+    let body = client::get_to_read(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
     Ok(client::read(&body)?)
 }
 
@@ -121,7 +208,7 @@ pub(super) fn line(event: &Event) -> String {
 mod tests {
     use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
+    use std::path::Path;
 
     use serde_json::json;
     use tempfile::TempDir;
@@ -139,6 +226,78 @@ mod tests {
             "cause": cause,
             "of_a_later_daemon": 1,
         })
+    }
+
+    fn all(socket: &Path) -> EventsArgs {
+        EventsArgs {
+            follow: false,
+            name: None,
+            network: None,
+            kind: Vec::new(),
+            since: None,
+            number: None,
+            json: false,
+            after: 0,
+            socket: socket.to_owned(),
+        }
+    }
+
+    #[test]
+    fn events_are_chosen_by_name_network_kind_and_time() {
+        let is_one = |named: &[&str], change: &dyn Fn(&mut EventsArgs)| {
+            let mut args = all(Path::new("/s"));
+            change(&mut args);
+            let named = named.iter().map(|name| (*name).to_owned()).collect();
+            Wanted { args: &args, named }.is_one(&event(4, "a"))
+        };
+        let named = |name: &str| {
+            let name = Some(name.to_owned());
+            move |args: &mut EventsArgs| args.name = name.clone()
+        };
+        for name in ["lan/c1/eth0", "c1", "c", "10.0.0.7"] {
+            assert!(is_one(&[], &named(name)), "{name}");
+        }
+        assert!(!is_one(&[], &named("web")) && is_one(&["lan/c1/eth0"], &named("web")));
+        let network =
+            |network: &'static str| is_one(&[], &|args| args.network = Some(network.to_owned()));
+        assert!(network("lan") && !network("other"));
+        let kind = |kind: &'static str| is_one(&[], &|args| args.kind = vec![kind.to_owned()]);
+        assert!(kind("lost") && !kind("renewed"));
+        let since = |since: &'static str| is_one(&[], &|args| args.since = Some(since.to_owned()));
+        assert!(since("2024-12-31T23:59") && !since("2025-01-01"));
+    }
+
+    #[test]
+    fn the_last_ones_are_printed_once_all_are_known() {
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let args = EventsArgs {
+            number: Some(2),
+            ..all(&socket)
+        };
+        let mut out = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for answer in [
+                    answer(&[event(4, "a"), event(5, "b")], 5),
+                    answer(&[event(6, "c")], 6),
+                    answer(&[], 6),
+                ] {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let asked = BufReader::new(&stream).lines().map(Result::unwrap);
+                    asked.take_while(|line| !line.is_empty()).for_each(drop);
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            });
+            events(&args, &mut out).unwrap();
+        });
+        let text = String::from_utf8(out).unwrap();
+        let causes: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split(' ').next_back())
+            .collect();
+        assert_eq!(causes, ["b", "c"]);
     }
 
     fn answer(events: &[Value], next_after: u64) -> String {
@@ -178,7 +337,7 @@ mod tests {
             follow,
             json,
             after: 3,
-            socket: PathBuf::from(&socket),
+            ..all(&socket)
         };
         let mut out = Vec::new();
         let ended = events(&args, &mut out);
@@ -276,9 +435,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let args = EventsArgs {
             follow: true,
-            json: false,
-            after: 0,
-            socket: dir.path().join("s"),
+            ..all(&dir.path().join("s"))
         };
         let error = events(&args, &mut Vec::new()).unwrap_err();
         assert!(

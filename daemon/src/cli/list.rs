@@ -66,7 +66,7 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
         return ranges_of(args);
     }
     let path = format!("{BINDINGS}?{}", which.parameters().join("&"));
-    let body = client::get(&args.socket, &path)?;
+    let body = client::get_to_read(&args.socket, &path)?;
     if args.json {
         return Ok(client::pretty(&body)?);
     }
@@ -78,7 +78,7 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
         refused: _,
     } = client::read(&body)?;
     let table = match args.output {
-        Columns::Few => table::few(&bindings, term.width()),
+        Columns::Few => table::few(&bindings, term.columns()),
         Columns::Wide => table::wide(&bindings),
     };
     let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
@@ -96,7 +96,8 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
 
 /// Returns the local ranges. Only a daemon knows those of fallbacks; without one, the others are shown.
 fn ranges_of(args: &ListArgs) -> Result<String, ListError> {
-    let asked = client::get(&args.socket, RANGES).and_then(|body| client::read::<Ranges>(&body));
+    let asked =
+        client::get_to_read(&args.socket, RANGES).and_then(|body| client::read::<Ranges>(&body));
     let fallbacks = match asked {
         Ok(Ranges { mut ranges }) => {
             ranges.retain(|range| range.fallback);
@@ -328,8 +329,21 @@ mod tests {
             seconds_to_release: Some(42),
             ..binding("c5")
         };
-        let bindings = [binding("c1"), acquiring, for_ever, releasing, kept];
-        let (few, wide) = (table::few(&bindings, 80), table::wide(&bindings));
+        let kept_beyond_its_end = Binding {
+            state: "KEPT".to_owned(),
+            seconds_to_release: Some(498),
+            seconds_to_expiry: Some(1),
+            ..binding("c6")
+        };
+        let bindings = [
+            binding("c1"),
+            acquiring,
+            for_ever,
+            releasing,
+            kept,
+            kept_beyond_its_end,
+        ];
+        let (few, wide) = (table::few(&bindings, Some(80)), table::wide(&bindings));
         assert_eq!(few, include_str!("list/few.golden"), "\n{few}");
         assert_eq!(wide, include_str!("list/wide.golden"), "\n{wide}");
     }
@@ -337,7 +351,7 @@ mod tests {
     #[test]
     fn an_empty_table_is_its_head() {
         assert_eq!(
-            table::few(&[], 80),
+            table::few(&[], Some(80)),
             "NAME  ATTACHMENT  ADDRESS  STATE  LEFT\n"
         );
         assert!(table::wide(&[]).starts_with("ATTACHMENT  NAME  LAN  "));
@@ -348,7 +362,7 @@ mod tests {
         let mut odd = binding("c1");
         odd.attachment = attachment("\u{1b}[2Jlan", "c1");
         assert!(
-            !table::few(&[odd.clone()], 80).contains('\u{1b}')
+            !table::few(&[odd.clone()], Some(80)).contains('\u{1b}')
                 && !table::wide(&[odd]).contains('\u{1b}')
         );
     }
@@ -357,7 +371,9 @@ mod tests {
     fn a_table_is_cut_to_the_reader_where_names_are_long() {
         let mut long = binding(&"c0ffee".repeat(11));
         long.attachment = attachment("a-network-with-a-long-name", &"c0ffee".repeat(11));
-        let table = table::few(&[long, binding("c1")], 80);
+        let whole = table::few(&[long.clone(), binding("c1")], None);
+        assert!(!whole.contains('…'), "a reader without a terminal: {whole}");
+        let table = table::few(&[long, binding("c1")], Some(80));
         assert!(
             table.lines().all(|line| line.chars().count() <= 80),
             "{table}"

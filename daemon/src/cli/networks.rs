@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn networks_of_ours_are_found_in_lists_and_alone() {
         let dir = TempDir::new().unwrap();
-        let lan = r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "requests": [], "servers": {"deny": ["10.0.0.2"]}}}"#;
+        let lan = r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "requests": [], "timeout": 700, "servers": {"deny": ["10.0.0.2"]}}}"#;
         let files = [
             (
                 "10-list.conflist",
@@ -280,7 +280,10 @@ mod tests {
         );
         assert_eq!(
             lan.warnings,
-            ["network lan: ipam.requests: unknown key, which is ignored: did you mean request?"]
+            [
+                "network lan: ipam.requests: unknown key, which is ignored: did you mean request?",
+                "network lan: `timeout` 700 is cut to 600: no ADD may take longer"
+            ]
         );
         let [other, _slip] = &local[..] else {
             panic!("{local:?}")

@@ -25,22 +25,198 @@ fn made() -> BTreeMap<String, Vec<u8>> {
         clap_complete::generate(shell, &mut command, "leasehold", &mut text);
         files.insert(format!("completions/{name}"), text);
     }
-    files.insert("man/leasehold.1".to_owned(), page(command.clone()));
+    let verbs: Vec<_> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    files.insert(
+        "man/leasehold.8".to_owned(),
+        page(command.clone(), "leasehold", &verbs),
+    );
     for verb in command
         .get_subcommands()
         .filter(|verb| verb.get_name() != "help")
     {
         let name: &str = format!("leasehold-{}", verb.get_name()).leak();
-        files.insert(format!("man/{name}.1"), page(verb.clone().name(name)));
+        files.insert(
+            format!("man/{name}.8"),
+            page(verb.clone().name(name), verb.get_name(), &[]),
+        );
     }
     files
 }
 
-/// Returns a manual page.
-fn page(command: Command) -> Vec<u8> {
+/// What each command is used for, as one types it.
+const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
+    (
+        "leasehold",
+        &[
+            (
+                "leasehold status",
+                "says how the daemon is doing, and what needs attention",
+            ),
+            ("leasehold list", "shows all leases"),
+        ],
+    ),
+    (
+        "daemon",
+        &[(
+            "leasehold daemon --timeout 60 --log debug",
+            "runs in the foreground, as without systemd",
+        )],
+    ),
+    (
+        "list",
+        &[
+            (
+                "leasehold list --network lan --state kept",
+                "shows the leases of one network that wait for a successor",
+            ),
+            (
+                "leasehold list --json",
+                "prints all that is known about each lease",
+            ),
+        ],
+    ),
+    (
+        "show",
+        &[("leasehold show shop/web-0", "shows the lease of a pod")],
+    ),
+    (
+        "status",
+        &[(
+            "leasehold status || systemctl status leasehold",
+            "tells a script whether something needs attention",
+        )],
+    ),
+    (
+        "events",
+        &[
+            (
+                "leasehold events web --since 2h",
+                "shows what happened to one lease lately",
+            ),
+            (
+                "leasehold events --kind lost,expired -n 20 --follow",
+                "shows the last leases that were lost, and goes on",
+            ),
+        ],
+    ),
+    (
+        "renew",
+        &[(
+            "leasehold renew --network lan",
+            "extends all leases of a network, each in turn",
+        )],
+    ),
+    (
+        "release",
+        &[(
+            "leasehold release 10.0.0.7 --force",
+            "gives back an address that a running container has",
+        )],
+    ),
+    (
+        "doctor",
+        &[(
+            "leasehold doctor",
+            "checks this host, and says how to fix each fault",
+        )],
+    ),
+    (
+        "capture",
+        &[(
+            "leasehold capture web -w web.pcapng --for 10m",
+            "writes the frames of one lease to a file",
+        )],
+    ),
+    (
+        "log",
+        &[(
+            "leasehold log debug --for 5m",
+            "logs more for a while, without a restart",
+        )],
+    ),
+    (
+        "exporter",
+        &[(
+            "leasehold exporter --listen 0.0.0.0:9467 --host node1.example",
+            "serves metrics and the page to others",
+        )],
+    ),
+    (
+        "probe",
+        &[
+            (
+                "leasehold probe eth0 --network lan",
+                "asks the servers of a LAN as a container of that network would",
+            ),
+            (
+                "leasehold probe eth0 --netns web",
+                "asks from inside a container's namespace",
+            ),
+        ],
+    ),
+    (
+        "install",
+        &[(
+            "leasehold install --systemd",
+            "installs the plugin, and the daemon as a service",
+        )],
+    ),
+    (
+        "uninstall",
+        &[(
+            "leasehold uninstall --systemd",
+            "removes both, and puts back what they replaced",
+        )],
+    ),
+];
+
+/// The files that all commands know.
+const FILES: [(&str, &str); 4] = [
+    ("/run/cni/dhcp.sock", "the daemon's socket, for root"),
+    (
+        "/run/leasehold-read/leasehold.sock",
+        "its read-only socket, for the group leasehold and for monitors",
+    ),
+    ("/var/lib/leasehold/leases.redb", "the store of leases"),
+    (
+        "/etc/default/leasehold",
+        "variables for the daemon under systemd, which the other commands read too",
+    ),
+];
+
+/// Returns a manual page: these are commands for administrators.
+fn page(command: Command, verb: &str, verbs: &[&str]) -> Vec<u8> {
     let mut text = Vec::new();
-    Man::new(command).render(&mut text).unwrap();
+    Man::new(command).section("8").render(&mut text).unwrap();
+    let examples = EXAMPLES.iter().find(|(of, _)| *of == verb);
+    let (_, examples) = examples.unwrap_or_else(|| panic!("{verb} has no example"));
+    let others = verbs
+        .iter()
+        .filter(|verb| **verb != "help")
+        .map(|verb| format!("leasehold-{verb}"));
+    let others: Vec<_> = match verb {
+        "leasehold" => others.collect(),
+        _ => vec!["leasehold".to_owned()],
+    };
+    let mut more = section("EXAMPLES", examples) + &section("FILES", &FILES);
+    let others: Vec<_> = others
+        .iter()
+        .map(|page| format!("\\fB{page}\\fR(8)"))
+        .collect();
+    more += &format!(".SH SEE ALSO\n{}\n", others.join(", ").replace('-', "\\-"));
+    text.extend(more.into_bytes());
     text
+}
+
+/// Returns a section with an item for each row.
+fn section(title: &str, rows: &[(&str, &str)]) -> String {
+    let escaped = |text: &str| text.replace('-', "\\-").replace('\'', "\\(aq");
+    let item =
+        |(what, why): &(&str, &str)| format!(".TP\n\\fB{}\\fR\n{}\n", escaped(what), escaped(why));
+    format!(".SH {title}\n{}", rows.iter().map(item).collect::<String>())
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
         name: Some(args.name.clone()),
         ..Which::default()
     };
-    let answer = client::get(
+    let answer = client::get_to_read(
         &args.socket,
         &format!("{SHOW}?{}", which.parameters().join("&")),
     )?;
@@ -85,6 +85,7 @@ fn facts(lease: &Lease) -> String {
     });
     let kept = binding
         .seconds_to_release
+        .map(|seconds| seconds.min(binding.seconds_to_expiry.unwrap_or(seconds)))
         .map(|seconds| format!("{}, goes back in {}", binding.state, brief(seconds)));
     let identity = binding.identity.as_ref();
     let held_up = binding.held_up_by.as_ref().zip(binding.seconds_held_up);

@@ -11,7 +11,7 @@ use super::term::{Paint, Term, brief, printable};
 
 /// Asks the daemon; returns the text to print, and whether nothing needs attention.
 pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
-    let answer = client::get(&args.socket, STATUS)?;
+    let answer = client::get_to_read(&args.socket, STATUS)?;
     let status: Status = client::read(&answer)?;
     let text = match args.json {
         true => client::pretty(&answer)?,

@@ -45,9 +45,9 @@ impl Term {
         }
     }
 
-    /// Returns how many columns the reader shows.
-    pub(crate) fn width(self) -> usize {
-        self.width
+    /// Returns how many columns a terminal shows; `None`: the reader is no terminal, and has room for whole names.
+    pub(crate) fn columns(self) -> Option<usize> {
+        self.redraws.then_some(self.width)
     }
 
     /// Returns a text that replaces the one before it on a terminal (ECMA-48: CUP, EL, ED).

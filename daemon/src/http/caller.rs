@@ -48,7 +48,7 @@ pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireEr
 pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
     sentence(
         StatusCode::SERVICE_UNAVAILABLE,
-        "too many callers wait for events: try again later",
+        "too many callers wait at this socket: try again later",
     )
 }
 

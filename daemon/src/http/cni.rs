@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Verb, Version};
 use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 
@@ -209,9 +210,14 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             config.parent_link().unwrap_or_default()
         )
     });
+    let most = MAX_ADD_TIMEOUT.as_secs();
+    let timeout = config.ipam().ok().and_then(|ipam| ipam.timeout);
+    let timeout = timeout
+        .filter(|seconds| *seconds > MAX_ADD_TIMEOUT.as_secs_f64())
+        .map(|seconds| format!("`timeout` {seconds} is cut to {most}: no ADD may take longer"));
     let said = |what: String| format!("network {name}: {what}");
     let ignored = ignored.iter().map(BadKey::to_string);
-    ignored.chain(router).map(said).collect()
+    ignored.chain(router).chain(timeout).map(said).collect()
 }
 
 /// Returns the addresses that the runtime believes to be on our interface.

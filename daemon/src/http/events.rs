@@ -118,7 +118,7 @@ pub(super) fn event(Numbered { number, event }: &Numbered) -> control::Event {
 }
 
 /// Writes a wall time as RFC 3339 in UTC, to the millisecond.
-pub(super) fn rfc3339(time: WallTime) -> String {
+pub(crate) fn rfc3339(time: WallTime) -> String {
     let (seconds, millis) = (
         time.since_epoch().as_secs(),
         time.since_epoch().subsec_millis(),

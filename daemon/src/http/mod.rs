@@ -65,6 +65,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 pub(crate) use add::Site;
 pub(crate) use client_id::MachineId;
 pub(crate) use cni::{Asked, warnings};
+pub(crate) use events::rfc3339;
 pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 

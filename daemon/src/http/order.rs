@@ -19,7 +19,7 @@ pub(super) enum Kind {
 pub(super) enum BadOrder {
     /// A parameter is not known, or cannot have this value.
     #[error(
-        "{0:.64}: not a filter, or not one of its values: use name, network, container, address (or a subnet), state, door (cni or docker), \
+        "{0:.64}: not a filter, or not one of its values: use name, network, container, address (or a subnet), state (such as BOUND or KEPT), door (cni or docker), \
          all=true, and to release also force=true"
     )]
     Parameter(String),

@@ -380,8 +380,9 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
 /// Answers a caller that only reads. However many ask, leases are listed once a second, and only a few may wait for events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     let (said, asker) = (&caller.doors().said, caller.clone());
+    let asks_for_all = request.uri().query().is_none_or(str::is_empty);
     match (request.method(), request.uri().path()) {
-        (&Method::GET, wire_control::BINDINGS) => {
+        (&Method::GET, wire_control::BINDINGS) if asks_for_all => {
             let answer = async move { operator::bindings("", &asker).await };
             said.bindings.or(answer).await
         }
@@ -392,6 +393,13 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
         (&Method::GET, wire_control::STATUS) => {
             let answer = async move { operator::status(&asker).await };
             said.status.or(answer).await
+        }
+        // These are not the same for all.
+        (&Method::GET, wire_control::BINDINGS | wire_control::SHOW) => {
+            let Ok(_waits) = waits(caller) else {
+                return too_many_wait();
+            };
+            respond_control(request, caller).await
         }
         (
             &Method::GET,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use data_encoding::{BASE64, DecodeError};
-use leasehold_api::control::{CAPTURE, Frames, to_url};
+use leasehold_api::control::{BINDINGS, Bindings, CAPTURE, Frames, to_url};
 
 use super::args::CaptureArgs;
 use super::client::{self, ClientError};
@@ -23,6 +23,20 @@ pub(crate) enum CaptureError {
     /// The daemon did not give frames.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// There is no such lease.
+    #[error(
+        "no lease is called {0:?}: `leasehold list` shows all. To begin before there is one, name its whole attachment, such as \
+         lan/CONTAINER/eth0, or --all"
+    )]
+    NoLease(String),
+    /// Several leases have the name.
+    #[error("several leases are called {name:?}: {}", .attachments.join(", "))]
+    Several {
+        /// The name.
+        name: String,
+        /// Their attachments.
+        attachments: Vec<String>,
+    },
     /// A frame does not have the expected form.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Frame(#[from] DecodeError),
@@ -31,14 +45,40 @@ pub(crate) enum CaptureError {
     File(PathBuf, #[source] io::Error),
 }
 
+/// Returns the attachment of the lease that has this name.
+fn meant(args: &CaptureArgs, name: &str) -> Result<String, CaptureError> {
+    let url = format!("{BINDINGS}?name={}", to_url(name));
+    let found: Bindings = client::read(&client::get(&args.socket, &url)?)?;
+    let mut attachments: Vec<_> = found
+        .bindings
+        .iter()
+        .map(|binding| binding.attachment.to_string())
+        .collect();
+    // A lease that is being given back may have the same one.
+    attachments.dedup();
+    let is_whole = name.matches('/').count() >= 2;
+    match &attachments[..] {
+        [] if is_whole => Ok(name.to_owned()),
+        [] => Err(CaptureError::NoLease(name.to_owned())),
+        [one] => Ok(one.clone()),
+        _ => Err(CaptureError::Several {
+            name: name.to_owned(),
+            attachments,
+        }),
+    }
+}
+
 /// Captures until time is up, the file has reached its size limit, or somebody stops it. The file is complete at any moment.
 /// Returns what to tell a person at the end.
 pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let unwritten = |error| CaptureError::File(args.write.clone(), error);
-    let whose = args
-        .attachment
+    let attachment = args
+        .name
         .as_ref()
-        .map(|name| format!("&attachment={}", to_url(name)))
+        .map(|name| meant(args, name))
+        .transpose()?;
+    let whose = attachment
+        .map(|attachment| format!("&attachment={}", to_url(&attachment)))
         .unwrap_or_default();
     let ask = |more: &str| -> Result<Frames, CaptureError> {
         Ok(client::read(&client::get(

@@ -30,7 +30,7 @@ const LEAST: usize = 10;
 const ID: usize = 12;
 
 /// Lays leases out in the most useful columns, in lines no wider than `width` if possible.
-pub(super) fn few(bindings: &[Binding], width: usize) -> String {
+pub(super) fn few(bindings: &[Binding], width: Option<usize>) -> String {
     let mut rows = vec![FEW.map(str::to_owned)];
     rows.extend(bindings.iter().map(|binding| {
         [
@@ -49,7 +49,9 @@ pub(super) fn few(bindings: &[Binding], width: usize) -> String {
             .unwrap_or_default()
     };
     let mut widths: [usize; FEW.len()] = std::array::from_fn(widest);
-    let room = width.saturating_sub(2 * (FEW.len() - 1));
+    let room = width.map_or(usize::MAX, |width| {
+        width.saturating_sub(2 * (FEW.len() - 1))
+    });
     while widths.iter().sum::<usize>() > room {
         let wider = if widths[0] > widths[1] { 0 } else { 1 };
         if widths[wider] <= LEAST {
@@ -109,11 +111,17 @@ fn first_address(binding: &Binding) -> String {
 }
 
 fn state(binding: &Binding) -> String {
-    match (binding.seconds_to_release, binding.asked_in_vain) {
+    match (kept_for(binding), binding.asked_in_vain) {
         (Some(seconds), _) => format!("{} {}", binding.state, brief(seconds)),
         (None, Some(times)) => format!("{} {times} unanswered", binding.state),
         (None, None) => binding.state.clone(),
     }
+}
+
+/// Returns for how long a lease is kept: no longer than it lasts.
+fn kept_for(binding: &Binding) -> Option<u64> {
+    let seconds = binding.seconds_to_release?;
+    Some(seconds.min(binding.seconds_to_expiry.unwrap_or(seconds)))
 }
 
 fn left(binding: &Binding) -> String {
@@ -143,7 +151,7 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         of_identity(|identity| readable(&identity.client_id)),
         of_identity(|identity| identity.chaddr.clone()),
         addresses(binding),
-        match (binding.seconds_to_release, binding.asked_in_vain) {
+        match (kept_for(binding), binding.asked_in_vain) {
             (Some(seconds), _) => format!("{} for {seconds} s", binding.state),
             (None, Some(times)) => format!("{} {times} unanswered", binding.state),
             (None, None) => binding.state.clone(),

@@ -7,6 +7,7 @@ mod report;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 
 use super::args::ProbeArgs;
@@ -49,6 +50,13 @@ pub(crate) enum ProbeError {
     Output(#[from] io::Error),
 }
 
+impl ProbeError {
+    /// Returns whether the reader has seen enough (`| head`).
+    pub(crate) fn is_end_of_reader(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
 /// Probes, and prints each answer as it comes, then the outcome; as JSON, everything at the end.
 pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, ProbeError> {
     let network = args
@@ -72,7 +80,7 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
         vlan: args.vlan,
         mac: args.mac,
         client,
-        wait: args.wait,
+        wait: args.wait.min(MAX_ADD_TIMEOUT),
     };
     let (term, mut written) = (Term::of_stdout(), Ok(()));
     let mut judge = Judge::new(args.network.clone().zip(servers));

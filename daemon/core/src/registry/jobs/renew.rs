@@ -126,6 +126,15 @@ impl Registry {
             let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
                 None => Upshot::Nothing(row.state),
                 Some((_, age)) if age < RECENT => Upshot::Fresh(age),
+                // Nobody would hear it.
+                Some(_)
+                    if row
+                        .link
+                        .as_ref()
+                        .is_some_and(|link| !self.interfaces.has_carrier(link)) =>
+                {
+                    Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
+                }
                 Some((start, _)) => {
                     let attachment = self.slots.shared(&row.attachment);
                     job.left.insert(
