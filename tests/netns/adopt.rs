@@ -12,7 +12,7 @@ use netns_fixtures::{
 use crate::servers::short;
 use crate::witness;
 
-fn needs() -> Vec<Need> {
+pub(crate) fn needs() -> Vec<Need> {
     [
         Incumbent::NEEDS,
         netns_fixtures::server::DnsmasqProgram::NEEDS,
@@ -152,7 +152,7 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
 }
 
 /// Attaches a container as a runtime does whose IPAM plugin is the incumbent.
-fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
+pub(crate) fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
     let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;
     let address = result_addresses(&result)?[0].0.addr();
     Ok(Member {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
@@ -189,11 +189,38 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
     Ok(())
 }
 
+/// The alerts that are shipped.
+pub(crate) const ALERTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../daemon/dist/prometheus/alerts.yaml"
+);
+
 /// Where Prometheus answers, in the host's namespace.
 const PROMETHEUS: &str = "127.0.0.1:9090";
 
+/// Starts Prometheus, which scrapes the exporter and evaluates these rules every second.
+pub(crate) fn start_prometheus(host: &Netns, dir: &Path, rules: &Path) -> Result<Process, Error> {
+    let config = json!({
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [rules],
+        "scrape_configs": [{"job_name": "leasehold", "static_configs": [{"targets": [ADDRESS]}]}],
+    });
+    fs::write(dir.join("config.yaml"), config.to_string())
+        .expect("an empty directory takes a file");
+    let mut command = Command::new("prometheus");
+    command
+        .arg("--config.file")
+        .arg(dir.join("config.yaml"))
+        .arg("--storage.tsdb.path")
+        .arg(dir.join("data"));
+    command.args(["--web.listen-address", PROMETHEUS]);
+    let mut server = Process::start(host, "prometheus", command)?;
+    server.wait_for_line("Server is ready to receive web requests")?;
+    Ok(server)
+}
+
 /// Returns what Prometheus answers to a question of its API.
-fn prometheus(host: &Netns, question: &str) -> Value {
+pub(crate) fn prometheus(host: &Netns, question: &str) -> Value {
     // This version's answers come in one piece.
     let (_, body) = ask_at(
         PROMETHEUS,
@@ -221,22 +248,7 @@ fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
     )?;
     let _exporter = start_exporter(&lab)?;
     let (host, dir) = (lab.lan.host.clone(), sandbox.dir("prometheus")?);
-    let config = json!({
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/prometheus/alerts.yaml")],
-        "scrape_configs": [{"job_name": "leasehold", "static_configs": [{"targets": [ADDRESS]}]}],
-    });
-    fs::write(dir.join("config.yaml"), config.to_string())
-        .expect("an empty directory takes a file");
-    let mut command = Command::new("prometheus");
-    command
-        .arg("--config.file")
-        .arg(dir.join("config.yaml"))
-        .arg("--storage.tsdb.path")
-        .arg(dir.join("data"));
-    command.args(["--web.listen-address", PROMETHEUS]);
-    let mut server = Process::start(&host, "prometheus", command)?;
-    server.wait_for_line("Server is ready to receive web requests")?;
+    let _prometheus = start_prometheus(&host, &dir, Path::new(ALERTS))?;
 
     let member = lab.attach("c1")?;
     let value = |query: &str| {
@@ -321,7 +333,7 @@ fn dashboard() -> Vec<(String, String)> {
 }
 
 /// Returns a text encoded for a query.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
@@ -435,6 +447,29 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
     until_measured(&host, "leasehold_up 0")?;
     kill(daemon, Signal::SIGCONT).expect("it is there");
     until_measured(&host, "leasehold_up 1")?;
+    drop(callers);
+    Ok(())
+}
+
+#[test]
+fn a_thousand_silent_callers_make_no_scrape_wait() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let lab = Lab::without_daemon(&sandbox)?;
+    let _exporter = start_exporter(&lab)?;
+    let host = lab.lan.host.clone();
+    let callers: Vec<_> = (0..1_000)
+        .map(|_| {
+            host.run(|| TcpStream::connect(ADDRESS))
+                .expect("the exporter listens")
+        })
+        .collect();
+    let begun = Instant::now();
+    let answer = ask(&host, "GET /metrics", "x");
+    let took = begun.elapsed();
+    assert_eq!(status(&answer), "200");
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
     drop(callers);
     Ok(())
 }

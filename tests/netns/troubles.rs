@@ -1,4 +1,4 @@
-//! Each kind of trouble, made: `status`, `doctor`, the page's data and the metrics name the same ones, and none says that all is
+//! Each kind of trouble, made: `status`, `doctor`, the page's data, the metrics and Prometheus's alerts name the same ones, and none says that all is
 //! well while another does not.
 
 use std::collections::BTreeSet;
@@ -6,17 +6,25 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use netns_fixtures::model::Config;
-use netns_fixtures::server::ModelServer;
+use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, ModelServer};
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Lab, Lan, Need, Process, binary, sandbox, until_found,
+    CallError, DEADLINE, Error, Incumbent, Lab, Lan, Need, Process, binary, sandbox, until_found,
 };
 use serde_json::Value;
 
-use crate::exporter::{ask, ask_daemon, start_exporter, status};
+use crate::adopt;
+use crate::exporter::{
+    ALERTS, ask, ask_daemon, encoded, prometheus, start_exporter, start_prometheus, status,
+};
+use crate::servers::short;
 use crate::store::fill;
+
+/// A container that has lost its address asks again after a minute at most.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What one surface says is wrong.
 type Kinds = BTreeSet<String>;
@@ -24,6 +32,7 @@ type Kinds = BTreeSet<String>;
 /// A lab with an exporter on the daemon's read-only socket.
 struct Scene {
     // The LAN goes last.
+    _prometheus: Process,
     _exporter: Process,
     lab: Lab,
 }
@@ -31,7 +40,19 @@ struct Scene {
 impl Scene {
     fn new(lab: Lab) -> Result<Self, Error> {
         let exporter = start_exporter(&lab)?;
+        let dir = lab.lan.host.sandbox().dir("prometheus")?;
+        // What lasts a minute is not waited for.
+        let rules = fs::read_to_string(ALERTS).expect("they are shipped");
+        let line = |line: &str| match line.trim_start().starts_with("for: ") {
+            true => "        for: 1s".to_owned(),
+            false => line.to_owned(),
+        };
+        let rules: Vec<_> = rules.lines().map(line).collect();
+        let file = dir.join("alerts.yaml");
+        fs::write(&file, rules.join("\n")).expect("an empty directory takes a file");
+        let prometheus = start_prometheus(&lab.lan.host, &dir, &file)?;
         Ok(Self {
+            _prometheus: prometheus,
             _exporter: exporter,
             lab,
         })
@@ -58,6 +79,21 @@ impl Scene {
             Some(rest.split_once('"')?.0.to_owned())
         };
         lines.filter_map(kind).collect()
+    }
+
+    /// Returns the kinds for which Prometheus has an alert that fires. What is only counted has one for a while.
+    fn alarmed(&self) -> Kinds {
+        let query = "query?query=".to_owned() + &encoded("ALERTS{alertstate=\"firing\"}");
+        let found = prometheus(&self.lab.lan.host, &query)["result"].take();
+        let kinds = found
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|alert| alert["metric"]["kind"].as_str());
+        kinds
+            .filter(|kind| !["lost", "expired"].contains(kind))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns how many of the daemon's troubles `doctor` repeats, and whether it ends as if all were well.
@@ -91,18 +127,22 @@ impl Scene {
     fn agree(&self, there: &[&str], gone: &[&str]) -> Result<(), Error> {
         let what = format!("{there:?}, and none of {gone:?}, on all surfaces");
         let mut last = String::new();
-        let agreed = until_found(&what, DEADLINE, || {
+        let agreed = until_found(&what, PATIENCE, || {
             let before = self.troubles();
             let (page, measured) = (self.on_the_page(), self.measured());
+            let alarmed = self.alarmed();
             let ((repeated, doctor_is_well), (says_well, ends_well)) =
                 (self.doctor()?, self.status()?);
             let after = self.troubles();
             let found = kinds(&before);
-            last = format!("{found:?}, page {page:?}, metrics {measured:?}, doctor {repeated}");
+            last = format!(
+                "{found:?}, page {page:?}, metrics {measured:?}, alerts {alarmed:?}, doctor {repeated}"
+            );
             let is_well = found.is_empty();
             let agrees = found == kinds(&after)
                 && found == page
                 && found == measured
+                && found == alarmed
                 && repeated == before.len()
                 && says_well == is_well
                 && ends_well == is_well
@@ -136,7 +176,7 @@ fn short_leases(subnet: Ipv4Net) -> Config {
 
 #[test]
 fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
+    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
         return Ok(());
     };
     let mut lab = Lab::without_daemon(&sandbox)?;
@@ -156,8 +196,9 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
     let host = scene.lab.lan.host.clone();
     scene.lab.lan.unplug(&host)?;
     scene.agree(&["adds_fail", "no_address", "link_down"], &[])?;
-    scene.lab.lan.replug(&host)?;
+    // Before the cable, so that the first question after it has an answer.
     let _server = ModelServer::start(&scene.lab.lan, short_leases(Lan::SUBNET))?;
+    scene.lab.lan.replug(&host)?;
     scene.agree(&["adds_fail"], &["no_address", "link_down"])?;
     let _again = scene.lab.attach("again")?;
     scene.agree(&[], &["adds_fail", "no_address", "link_down"])?;
@@ -178,7 +219,7 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
 
 #[test]
 fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::RealRoot]) else {
+    let Some(sandbox) = sandbox(&[Need::RealRoot, Need::Program("prometheus")]) else {
         return Ok(());
     };
     let mut lab = Lab::without_daemon(&sandbox)?;
@@ -213,5 +254,46 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
     fs::remove_file(ballast).expect("the ballast is there");
     scene.agree(&["old_plugin"], &["store_fails", "disk_full"])?;
     assert_eq!(ready(), "200");
+    Ok(())
+}
+
+#[test]
+fn every_surface_names_each_trouble_with_a_container() -> Result<(), CallError> {
+    let more = ["umount", "prometheus"].map(Need::Program);
+    let Some(sandbox) = sandbox(&[&adopt::needs()[..], &more].concat()) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    let _server = Dnsmasq::start(&lab.lan, short::<DnsmasqProgram>())?;
+    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
+    let changed = adopt::attach(&lab, &incumbent, "changed")?;
+    incumbent.stop()?;
+    changed.container.netns.delete_link("eth0")?;
+    lab.start_daemon()?;
+    let scene = Scene::new(lab)?;
+    scene.agree(&["not_adopted"], &["pathless", "held_up"])?;
+    scene.lab.detach(&changed)?;
+    scene.agree(&[], &["not_adopted"])?;
+
+    let web = scene.lab.attach("web")?;
+    let mut sleep = Command::new("sleep");
+    sleep.arg("600");
+    let inside = Process::start(&web.container.netns, "a process inside", sleep)?;
+    let path = web.container.netns.path().to_string_lossy().into_owned();
+    let host = scene.lab.lan.host.clone();
+    host.run_command("umount", &["-l", &path], "")?;
+    scene.agree(&["pathless"], &["held_up"])?;
+    drop(web);
+    drop(inside);
+    scene.agree(&[], &["pathless"])?;
+
+    let held = scene.lab.attach("held")?;
+    scene.lab.lan.unplug(&host)?;
+    // Without a DEL the host gives it back, which has no carrier.
+    drop(held);
+    scene.agree(&["held_up"], &[])?;
+    scene.lab.lan.replug(&host)?;
+    scene.agree(&[], &["held_up"])?;
     Ok(())
 }
