@@ -1,5 +1,5 @@
-//! What the daemon has learnt about a LAN: how many addresses were declined there, whose claims prove nothing, which servers are
-//! on the wire, and how long they take.
+//! What the daemon has learnt about a LAN: how many addresses were declined there, whose claims prove nothing, and which servers
+//! are on the wire.
 //!
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
 //! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
@@ -33,9 +33,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
 const MOST: usize = 8;
 
-/// An answer that took longer is remembered: twice as long is more than the first wait for an answer.
-const SLOW: Duration = Duration::from_millis(500);
-
 /// What is known about each LAN.
 #[derive(Debug, Default)]
 pub struct Lans(BTreeMap<Lan, Seen>);
@@ -51,8 +48,6 @@ struct Seen {
     used: Vec<Used>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
-    /// How long the last offer took, if that was long, and when it came; the same of the last acknowledgement.
-    slow: [Option<(Duration, Instant)>; 2],
 }
 
 /// An address of a local range that a station was found to use.
@@ -203,25 +198,6 @@ impl Lans {
             .is_some_and(|heard| heard >= since)
     }
 
-    /// Records how long a client has waited for an offer, or for an acknowledgement.
-    pub fn took(&mut self, lan: &Lan, is_offer: bool, took: Duration, now: Instant) {
-        let kind = usize::from(!is_offer);
-        if took > SLOW {
-            self.seen(lan, now).slow[kind] = Some((took, now));
-        } else if let Some(seen) = self.0.get_mut(lan) {
-            seen.slow[kind] = None;
-        }
-    }
-
-    /// Returns how long an offer takes on a LAN, and an acknowledgement; zero if it does not take long.
-    pub fn takes(&self, lan: &Lan, now: Instant) -> [Duration; 2] {
-        let slow = self.0.get(lan).map(|seen| seen.slow).unwrap_or_default();
-        slow.map(|slow| {
-            slow.filter(|(_, at)| now < *at + KNOWN)
-                .map_or(Duration::ZERO, |(took, _)| took)
-        })
-    }
-
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
         self.0
             .get(lan)
@@ -242,13 +218,9 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.slow
-                .iter_mut()
-                .for_each(|slow| _ = slow.take_if(|(_, at)| now >= *at + KNOWN));
             seen.used.retain(|used| now < used.until);
             !seen.used.is_empty()
                 || seen.heard.is_some()
-                || seen.slow.iter().any(Option::is_some)
                 || !seen.declines.is_empty()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()
@@ -348,32 +320,5 @@ mod tests {
         );
         lans.tidy(at(700.0));
         assert!(lans.0.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn an_answer_that_took_long_is_known_until_one_comes_soon_or_for_five_minutes() {
-        let mut lans = Lans::default();
-        let ms = Duration::from_millis;
-        let takes = |lans: &Lans, seconds| {
-            lans.takes(&lan("a"), at(seconds))
-                .map(|takes| takes.as_millis())
-        };
-        lans.took(&lan("a"), true, ms(500), at(1.0));
-        assert!(
-            takes(&lans, 1.0) == [0, 0] && lans.0.is_empty(),
-            "nothing is kept"
-        );
-        lans.took(&lan("a"), true, ms(501), at(2.0));
-        lans.took(&lan("a"), false, ms(700), at(3.0));
-        lans.took(&lan("b"), false, ms(1), at(3.0));
-        assert_eq!(takes(&lans, 4.0), [501, 700]);
-        assert_eq!(lans.takes(&lan("b"), at(4.0)), [Duration::ZERO; 2]);
-        lans.took(&lan("a"), true, ms(1), at(5.0));
-        assert_eq!(
-            (takes(&lans, 302.9), takes(&lans, 303.0)),
-            ([0, 700], [0, 0])
-        );
-        lans.tidy(at(303.0));
-        assert!(lans.0.is_empty());
     }
 }

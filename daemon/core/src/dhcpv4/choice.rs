@@ -167,7 +167,7 @@ impl Client {
         let before = Transaction { soon: 0, ..before };
         let tx = Transaction {
             secs: before.secs,
-            ..self.transact(now, self.tally().takes[1], Some(before))
+            ..self.transact(now, Some(before))
         };
         self.count().requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(

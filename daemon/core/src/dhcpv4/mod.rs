@@ -25,7 +25,6 @@ pub mod timing;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::Ipv4Net;
@@ -343,12 +342,9 @@ impl Client {
         self.repeats_first = Some(carrier + timing::OPENS);
     }
 
-    /// Tells the client how long an offer and an acknowledgement take on its LAN, if they take long, else zero: it waits twice as
-    /// long before it asks again.
-    pub fn expect_after(&mut self, takes: [Duration; 2]) {
-        if self.tally().takes != takes {
-            self.count().takes = takes;
-        }
+    /// Tells the client that it is one of many who ask at once: it waits for 4 s before it asks again (RFC 2131 §4.1).
+    pub fn is_one_of_many(&mut self) {
+        self.count().crowded = true;
     }
 
     /// Handles a signal.
@@ -601,7 +597,7 @@ impl Client {
         out: &mut Output,
     ) {
         let before = before.map(|tx| tx.going_on(now, &mut self.rng));
-        let tx = self.transact(now, self.tally().takes[0], before);
+        let tx = self.transact(now, before);
         self.count().discovers += 1;
         out.frames
             .push(self.sender.discover(tx.xid, tx.secs, wanted));
@@ -638,7 +634,7 @@ impl Client {
             }
             return;
         }
-        let tx = self.transact(now, self.tally().takes[1], before);
+        let tx = self.transact(now, before);
         out.frames
             .push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
         let nak = if let State::Rebooting { nak, .. } = &mut self.state {
@@ -655,12 +651,7 @@ impl Client {
     }
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before`, advanced by one message.
-    fn transact(
-        &mut self,
-        now: Instant,
-        takes: Duration,
-        before: Option<Transaction>,
-    ) -> Transaction {
+    fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         let soon = match before {
             None => u8::from(self.repeats_first.take().is_some_and(|until| now < until)),
             Some(tx) if tx.soon == 0 || usize::from(tx.soon) == timing::SOON.len() => 0,
@@ -676,12 +667,11 @@ impl Client {
             Some(nth) => now + timing::SOON[usize::from(nth)],
             None => {
                 self.sender.asks();
-                let patience = if takes.is_zero() {
-                    takes
-                } else {
-                    timing::patience(takes, &mut self.rng)
-                };
-                now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng).max(patience)
+                let wait = timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
+                now + match self.tally().crowded {
+                    true => wait.max(timing::crowd_wait(&mut self.rng)),
+                    false => wait,
+                }
             }
         };
         let until = if self.waited_for {

@@ -1,4 +1,4 @@
-//! A client whose messages go unanswered: how often it has asked, and that it must wait before it asks again.
+//! A client whose messages go unanswered: how often it has asked, and when it asks again.
 
 use super::state::State;
 use super::{Client, Line};
@@ -13,14 +13,19 @@ impl Client {
             .map_or(0, |tx| tx.sent)
     }
 
-    /// Has the client listen but send nothing until [`Signal::Opened`](super::Signal::Opened): it must wait for its turn.
-    pub fn waits(&mut self) {
-        self.line = Line::Opening;
-    }
-
-    /// Lets the client send again, because an answer has come.
-    pub fn waits_no_more(&mut self) {
-        self.line = Line::Open;
+    /// Returns whether a message that asks for an address is about to be sent again. First messages that are repeated soon do not
+    /// count.
+    pub fn retransmits(&self, now: Instant) -> bool {
+        match &self.state {
+            State::Selecting { tx, .. }
+            | State::Requesting { tx, .. }
+            | State::Rebooting { tx, .. } => tx.sent > 0 && now >= tx.next,
+            State::Init { .. }
+            | State::InitReboot { .. }
+            | State::Bound { .. }
+            | State::Renewing { .. }
+            | State::Rebinding { .. } => false,
+        }
     }
 
     /// Makes a DISCOVER that is due later leave at once.

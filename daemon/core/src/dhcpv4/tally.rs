@@ -1,7 +1,6 @@
 //! What a client without a lease has tried.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use super::accept::Refusal;
 use super::{Client, Refused};
@@ -33,8 +32,8 @@ pub struct Tally {
     pub declined: Option<(Ipv4Addr, Mac)>,
     /// Whether another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
-    /// How long an offer and an acknowledgement take on this LAN, if they take long; else zero.
-    pub(super) takes: [Duration; 2],
+    /// Whether it is one of many who ask at once.
+    pub(super) crowded: bool,
     /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
@@ -131,7 +130,7 @@ pub(super) static UNTRIED: Tally = Tally {
     requested: None,
     declined: None,
     flag_helped_elsewhere: false,
-    takes: [Duration::ZERO; 2],
+    crowded: false,
     shunned: Vec::new(),
     naks: 0,
     in_vain: 0,

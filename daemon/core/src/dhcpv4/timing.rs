@@ -66,6 +66,9 @@ pub(crate) const MAX_REBOOTS: u32 = 2;
 /// 28 s.
 pub(crate) const MAX_EARLY: u32 = 3;
 
+/// The first wait of RFC 2131 §4.1.
+const CROWD_WAIT: Duration = Duration::from_secs(4);
+
 /// The longest time between two DISCOVERs while a caller waits.
 const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 
@@ -106,10 +109,10 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
-/// Returns how long a client waits at least for an answer where one takes this long: a server that is slow because many ask it
-/// would have to work on each message twice, and then be slower still.
-pub(crate) fn patience(takes: Duration, rng: &mut Rng) -> Duration {
-    jittered(takes * 2, rng)
+/// Returns how long one of many who ask at once waits at least before it asks again (RFC 2131 §4.1): a server that is slow because
+/// many ask it would have to work on each message twice, and then be slower still.
+pub(crate) fn crowd_wait(rng: &mut Rng) -> Duration {
+    jittered(CROWD_WAIT, rng)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that

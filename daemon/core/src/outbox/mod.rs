@@ -124,11 +124,6 @@ pub(crate) enum Report {
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// An acquisition got no answer, and wants another permit to ask again.
-    AsksAgain {
-        /// Whether a caller waits for it.
-        waited_for: bool,
-    },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
     /// An acquisition accepts no address but this one, which is kept for another.

@@ -450,20 +450,6 @@ impl Registry {
         }
     }
 
-    /// Passes the permit of an acquisition that no server answers to the next in line, and asks for another one.
-    pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
-        let Some(lan) = self.lan(id) else { return };
-        self.give_permit_back(now, id);
-        let urgency = if waited_for {
-            Urgency::Unanswered
-        } else {
-            Urgency::Background
-        };
-        if self.pacing.ask(&lan, id, urgency) {
-            self.with(now, id, |binding, cx| binding.on_permit(None, cx));
-        }
-    }
-
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
         let owed = from
             .iter()

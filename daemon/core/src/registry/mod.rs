@@ -522,7 +522,6 @@ impl Registry {
             Report::WantsTurn => self.want_turn(now, id),
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
             Report::Insists(address) => self.unblock(now, id, address),
             Report::FallsBack {
                 fallback,

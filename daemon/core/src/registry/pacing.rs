@@ -2,9 +2,8 @@
 //! how far apart the RELEASEs of one LAN leave, and its leases are extended.
 //!
 //! A server that answers one client at a time serves a hundred sooner if they come one after the other than if all of them
-//! retransmit. Exchanges that a caller waits for go before all others, which have half of the permits at most. A client that has
-//! asked twice without an answer asks again with a permit that keeps no other caller from one: a server may answer some of its
-//! clients and ignore the rest. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
+//! retransmit. Exchanges that no caller waits for have permits of their own, a fourth as many. A permit ends when
+//! a message is sent again: a server may answer some of its clients and ignore the rest. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
 //! Extensions have no permits: if a server is away, a few would occupy them all, the other leases would wait behind these, and
 //! some would end.
 
@@ -41,8 +40,6 @@ pub(super) struct Pacing {
 pub(super) enum Urgency {
     /// A caller.
     Caller,
-    /// A caller that no server has answered so far.
-    Unanswered,
     /// Nobody: a lease is confirmed, looked for again, or given back, or a container is adopted.
     Background,
 }
@@ -109,19 +106,12 @@ impl Pacing {
 
 impl Queue {
     fn has_room(&self, permits: usize, urgency: Urgency) -> bool {
-        let active = |urgency| {
-            self.active
-                .values()
-                .filter(|active| **active == urgency)
-                .count()
+        let most = match urgency {
+            Urgency::Caller => permits,
+            Urgency::Background => (permits / 4).max(1),
         };
-        match urgency {
-            Urgency::Caller => self.active.len() - active(Urgency::Unanswered) < permits,
-            Urgency::Unanswered => self.active.len() < permits,
-            Urgency::Background => {
-                active(urgency) < (permits / 2).max(1) && self.active.len() < permits
-            }
-        }
+        let active = self.active.values().filter(|active| **active == urgency);
+        active.count() < most
     }
 
     /// Passes a returned permit to the next in line, if there is one.
@@ -205,7 +195,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    use Urgency::{Background, Caller, Unanswered};
+    use Urgency::{Background, Caller};
 
     #[test]
     fn permits_go_to_the_oldest_and_come_back() {
@@ -213,7 +203,7 @@ mod tests {
         let other = Lan::Network("b".into());
         let mut pacing = Pacing::new(2);
         let mut ask = |lan: &Lan, id, urgency| pacing.ask(lan, BindingId(id), urgency);
-        assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Background));
+        assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Caller));
         assert!(!ask(&lan, 3, Caller) && !ask(&lan, 4, Caller) && !ask(&lan, 5, Caller));
         assert!(ask(&other, 6, Caller), "each LAN has its own");
         assert_eq!(
@@ -234,64 +224,22 @@ mod tests {
     }
 
     #[test]
-    fn those_for_whom_nobody_waits_have_half_of_the_permits() {
+    fn those_for_whom_nobody_waits_have_permits_of_their_own() {
         let lan = Lan::Network("a".into());
-        let mut pacing = Pacing::new(4);
-        for (id, urgency, there) in [
-            (1, Background, true),
-            (2, Background, true),
-            (3, Background, false),
-            (4, Caller, true),
-            (5, Caller, true),
-            (6, Caller, false),
-            (7, Background, false),
-        ] {
-            assert_eq!(pacing.ask(&lan, BindingId(id), urgency), there, "{id}");
-        }
-        for (id, next) in [
-            (4, Some(6)),
-            (5, None),
-            (1, Some(3)),
-            (2, Some(7)),
-            (3, None),
-            (6, None),
-            (7, None),
-        ] {
+        let mut pacing = Pacing::new(8);
+        let mut ask = |id, urgency| pacing.ask(&lan, BindingId(id), urgency);
+        assert!((1..=8).all(|id| ask(id, Caller)) && !ask(9, Caller));
+        assert!((11..=12).all(|id| ask(id, Background)) && !ask(13, Background));
+        for (id, next) in [(1, Some(9)), (2, None), (11, Some(13)), (12, None)] {
             assert_eq!(
                 pacing.leave(&lan, BindingId(id)),
                 next.map(BindingId),
                 "{id}"
             );
         }
-        assert!(pacing.lans.is_empty());
-    }
-
-    #[test]
-    fn those_whom_no_server_answers_keep_no_other_caller_waiting() {
-        let lan = Lan::Network("a".into());
-        let mut pacing = Pacing::new(2);
-        let ask = |pacing: &mut Pacing, id, urgency| pacing.ask(&lan, BindingId(id), urgency);
-        let leave = |pacing: &mut Pacing, id| pacing.leave(&lan, BindingId(id)).map(|next| next.0);
-        assert!(
-            ask(&mut pacing, 1, Caller)
-                && ask(&mut pacing, 2, Caller)
-                && !ask(&mut pacing, 3, Caller)
-        );
-        assert_eq!(leave(&mut pacing, 1), Some(3), "1 has asked in vain");
-        assert!(
-            !ask(&mut pacing, 1, Unanswered),
-            "and asks again when there is room"
-        );
-        assert_eq!(leave(&mut pacing, 2), Some(1));
-        assert!(!ask(&mut pacing, 2, Unanswered));
-        assert!(ask(&mut pacing, 4, Caller), "3 alone stands before it");
-        assert!(!ask(&mut pacing, 5, Caller) && !ask(&mut pacing, 6, Background));
-        assert_eq!(
-            [1, 3, 4].map(|id| leave(&mut pacing, id)),
-            [None, Some(5), Some(2)]
-        );
-        assert_eq!([5, 2].map(|id| leave(&mut pacing, id)), [Some(6), None]);
-        assert_eq!(leave(&mut pacing, 6), None);
+        for id in [3, 4, 5, 6, 7, 8, 9, 13] {
+            assert_eq!(pacing.leave(&lan, BindingId(id)), None, "{id}");
+        }
         assert!(pacing.lans.is_empty());
     }
 
@@ -334,24 +282,5 @@ mod tests {
             [take(29), take(30), take(59), take(60)],
             [None, Some(at(30)), None, Some(at(60))]
         );
-    }
-
-    #[test]
-    fn those_for_whom_nobody_waits_come_after_all_callers() {
-        let lan = Lan::Network("a".into());
-        let mut pacing = Pacing::new(1);
-        assert!(pacing.ask(&lan, BindingId(1), Background));
-        for (id, urgency) in [(2, Background), (3, Background), (4, Caller), (5, Caller)] {
-            assert!(!pacing.ask(&lan, BindingId(id), urgency));
-        }
-        assert_eq!(
-            pacing.leave(&lan, BindingId(2)),
-            None,
-            "a wish is taken back"
-        );
-        for (id, next) in [(1, Some(4)), (4, Some(5)), (5, Some(3)), (3, None)] {
-            assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId));
-        }
-        assert!(pacing.lans.is_empty());
     }
 }

@@ -12,7 +12,6 @@ mod failed;
 mod fallback;
 mod offers;
 mod pace;
-mod queue;
 mod sizing;
 mod survey;
 mod trust;
@@ -74,8 +73,6 @@ pub(crate) struct Acquire {
     since: Instant,
     /// How long it waited for the permit.
     queued: Duration,
-    /// Since when it has waited for another permit to ask again. Its sockets hear a late answer meanwhile.
-    queues: Option<Instant>,
     /// The link's name.
     ifname: String,
     /// Its MTU before.
@@ -176,7 +173,7 @@ impl Acquire {
 impl Acquire {
     /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&signal) {
+        if self.stage != Stage::Exchanging {
             return SAME;
         }
         if common.exchange.is_closed()
@@ -186,16 +183,11 @@ impl Acquire {
             return SAME;
         }
         let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
-        let asked = self.client.outstanding().map(|asked| asked.began);
-        self.expect_answers(common, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
-        self.learn(common, asked, &output, cx);
-        self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
         self.hear(common, answered, cx);
         common.tell_refused(from, &output, cx);
-        self.pace
-            .goes_on(output.settled, !output.frames.is_empty(), cx.now.boot);
+        self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
             return SAME;
         }
@@ -439,7 +431,6 @@ impl Living for Acquire {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
-            Stage::Exchanging if self.queues.is_some() => None,
             Stage::Exchanging => self
                 .client
                 .deadline()
@@ -491,8 +482,10 @@ impl Living for Acquire {
             self.fall_back(common, cx);
             self.survey(common, cx);
             self.go_aside(common, cx);
-            if !self.asks_once_more(common, cx) {
-                self.queue_again(common, cx);
+            self.asks_once_more(cx.now.boot);
+            // Its permit ends: whom a server ignores keeps no other from asking.
+            if self.stage == Stage::Exchanging && self.client.retransmits(cx.now.boot) {
+                cx.out.report(common.id, Report::ExchangeOver);
             }
             return self.signal(common, Signal::Clock, cx);
         }
@@ -622,7 +615,7 @@ impl Living for Acquire {
         cx: &mut Cx<'_>,
     ) -> Next {
         if self.stage != Stage::AwaitingPermit {
-            return self.ask_again(common, cx);
+            return SAME;
         }
         if let Some(lease) = self.own_of_range(cx.now.boot) {
             sockets
@@ -632,6 +625,10 @@ impl Living for Acquire {
         }
         self.stage = Stage::Exchanging;
         self.queued = cx.now.boot.saturating_since(self.since);
+        // A client with a lease that it would use without an answer has no time for that.
+        if !self.queued.is_zero() && self.trusts.is_none() {
+            self.client.is_one_of_many();
+        }
         self.since = cx.now.boot;
         let discovers = self.client.is_to_discover(cx.now.boot);
         match sockets {

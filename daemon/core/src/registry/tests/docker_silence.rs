@@ -338,7 +338,9 @@ fn an_add_that_has_no_permit_yet_is_answered_too() {
     rig.release(FIRST);
     rig.server = Server::Silent;
     rig.add("other", 2, "other");
+    // Each of those that wait asks for 4 s.
     rig.add("next", 3, "next");
+    rig.add("third", 4, "third");
     let add = rig.endpoint(1);
     rig.run_until(1005.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);

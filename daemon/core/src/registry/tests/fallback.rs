@@ -571,8 +571,8 @@ fn those_that_wait_for_their_turn_behind_a_silent_server_fall_back_with_the_othe
     let adds: Vec<_> = (1..=30)
         .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
         .collect();
-    for second in 1000..=1028 {
-        rig.run_until(f64::from(second));
+    for second in 1000..=1029 {
+        rig.run_until(f64::from(second) + 0.9);
     }
     let given: std::collections::BTreeSet<_> = adds.iter().map(|add| rig.given(*add)).collect();
     assert_eq!(given.len(), 30);

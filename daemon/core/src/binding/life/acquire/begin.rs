@@ -125,7 +125,6 @@ impl Acquire {
             came_up: came_up.filter(|at| at.saturating_since(began) >= LATELY),
             since: now,
             queued: Duration::ZERO,
-            queues: None,
             ifname: view.ifname.clone(),
             mtu: view.mtu,
             replaces,

@@ -1,7 +1,5 @@
 //! Why an ADD failed.
 
-use std::time::Duration;
-
 use super::{Acquire, Reason, Stage};
 use crate::effect::Failure;
 use crate::identity::Lan;
@@ -48,18 +46,9 @@ impl Acquire {
         if let Some(none) = self.has_no_resort() {
             return Failure::NoAddress { none, running: 0 };
         }
-        let queues = self
-            .queues
-            .map_or(Duration::ZERO, |began| now.saturating_since(began));
-        let (waited, queued) = (
-            now.saturating_since(self.since).saturating_sub(queues),
-            self.queued + queues,
-        );
-        let (tally, waited, queued) = (
-            self.client.tally(),
-            whole_millis(waited),
-            whole_millis(queued),
-        );
+        let tally = self.client.tally();
+        let waited = whole_millis(now.saturating_since(self.since));
+        let queued = whole_millis(self.queued);
         // The current request has had no answer so far.
         let asks = self.client.requesting().is_some()
             && tally.requested.is_some_and(|(.., sent)| sent > 1);

@@ -142,19 +142,17 @@ impl Acquire {
         }
     }
 
-    /// Sends the last DISCOVER before it falls back, if it is time. That needs no permit. Returns whether it does.
-    pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
-        let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
+    /// Sends the last DISCOVER before it falls back, if it is time.
+    pub(super) fn asks_once_more(&mut self, now: Instant) {
+        let is_due = self.is_due(now);
         let Some(resort) = self.resort.as_mut().filter(|_| is_due) else {
-            return false;
+            return;
         };
         let Awaits::Answer(since) = resort.awaits else {
-            return false;
+            return;
         };
         resort.awaits = Awaits::LastAnswer { since, last: now };
-        self.leave_queue(common, cx);
         self.client.hurry(now);
-        true
     }
 
     fn wish_for_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
@@ -217,7 +215,7 @@ impl Acquire {
             policy,
             ..(*common.profile).clone()
         });
-        (self.queues, self.stage) = (None, Stage::Probing);
+        self.stage = Stage::Probing;
         let address = lease.ip();
         self.client.hold(Arc::new(lease));
         cx.out.report(common.id, Report::ExchangeOver);

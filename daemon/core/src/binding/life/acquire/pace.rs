@@ -1,21 +1,14 @@
 //! How fast an acquisition goes, phase by phase, for the counts.
 
-use std::time::Duration;
-
 use super::Acquire;
 use crate::binding::Cx;
 use crate::counts::Phase;
 use crate::dhcpv4::form::{Fate, Form};
 use crate::time::Instant;
 
-/// An answer that comes sooner after a repeated message may well be to that one, which says nothing about the first.
-const SOON_AFTER: Duration = Duration::from_millis(100);
-
 /// When each phase of an acquisition last ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When its last message was sent.
-    asked: Option<Instant>,
     /// An offer was taken.
     offered: Option<Instant>,
     /// A server granted the lease.
@@ -25,16 +18,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns how long a server took for an answer that comes now, if that can be told. `began`: when it was asked first.
-    pub(super) fn took(&self, began: Instant, now: Instant) -> Option<Duration> {
-        let last = self.asked.filter(|last| *last > began);
-        let is_clear = last.is_none_or(|last| now >= last + SOON_AFTER);
-        is_clear.then(|| now.saturating_since(began))
-    }
-
-    /// Records which message of the client was answered. `asks`: it sends another.
-    pub(super) fn goes_on(&mut self, settled: Option<(Form, Fate)>, asks: bool, now: Instant) {
-        self.asked = if asks { Some(now) } else { self.asked };
+    /// Records which message of the client was answered.
+    pub(super) fn goes_on(&mut self, settled: Option<(Form, Fate)>, now: Instant) {
         match settled {
             Some((Form::Discover, Fate::Answered)) => {
                 (self.offered, self.won) = (Some(now), Some(now))
