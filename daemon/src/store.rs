@@ -15,6 +15,7 @@ mod lock;
 mod named;
 mod on_disk;
 mod ranges;
+mod room;
 mod writer;
 
 use std::fmt;

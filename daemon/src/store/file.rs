@@ -25,6 +25,7 @@ use super::journal::{self, Reading, Runs};
 use super::named;
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
+use super::room::Room;
 use super::{FormatOf, StoreError, Stored, VERSION};
 
 /// Its name in the state directory.
@@ -124,6 +125,8 @@ pub(super) struct LeaseFile {
     database: Option<Database>,
     /// Keeps the file's contents in case somebody deletes it.
     on_disk: OnDisk,
+    /// Room in which events can be dropped while there is none.
+    room: Room,
     /// Keeps a part of them in case the file is lost while no daemon runs.
     pub(super) copy: Copied,
     /// The last commit, if it failed.
@@ -218,10 +221,15 @@ impl LeaseFile {
             database.is_none() && !path.exists(),
         );
         let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
+        let room = Room::beside(&path);
+        if database.is_some() {
+            room.keep();
+        }
         let mut file = Self {
             path,
             database,
             on_disk,
+            room,
             copy,
             failure: None,
             id,
@@ -295,11 +303,18 @@ impl LeaseFile {
         let write = |database: &Database| {
             guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e))
         };
-        match self
+        let mut written = self
             .put_back()
             .and_then(|()| self.database())
-            .and_then(write)
-        {
+            .and_then(write);
+        while written == Err(StoreCause::Full) && self.forgets_events() {
+            runs = Runs::default();
+            let write = |database: &Database| {
+                guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e))
+            };
+            written = self.database().and_then(write);
+        }
+        match written {
             Ok(last_event) => {
                 (self.failure, self.runs) = (None, runs);
                 self.last_event = last_event.unwrap_or(self.last_event);
@@ -317,6 +332,37 @@ impl LeaseFile {
                     next_try: Instant::now() + pause,
                 });
                 Err(cause)
+            }
+        }
+    }
+
+    /// Drops the older half of the events, so that leases have their room. Returns whether there were any.
+    fn forgets_events(&mut self) -> bool {
+        // After an I/O error redb refuses everything until it is opened again.
+        self.database = None;
+        self.room.give();
+        let opened = self.database().map(drop);
+        let forgotten = opened.and_then(|()| {
+            let database = self.database.as_mut().expect("it was opened just now");
+            guarded(|| {
+                let events = journal::forget_half(database)?;
+                // What one transaction removes, the next ones may use, but nobody else: the file becomes shorter only here.
+                database.compact()?;
+                Ok(events)
+            })
+            .map_err(|error| cause(&error))
+        });
+        self.room.keep();
+        match forgotten {
+            Ok(0) => false,
+            Ok(events) => {
+                tracing::warn!(file = %self.path.display(), events, "no room: dropped the oldest events to record leases");
+                true
+            }
+            Err(cause) => {
+                tracing::warn!(file = %self.path.display(), %cause, "no room, not even to drop events");
+                self.database = None;
+                false
             }
         }
     }

@@ -152,6 +152,21 @@ pub(super) fn append(
     Ok(number)
 }
 
+/// Drops the older half of the events, and returns how many that is. The last one always stays, for its number.
+pub(super) fn forget_half(database: &Database) -> Result<u64, redb::Error> {
+    let txn = database.begin_write()?;
+    let dropped = {
+        let mut table = txn.open_table(EVENTS)?;
+        let dropped = table.len()? / 2;
+        for _ in 0..dropped {
+            table.pop_first()?;
+        }
+        dropped
+    };
+    txn.commit()?;
+    Ok(dropped)
+}
+
 fn stored(table: &Table<'_, u64, &[u8]>, number: u64) -> Result<Option<Event>, redb::Error> {
     Ok(table
         .get(number)?
