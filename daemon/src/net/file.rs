@@ -1,10 +1,12 @@
-//! What a file is: a namespace, something in `/proc`, or a file on which a namespace may be mounted elsewhere.
+//! Opening files as the host sees them, and what each is: a namespace, something in `/proc`, or a file on which a namespace may be
+//! mounted elsewhere.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-use nix::sys::stat::{SFlag, fstat};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 
 /// How many files of a directory are looked at for a namespace: a runtime's directory has little else.
@@ -23,6 +25,26 @@ pub(super) fn is_bare(file: &OwnedFd) -> bool {
             .is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
+/// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
+/// is one.
+///
+/// In that mode the kernel follows no magic link (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it reads,
+/// which is right because it contains no other link.
+pub(super) fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+    let root = open(
+        prefix,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    match openat2(root, relative, how) {
+        Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
 /// Returns whether one of these files is a namespace.
 pub(super) fn shows_namespace(
     files: &[PathBuf],
@@ -38,9 +60,6 @@ pub(super) fn shows_namespace(
 
 #[cfg(test)]
 mod tests {
-    use nix::fcntl::open;
-    use nix::sys::stat::Mode;
-
     use super::*;
 
     #[test]

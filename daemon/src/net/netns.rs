@@ -20,14 +20,14 @@ use leasehold_core::link::{
 use leasehold_core::wire::Mac;
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use tracing::{debug, error};
 
 use super::census::Census;
 use super::failed;
-use super::file::{is_bare, is_proc, shows_namespace};
+use super::file::{is_bare, is_proc, open_under, shows_namespace};
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
 use super::port::{self, Port};
@@ -144,26 +144,6 @@ fn is_wireless(ifname: &str) -> bool {
         .join(ifname)
         .join("phy80211")
         .exists()
-}
-
-/// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
-/// is one.
-///
-/// In that mode the kernel follows no magic link (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it reads,
-/// which is right because it contains no other link.
-fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
-    let root = open(
-        prefix,
-        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
-    let how = OpenHow::new()
-        .flags(flags)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    match openat2(root, relative, how) {
-        Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
-        opened => opened,
-    }
 }
 
 /// Whether a namespace is alive, as far as is known.
