@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use leasehold_api::MAX_BODY;
-use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
@@ -28,51 +27,6 @@ pub(crate) enum Unread {
     /// Longer than any configuration.
     #[error("is longer than {MAX_FILE} bytes")]
     TooLong,
-}
-
-/// An attachment in a runtime's cache.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    /// Its container.
-    pub(crate) container: String,
-    /// Its interface.
-    pub(crate) ifname: String,
-    /// Its namespace, if that is known.
-    pub(crate) netns: Option<PathBuf>,
-}
-
-/// A file of the cache, as much of it as is read here.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Cached {
-    container_id: String,
-    if_name: String,
-    network_name: String,
-    #[serde(default)]
-    netns: String,
-    #[serde(default)]
-    result: Value,
-}
-
-/// Returns the attachments of a network in the caches, whichever plugin gave them their addresses. A file that cannot be read
-/// names none.
-pub(crate) fn attached(
-    caches: &[PathBuf],
-    host_prefix: &Path,
-    network: &str,
-) -> impl Iterator<Item = Attached> {
-    let directories = caches.iter().filter(|cache| !cache.as_os_str().is_empty());
-    let paths = directories.flat_map(move |cache| files(&on_host(host_prefix, cache)));
-    paths.filter_map(move |path| {
-        let cached: Cached = serde_json::from_slice(&read(&path).ok()?).ok()?;
-        let netns = netns(&cached.netns, &cached.result, &cached.if_name).map(PathBuf::from);
-        let attached = Attached {
-            container: cached.container_id,
-            ifname: cached.if_name,
-            netns,
-        };
-        (cached.network_name == network).then_some(attached)
-    })
 }
 
 /// Returns the path of an attachment's namespace. An older libcni does not record it, but main plugins return it as the `sandbox`

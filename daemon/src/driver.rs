@@ -1,7 +1,7 @@
 //! The one loop: wait, feed the core, carry out its effects.
 //!
 //! Holds no DHCP rule and no lease state. It only knows which requests are open and how to answer them; everything else passes
-//! between the core and the parts that touch the world: [`crate::net`], [`crate::store`], [`crate::data_dir`] and [`crate::http`].
+//! between the core and the parts that touch the world: [`crate::net`], [`crate::store`] and [`crate::http`].
 //! Nothing waits except in [`Sources::next`].
 
 mod error;
@@ -33,7 +33,6 @@ use tracing::{debug, error, info, warn};
 use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
-use crate::data_dir::{self, DataDirs, Found};
 use crate::handover;
 use crate::health::Disk;
 use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
@@ -198,7 +197,6 @@ struct Driver {
     net: Net,
     store: Store,
     publisher: Publisher,
-    data_dirs: DataDirs,
     doors: Doors,
     /// Where callers find the sockets.
     places: Vec<Place>,
@@ -243,10 +241,6 @@ impl Driver {
         let publisher =
             Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
-        let (files, file_reports) = unbounded_channel();
-        let (data_dirs, looks) =
-            DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
-                .map_err(StartError::io("start a thread"))?;
         let (log, frames) = (settings.log.clone(), tap.frames());
         let (doors, door_reports) = Doors::new(
             settings.site(),
@@ -254,7 +248,6 @@ impl Driver {
                 .host_prefix
                 .join(HostLocal::DATA_DIR.trim_start_matches('/')),
             store.journal(),
-            looks,
             (log, frames),
             shares.callers,
         );
@@ -266,7 +259,6 @@ impl Driver {
             net: net_reports,
             store: stored,
             doors: door_reports,
-            files: file_reports,
             clock: Clock::new().map_err(StartError::io("open a timer on the boot clock"))?,
             watchdog: Watchdog::enabled(),
             ticks: every(TICK),
@@ -281,7 +273,6 @@ impl Driver {
             net,
             store,
             publisher,
-            data_dirs,
             doors,
             places,
             spool,
@@ -312,10 +303,6 @@ impl Driver {
         } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
-        self.feed(Input::Ranges {
-            boot: boot.clone(),
-            records: Vec::new(),
-        });
         self.feed(Input::Start {
             boot,
             records,
@@ -430,27 +417,6 @@ impl Driver {
             // The caller may have gone.
             Wake::Door(DoorReport::Measured(to)) => _ = to.send(Box::new(self.measure())),
             Wake::Door(DoorReport::Pinged(to)) => _ = to.send(()),
-            Wake::Files(data_dir::FileReport::Filed(filed)) => {
-                if let Some((op, outcome)) = self.data_dirs.filed(filed) {
-                    self.feed(Input::Done { op, outcome });
-                }
-            }
-            Wake::Files(data_dir::FileReport::Found(found)) => {
-                let Found {
-                    network,
-                    directory,
-                    files: found,
-                    last,
-                    known,
-                } = self.data_dirs.without_removed(found);
-                self.feed(Input::Files {
-                    network,
-                    directory,
-                    found,
-                    last,
-                });
-                drop(known);
-            }
             // The clock is read after every wake.
             Wake::Due => {}
             Wake::Hungry => service::feed(),
@@ -676,16 +642,6 @@ impl Driver {
             }
             Effect::Reply { id, answer } => self.reply(id, answer),
             Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
-            Effect::Watch { op, netns } => self.net.watch_for(op, netns),
-            Effect::File {
-                op,
-                directory,
-                address,
-                of,
-                change,
-            } => {
-                self.data_dirs.change(op, directory, address, &of, change);
-            }
         }
     }
 

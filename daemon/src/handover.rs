@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use leasehold_api::cni::Holder;
 use leasehold_core::identity::Attachment;
-use leasehold_core::record::RangeRecord;
 use leasehold_host_local::{Directory, Fault, Host, Note};
 use tracing::{error, info, warn};
+
+use crate::cni_cache::on_host;
+use crate::store::RangeRecord;
 
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -84,7 +86,7 @@ fn write(record: &RangeRecord, host_prefix: &Path, host: &Host) -> Result<(), Fa
         container: container.to_string(),
         ifname: Some(ifname.to_string()),
     };
-    let directory = Directory::of(below(host_prefix, &record.directory));
+    let directory = Directory::of(on_host(host_prefix, &record.directory));
     let lives = record.boot.0 == host.boot;
     if !lives && !directory.exists()? {
         return Ok(());
@@ -92,7 +94,7 @@ fn write(record: &RangeRecord, host_prefix: &Path, host: &Host) -> Result<(), Fa
     directory.make()?;
     let locked = directory.lock(|_| ())?;
     let names = locked.names()?;
-    let seen_at = below(host_prefix, &record.netns);
+    let seen_at = on_host(host_prefix, &record.netns);
     let note = Note::earlier(host, &record.boot.0, &record.netns, &seen_at);
     for address in record.given.iter().map(|given| given.address.addr()) {
         if !names.has(address) {
@@ -109,18 +111,13 @@ fn write(record: &RangeRecord, host_prefix: &Path, host: &Host) -> Result<(), Fa
     Ok(())
 }
 
-fn below(host_prefix: &Path, path: &Path) -> PathBuf {
-    host_prefix.join(path.strip_prefix("/").unwrap_or(path))
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::fs;
 
-    use leasehold_core::identity::Lan;
     use leasehold_core::range::Given;
-    use leasehold_core::time::{BootId, WallTime};
+    use leasehold_core::time::BootId;
     use tempfile::TempDir;
 
     use super::*;
@@ -128,17 +125,13 @@ mod tests {
     fn record(root: &Path, container: &str, address: &str, boot: &str) -> RangeRecord {
         RangeRecord {
             attachment: Attachment::cni("pods", container, "eth0"),
-            lan: Lan::Network("pods".into()),
             given: vec![Given {
                 address: format!("{address}/24").parse().expect("an address"),
                 gateway: [10, 9, 0, 1].into(),
             }],
             netns: root.join(container),
-            cookie: None,
             directory: "/data/pods".into(),
-            returns_as: None,
             boot: BootId(boot.to_owned()),
-            since: WallTime::from_epoch(Duration::ZERO),
             past: false,
         }
     }

@@ -8,7 +8,6 @@ mod capture;
 mod cli;
 mod clock;
 mod cni_cache;
-mod data_dir;
 mod driver;
 mod fresh;
 mod handover;

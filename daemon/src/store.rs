@@ -26,7 +26,7 @@ use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
 use leasehold_core::identity::Attachment;
-use leasehold_core::record::{BindingId, Change, DoorRecord, RangeChange, RangeRecord, Record};
+use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -39,6 +39,7 @@ use crate::lock::LockError;
 
 pub(crate) use self::file::check_version;
 pub(crate) use self::lock::DirLock;
+pub(crate) use self::ranges::RangeRecord;
 
 /// The version of this leasehold.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -132,7 +133,7 @@ pub(crate) struct Stored {
     pub(crate) records: Vec<(BindingId, Record)>,
     /// What front doors keep.
     pub(crate) doors: Vec<DoorRecord>,
-    /// What attachments have from local ranges.
+    /// What an earlier daemon gave from local ranges.
     pub(crate) ranges: Vec<RangeRecord>,
 }
 
@@ -244,7 +245,12 @@ impl Store {
     pub(crate) fn range_ends(&self) -> impl Fn(Vec<Attachment>) + Send + 'static + use<> {
         let jobs = self.jobs.clone();
         move |of| {
-            let end = |of| Change::Range(RangeChange::Remove(of));
+            let end = |of: Attachment| {
+                Change::RemoveDoor(DoorKey {
+                    table: ranges::TABLE.to_owned(),
+                    name: of.to_string(),
+                })
+            };
             let changes = of.into_iter().map(end).collect();
             // The store may be closed already. Nobody waits for this number.
             let op = OpId(u64::MAX);

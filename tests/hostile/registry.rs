@@ -262,9 +262,6 @@ impl<'a> Life<'a> {
                     );
                 }
                 Effect::Publish { .. } => {}
-                Effect::Watch { .. } | Effect::File { .. } => {
-                    panic!("no network here has local ranges")
-                }
                 Effect::Seek { op, sought, .. } => self.doing.push_back((op, Doing::Seek(sought))),
                 Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
                 Effect::ListInside { op, .. } => self.doing.push_back((op, Doing::ListInside)),

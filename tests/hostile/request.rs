@@ -11,9 +11,7 @@ use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::ClientProfile;
-use leasehold_core::effect::{
-    Add, Answer, Call, EndpointAddress, NetworkCall, PoolCall, RangeCall,
-};
+use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, PoolCall};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::DoorId;
 use leasehold_core::link::own::{LONGEST_NAME, MacvlanMode};
@@ -42,7 +40,6 @@ mod http {
     mod fallback;
     mod named;
     mod names;
-    mod ranges;
     mod refusal;
     mod result;
 }
@@ -114,11 +111,6 @@ fn answer(request: &Request) {
             );
             can_be_said(add);
         }
-        Call::Ranges(RangeCall::Add(add)) => {
-            assert!(add.timeout <= MAX_ADD_TIMEOUT && !add.timeout.is_zero());
-            assert!(add.netns.is_absolute() && add.directory.is_absolute());
-            assert!(add.sets.ranges().next().is_some());
-        }
         Call::Del { attachment, .. } => {
             let kept = spool::del(request).expect("a DEL that is served can be kept");
             assert!(
@@ -136,7 +128,7 @@ fn answer(request: &Request) {
         | Call::Ready
         | Call::Show(_)
         | Call::Pool(_)
-        | Call::Ranges(RangeCall::List)
+        | Call::Ranges
         | Call::Network(_)) => {
             panic!("CNI has no such call: {other:?}")
         }

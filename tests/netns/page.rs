@@ -25,7 +25,7 @@ const MANY: &str = "(async count => {
         server: `10.7.0.${1 + n % 2}`, seconds_to_expiry: 3600 - n, lease_seconds: 3600,
     });
     const ofRange = n => ({
-        attachment: attachment(n), address: `192.168.${n >> 8}.${n & 255}/16`, state: 'HELD', source: 'range',
+        attachment: attachment(n), address: `192.168.${n >> 8}.${n & 255}/16`, state: 'BOUND', source: 'range',
     });
     const bindings = [...Array(count).keys()].map(n => n % 10 === 9 ? ofRange(n) : lease(n));
     window.fetch = async () => new Response(JSON.stringify({bindings}));

@@ -3,23 +3,12 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use leasehold_core::identity::Attachment;
-use leasehold_core::range::{Allocator, Holding, NoAddress, Said, Sets};
-use leasehold_core::time::WallTime;
+use leasehold_range::{Allocator, Said, Sets};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-
-fn attachment(n: u32) -> Arc<Attachment> {
-    Arc::new(Attachment::cni("lan", format!("c{n}"), "eth0"))
-}
-
-fn at(n: u32) -> WallTime {
-    WallTime::from_epoch(Duration::from_secs(n.into()))
-}
 
 /// Subnets within and at the ends of both families.
 const SUBNETS: [&str; 8] = [
@@ -77,10 +66,6 @@ enum Step {
     /// An attachment asks for these addresses, each of a subnet.
     Add(u32, Vec<(usize, u8)>),
     Del(u32),
-    /// An attachment gives back an address of a subnet, which it may not have.
-    Vacate(u32, (usize, u8)),
-    /// The ranges change.
-    Change(Sets),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -88,8 +73,6 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (0u32..12, asked).prop_map(|(n, asked)| Step::Add(n, asked)),
         6 => (0u32..12).prop_map(Step::Del),
-        3 => ((0u32..12), (0..SUBNETS.len(), 0u8..8)).prop_map(|(n, address)| Step::Vacate(n, address)),
-        1 => sets().prop_map(Step::Change),
     ]
 }
 
@@ -186,44 +169,31 @@ proptest! {
         let mut allocator = Allocator::new(first.clone(), offset as u128);
         let mut model = Model { sets: first, offset, taken: BTreeMap::new(), last: BTreeMap::new() };
         let subnet = |at: usize| SUBNETS[at].parse().expect("a subnet");
-        for (now, step) in (0..).zip(steps) {
+        for step in steps {
+            let own = |model: &Model, n| -> Vec<IpAddr> {
+                let of = model.taken.iter().filter(|(_, by)| **by == n);
+                of.map(|(address, _)| *address).collect()
+            };
             match step {
                 Step::Add(n, asked) => {
                     let asked: Vec<_> = asked.into_iter().map(|(at, n)| nth(subnet(at), n)).collect();
-                    let given = allocator.allocate(&attachment(n), &asked, &|_| None, at(now));
-                    if let Err(NoAddress::Full { size, taken, oldest, .. }) = &given {
-                        prop_assert!(*taken as u128 >= *size);
-                        let since = oldest.as_deref().map(|(_, holding)| holding.since);
-                        prop_assert!(since.is_none_or(|since| since <= at(now)));
-                    }
+                    let given = allocator.allocate(&own(&model, n), &asked, &|_| false);
                     let given: Option<Vec<_>> = given.ok().map(|given| given.iter().map(|given| given.address.addr()).collect());
                     prop_assert_eq!(given, model.add(n, asked));
                 }
                 Step::Del(n) => {
-                    let by = attachment(n);
-                    let is_its = |(address, holding): (IpAddr, &Holding)| (holding.by == by).then_some(address);
-                    let own: Vec<_> = allocator.taken().filter_map(is_its).collect();
-                    own.into_iter().for_each(|address| allocator.vacate(address, &by));
+                    own(&model, n).into_iter().for_each(|address| allocator.give_back(address));
                     model.taken.retain(|_, by| *by != n);
                 }
-                Step::Vacate(n, (of, number)) => {
-                    let address = nth(subnet(of), number);
-                    allocator.vacate(address, &attachment(n));
-                    model.taken.retain(|other, by| *other != address || *by != n);
-                }
-                Step::Change(sets) => {
-                    allocator.set_ranges(sets.clone());
-                    model.sets = sets;
-                }
             }
-            let taken: Vec<_> = allocator.taken().map(|(address, holding)| (address, holding.by.clone())).collect();
-            let expected: Vec<_> = model.taken.iter().map(|(address, by)| (*address, attachment(*by))).collect();
-            prop_assert_eq!(taken, expected);
-            for usage in allocator.usage() {
-                let of_range = |address: &&IpAddr| usage.range.contains(**address);
-                prop_assert_eq!(usage.taken.len(), model.taken.keys().filter(of_range).count());
-                let size = model.all(usage.set).iter().filter(of_range).filter(|a| !model.is_gateway(**a)).count();
-                prop_assert_eq!(usage.size, size as u128);
+            for (set, range) in model.sets.ranges() {
+                let of_range: Vec<_> = model.all(set).into_iter().filter(|address| range.contains(*address)).collect();
+                for address in &of_range {
+                    let is_free = !model.taken.contains_key(address) && !model.is_gateway(*address);
+                    prop_assert_eq!(allocator.is_free(*address), is_free);
+                }
+                let size = of_range.iter().filter(|address| !model.is_gateway(**address)).count();
+                prop_assert_eq!(model.sets.size(range), size as u128);
             }
         }
     }
@@ -246,27 +216,20 @@ fn cost(subnet: &str, taken: u32) -> Duration {
                 Ipv6Addr::from_bits(first.to_bits() + 2 + u128::from(n + n / 2)).into()
             }
         };
-        assert!(allocator.occupy(
-            address,
-            Holding {
-                by: attachment(n),
-                since: at(n)
-            }
-        ));
+        assert!(allocator.take(address));
     }
-    let by = attachment(taken);
     let began = Instant::now();
-    for n in 0..ROUNDS {
+    for _ in 0..ROUNDS {
         // From before what is taken, so that the search meets it.
         allocator.begin_after(0, said.subnet.network());
         let given = black_box(
             allocator
-                .allocate(&by, &[], &|_| None, at(n))
+                .allocate(&[], &[], &|_| false)
                 .expect("an address"),
         );
         given
             .iter()
-            .for_each(|given| allocator.vacate(given.address.addr(), &by));
+            .for_each(|given| allocator.give_back(given.address.addr()));
     }
     began.elapsed() / ROUNDS
 }

@@ -135,7 +135,6 @@ impl Digest {
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
                 Change::PutDoor(record) => self.line(format_args!("{at} {}", key_of(&record.key))),
                 Change::RemoveDoor(key) => self.line(format_args!("{at} removed {}", key_of(key))),
-                Change::Range(_) => {}
                 Change::Note(event) => {
                     let address = event
                         .address

@@ -1,8 +1,8 @@
 //! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
 //!
 //! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them. `SEED=n` replays one seed and prints everything that
-//! happens. `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have local
-//! ranges and fallbacks too.
+//! happens. `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have
+//! fallbacks too.
 //!
 //! `DIGEST=1` prints one number for each seed, made from everything that the seed did to the world, and one for all seeds. If
 //! these are the same before and after a change of the core, the change has moved code and nothing else. `diff` of the two
@@ -249,22 +249,11 @@ const HAPPENS: &[&str] = &[
     "wall clocks set forward",
 ];
 
-/// What happens in a thousand seeds with local ranges and fallbacks.
+/// What happens in a thousand seeds with fallbacks.
 const HAPPENS_LOCALLY: &[&str] = &[
-    "ADDs from local ranges that were given up",
-    "CHECKs of local ranges",
-    "GC of local ranges",
-    "addresses of local ranges",
-    "addresses of local ranges that only a GC gave back",
-    "addresses that a stray host-local gave",
-    "containers of local ranges that died",
     "fallbacks",
     "fallbacks that were adopted",
-    "files of others that were in the way",
-    "full local ranges",
-    "looks at local ranges",
     "questions whether a server is back",
-    "second addresses that were refused",
     "servers that were back",
 ];
 
@@ -323,7 +312,7 @@ fn every_seed_keeps_the_invariants() {
 }
 
 #[test]
-fn local_ranges_and_fallbacks_keep_the_invariants() {
+fn fallbacks_keep_the_invariants() {
     run(LOCAL, 2_500, HAPPENS_LOCALLY);
 }
 
@@ -347,16 +336,13 @@ fn a_seed_runs_the_same_each_time() {
 /// An omitted duty, and the rules that this breaks.
 type Case = (Mutation, fn(&Rule) -> bool);
 
-/// The first seed to try for an omitted duty that few seeds reveal, or only seeds with local ranges. If it no longer reveals the
+/// The first seed to try for an omitted duty that few seeds reveal, or only seeds with fallbacks. If it no longer reveals the
 /// omission, take any other that does.
-const KNOWN: [(Mutation, u64); 9] = [
+const KNOWN: [(Mutation, u64); 6] = [
     (Mutation::GraceForgotten, 346),
     (Mutation::FormerForgotten, 8844),
     (Mutation::RemovalForgotten, 1646),
     (Mutation::DownUnheard, 1942),
-    (Mutation::RangeKept, LOCAL),
-    (Mutation::RangesUnshared, LOCAL),
-    (Mutation::FilesUnheard, LOCAL),
     (Mutation::FallbackImpatient, LOCAL),
     (Mutation::OffersUnheard, LOCAL),
 ];
@@ -364,7 +350,7 @@ const KNOWN: [(Mutation, u64); 9] = [
 /// Each duty that a core could forget, and the rule that reveals it.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 39] = [
+    let cases: [Case; 36] = [
         (Mutation::ReplyBeforePersist, |rule| {
             *rule == Rule::NotDurable
         }),
@@ -418,9 +404,6 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::LanUnshared, |rule| *rule == Rule::Pace),
         (Mutation::LossAccepted, |rule| *rule == Rule::Bare),
         (Mutation::UnmakeForgotten, |rule| *rule == Rule::Wired),
-        (Mutation::RangeKept, |rule| *rule == Rule::Residue),
-        (Mutation::RangesUnshared, |rule| *rule == Rule::Twice),
-        (Mutation::FilesUnheard, |rule| *rule == Rule::Twice),
         (Mutation::FallbackImpatient, |rule| *rule == Rule::Fallback),
         (Mutation::OffersUnheard, |rule| *rule == Rule::Fallback),
     ];

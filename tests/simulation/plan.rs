@@ -2,7 +2,6 @@
 
 mod docker;
 mod fallback;
-mod ranges;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,9 +12,8 @@ use netns_fixtures::model::{Knows, code};
 
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
-pub(crate) use self::ranges::Ranges;
 
-/// The first of the seeds with local ranges and fallbacks. What is drawn for these changes nothing for earlier seeds.
+/// The first of the seeds with fallbacks. What is drawn for these changes nothing for earlier seeds.
 pub(crate) const LOCAL: u64 = 1_000_000_000;
 
 /// How often something happens, in parts per million.
@@ -224,8 +222,6 @@ pub(crate) struct Plan {
     pub(crate) wires: Option<Wires>,
     /// What containers that no server answers get.
     pub(crate) fallback: Option<Fallback>,
-    /// Networks with local ranges.
-    pub(crate) ranges: Option<Ranges>,
 }
 
 impl Plan {
@@ -361,7 +357,6 @@ impl Plan {
             docker: false,
             wires: None,
             fallback: None,
-            ranges: None,
         };
         let faults = rng.u32(..6);
         let plan = calm
@@ -395,13 +390,9 @@ impl Plan {
         }
     }
 
-    /// Gives half of these seeds fallbacks, if their servers allow that. Half of those have ranges too, and all others have only
-    /// ranges.
+    /// Gives these seeds fallbacks, if their servers allow that.
     fn with_addresses_of_ours(self, seed: u64) -> Self {
-        let plan = self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c));
-        let rng = &mut Rng::with_seed(seed ^ 0x7261_6e67);
-        let ranges = (plan.fallback.is_none() || rng.bool()).then(|| Ranges::draw(rng));
-        Self { ranges, ..plan }
+        self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c))
     }
 
     /// Gives every second seed with flapping links ports that forward late, and one seed in six servers that cut an option short.

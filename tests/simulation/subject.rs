@@ -11,12 +11,12 @@ use std::time::Duration;
 use leasehold_core::Core;
 use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input,
-    NetworkCall, OpId, Outcome, RangeCall, RequestId, Why,
+    NetworkCall, OpId, Outcome, RequestId, Why,
 };
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::own::LinkOwner;
 use leasehold_core::link::{KernelMessage, Link, LinkCause, Step, Target};
-use leasehold_core::record::{Change, RangeChange, RecordState};
+use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
 use leasehold_core::time::{BootId, Instant, Now};
@@ -90,12 +90,6 @@ pub(crate) enum Mutation {
     LanUnshared,
     /// Links that were made for Docker are never deleted.
     UnmakeForgotten,
-    /// The record of an address from a local range is never removed.
-    RangeKept,
-    /// Each network with local ranges seems to be on its own LAN.
-    RangesUnshared,
-    /// Others' files go unnoticed.
-    FilesUnheard,
     /// A fallback does not wait for servers.
     FallbackImpatient,
     /// No server's offer is heard.
@@ -271,33 +265,6 @@ impl Subject {
                     call: Call::Del { attachment, grace },
                 })
             }
-            (
-                Mutation::RangesUnshared,
-                Input::Request {
-                    id,
-                    call: Call::Ranges(RangeCall::Add(mut add)),
-                },
-            ) => {
-                add.lan = Lan::Network(add.directory.display().to_string().into());
-                Some(Input::Request {
-                    id,
-                    call: Call::Ranges(RangeCall::Add(add)),
-                })
-            }
-            (
-                Mutation::FilesUnheard,
-                Input::Done {
-                    op,
-                    outcome: Outcome::Filed { address, .. },
-                },
-            ) => Some(Input::Done {
-                op,
-                outcome: Outcome::Filed {
-                    address,
-                    result: Ok(()),
-                },
-            }),
-            (Mutation::FilesUnheard, Input::Files { .. }) => None,
             (Mutation::OffersUnheard, Input::Frame { bytes, .. })
                 if kind_of(bytes) == Some(Kind::Offer) =>
             {
@@ -608,10 +575,6 @@ impl Subject {
                 id,
                 answer: Answer::Ready,
             }),
-            (Mutation::RangeKept, Effect::Persist { op, mut changes }) => {
-                changes.retain(|change| !matches!(change, Change::Range(RangeChange::Remove(_))));
-                Some(Effect::Persist { op, changes })
-            }
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })

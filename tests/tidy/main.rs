@@ -93,6 +93,7 @@ fn crates_import_one_way() {
                 "leasehold-api",
                 "leasehold-core",
                 "leasehold-host-local",
+                "leasehold-range",
                 "netns-fixtures",
             ]),
         ),

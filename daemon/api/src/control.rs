@@ -363,11 +363,11 @@ pub struct Bindings {
     pub refused: BTreeMap<String, u64>,
 }
 
-/// The daemon's URL path for the list of local ranges (`GET`).
+/// The daemon's URL path for the list of fallbacks' ranges (`GET`).
 pub const RANGES: &str = "/v1/ranges";
 
-/// All local ranges that calls have named since the daemon started, by network, and what is taken of them: the answer to `GET
-/// /v1/ranges`. `leasehold list --ranges --json` prints those of fallbacks, beside the ranges that need no daemon.
+/// The ranges of all fallbacks that calls have named since the daemon started, by network, and what is taken of them: the answer to
+/// `GET /v1/ranges`. `leasehold list --ranges --json` prints them beside the ranges that need no daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranges {

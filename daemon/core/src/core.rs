@@ -61,15 +61,6 @@ impl Core {
                     .into_iter()
                     .for_each(|adoptee| self.registry.adopt(now, adoptee));
             }
-            Input::Ranges { boot, records } => self.registry.recover_ranges(now, &boot, records),
-            Input::Files {
-                network,
-                directory,
-                found,
-                last,
-            } => {
-                self.registry.files_found(&network, directory, found, last);
-            }
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => {
                 let is_known = self.registry.hung_up(now, id) || self.desk().hung_up(now, id);
@@ -212,7 +203,7 @@ impl Core {
             | Call::Ready
             | Call::Show(_)
             | Call::Order(_)
-            | Call::Ranges(_) => self.registry.request(now, id, call),
+            | Call::Ranges => self.registry.request(now, id, call),
             Call::List => {
                 let (pools, strangers) = self.desk().list(now.boot);
                 let answer = self.registry.list(now, pools, strangers);

@@ -15,8 +15,6 @@ mod ranges;
 mod row;
 mod show;
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::add::{Add, Adoptee};
@@ -25,10 +23,7 @@ pub use self::docker::{
     EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
 };
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
-pub(crate) use self::ranges::LONG_AGO;
-pub use self::ranges::{
-    FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow,
-};
+pub use self::ranges::{RangeRow, TakenRow};
 pub use self::row::{BindingState, Row};
 pub use self::show::{Acknowledged, Exchanged, Shown};
 use crate::dhcpv4::timing::Timer;
@@ -38,10 +33,10 @@ pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Lan};
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
-    Cookie, Hears, KernelMessage, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought,
-    Step, Target,
+    Hears, KernelMessage, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step,
+    Target,
 };
-use crate::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
+use crate::record::{BindingId, Change, DoorRecord, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
 use crate::wire::Mac;
@@ -75,25 +70,6 @@ pub enum Input<'a> {
         spooled: Vec<(RequestId, Call)>,
         /// Running containers that the store does not know: the store is new, or had to be set aside.
         adoptees: Vec<Adoptee>,
-    },
-    /// What attachments have from local ranges, before [`Input::Start`].
-    Ranges {
-        /// The current boot.
-        boot: BootId,
-        /// All that the store holds.
-        records: Vec<RangeRecord>,
-    },
-    /// The contents of the directory of a network with local ranges: before its first call in a run, and again at any time. They
-    /// replace what was said before.
-    Files {
-        /// The network.
-        network: String,
-        /// Its directory.
-        directory: PathBuf,
-        /// The files of addresses.
-        found: Vec<FoundFile>,
-        /// The last address given of each range set.
-        last: Vec<(usize, IpAddr)>,
     },
     /// A caller asks.
     Request {
@@ -175,15 +151,6 @@ pub enum Outcome {
     Unmade(Result<(), LinkCause>),
     /// Of [`Effect::ListOwn`]: the links that are there.
     OwnLinks(Result<OwnLinks, LinkCause>),
-    /// Of [`Effect::Watch`]: the namespace that is there.
-    Watched(Result<Cookie, LinkCause>),
-    /// Of [`Effect::File`].
-    Filed {
-        /// The address.
-        address: IpAddr,
-        /// Whether its file is as it should be.
-        result: Result<(), FileCause>,
-    },
     /// Of [`Effect::Close`]: the exchange is closed, and so is any link that was made for it.
     Closed,
 }
@@ -324,26 +291,6 @@ pub enum Effect {
         id: RequestId,
         /// The answer.
         answer: Answer,
-    },
-    /// Checks whether a namespace exists. From then on its end is reported ([`Input::Kernel`]).
-    Watch {
-        /// Answered by [`Outcome::Watched`].
-        op: OpId,
-        /// Its path, without the host prefix.
-        netns: PathBuf,
-    },
-    /// Writes or removes host-local's file of an address. Changes of one file keep their order.
-    File {
-        /// Answered by [`Outcome::Filed`], if anybody waits for that.
-        op: Option<OpId>,
-        /// The directory of the network, without the host prefix.
-        directory: PathBuf,
-        /// The address.
-        address: IpAddr,
-        /// Whose it is.
-        of: Attachment,
-        /// What should happen to it.
-        change: FileChange,
     },
     /// Publishes an attachment's name servers to the host's programs, replacing the previous ones; `None`: it has none any
     /// more. There is no answer. The shell keeps the order, and deletes at the start whatever no effect of the start names.

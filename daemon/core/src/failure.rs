@@ -224,14 +224,9 @@ pub enum Failure {
         /// Why not.
         why: Unfit,
     },
-    /// The local ranges had no address.
-    #[error("{none}{}", known_to_run(.none, *.running))]
-    NoAddress {
-        /// Why not.
-        none: NoAddress,
-        /// How many addresses of the network belong to containers that run.
-        running: usize,
-    },
+    /// The network's fallback had no address.
+    #[error("{0}")]
+    NoAddress(NoAddress),
     /// A pool could not be made, or an address could not be reserved in it.
     #[error("{0}")]
     Pool(PoolFault),
@@ -287,7 +282,7 @@ impl Failure {
             | Self::TimedOut { .. }
             | Self::Store(_)
             | Self::AddressHeld { .. }
-            | Self::NoAddress { .. } => true,
+            | Self::NoAddress(_) => true,
             Self::Unfit { server, .. } => server.is_some(),
             Self::Link { .. }
             | Self::Held { .. }
@@ -391,20 +386,6 @@ fn unbelieved(tally: &Tally) -> String {
         .reason()
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default()
-}
-
-fn known_to_run(none: &NoAddress, running: usize) -> String {
-    match none {
-        NoAddress::Full { .. } => {
-            format!(
-                "; {running} of the network's addresses belong to containers that are known to run"
-            )
-        }
-        NoAddress::Duplicate { .. }
-        | NoAddress::Taken { .. }
-        | NoAddress::Gateway(_)
-        | NoAddress::NotInSets(_) => String::new(),
-    }
 }
 
 fn offers(server: &Option<Ipv4Addr>) -> String {

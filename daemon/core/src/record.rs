@@ -1,7 +1,6 @@
 //! What survives a restart.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -10,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::lease::Lease;
 use crate::event::Event;
 use crate::grant::Grant;
-use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{Cookie, Link};
+use crate::identity::{Attachment, Identity};
+use crate::link::Link;
 use crate::profile::Profile;
-use crate::range::Given;
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.
@@ -174,46 +172,6 @@ pub enum Change {
     PutDoor(Box<DoorRecord>),
     /// Forgets what a front door kept.
     RemoveDoor(DoorKey),
-    /// What an attachment has from local ranges.
-    Range(RangeChange),
-}
-
-/// A change of what an attachment has from local ranges.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RangeChange {
-    /// Writes it, replacing what was there.
-    Put(Box<RangeRecord>),
-    /// Forgets it.
-    Remove(Attachment),
-}
-
-/// What an attachment has from local ranges, as the store holds it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RangeRecord {
-    /// Who has it.
-    pub attachment: Attachment,
-    /// The wire of its network.
-    pub lan: Lan,
-    /// The addresses, in the order of the network's range sets.
-    pub given: Vec<Given>,
-    /// The path of its namespace.
-    pub netns: PathBuf,
-    /// The namespace that the path led to, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cookie: Option<Cookie>,
-    /// The directory of the network's files.
-    pub directory: PathBuf,
-    /// The client that gets the same addresses again, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub returns_as: Option<ClientId>,
-    /// The boot in which it was given: none outlives the boot.
-    pub boot: BootId,
-    /// When it was given.
-    pub since: WallTime,
-    /// Whether nobody has it any more: it is remembered for an identity that gets the same addresses again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub past: bool,
 }
 
 impl Change {
@@ -228,7 +186,7 @@ impl Change {
                     ..(**record).clone()
                 }),
             )),
-            Self::Put(..) | Self::Note(_) | Self::Range(_) => None,
+            Self::Put(..) | Self::Note(_) => None,
             Self::Remove(_) | Self::PutDoor(_) | Self::RemoveDoor(_) => Some(self.clone()),
         }
     }
@@ -240,7 +198,7 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
     let ended = |change: &Change| match change {
         Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
         Change::Remove(id) => Some(*id),
-        Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => None,
+        Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) => None,
     };
     let mut others = changes
         .iter()

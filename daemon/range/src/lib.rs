@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::free::{Free, after};
 
-pub use self::sets::{BadRange, Overlap, Range, Said, Sets, overlaps};
+pub use self::sets::{BadRange, Range, Said, Sets};
 
 /// The addresses of one network.
 #[derive(Clone, Debug)]
@@ -81,15 +81,6 @@ impl Allocator {
     /// Returns the network's ranges.
     pub fn sets(&self) -> &Sets {
         &self.sets
-    }
-
-    /// Changes the network's ranges. `taken`: what is taken, in these ranges or not.
-    pub fn set_ranges(&mut self, sets: Sets, taken: impl IntoIterator<Item = IpAddr>) {
-        self.free = free_of(&sets);
-        self.sets = sets;
-        taken.into_iter().for_each(|address| {
-            self.take(address);
-        });
     }
 
     /// Records an address as taken. Returns whether it could have been given.

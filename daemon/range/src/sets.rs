@@ -104,17 +104,6 @@ pub enum BadRange {
     },
 }
 
-/// Addresses that two networks would both give out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overlap<'a> {
-    /// The networks' names.
-    pub networks: [&'a str; 2],
-    /// The first of these addresses.
-    pub first: IpAddr,
-    /// The last of these addresses.
-    pub last: IpAddr,
-}
-
 impl Range {
     fn new(said: &Said) -> Result<Self, BadRange> {
         let Said {
@@ -275,20 +264,6 @@ impl Sets {
         }
         (0, ranges[0].first)
     }
-}
-
-/// Finds the addresses that several networks would give out. A range that shares addresses with several others is
-/// named with one of them.
-pub fn overlaps<'a>(networks: impl IntoIterator<Item = (&'a str, &'a Sets)>) -> Vec<Overlap<'a>> {
-    let ranges = networks
-        .into_iter()
-        .flat_map(|(name, sets)| sets.ranges().map(move |(_, range)| (name, range)));
-    let overlap = |(one, other, first, last)| Overlap {
-        networks: [one, other],
-        first,
-        last,
-    };
-    shared(ranges).into_iter().map(overlap).collect()
 }
 
 /// Returns what ranges share with their predecessors in address order: whose the two are, and the first and last address

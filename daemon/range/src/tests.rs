@@ -138,33 +138,6 @@ fn what_cannot_be_used_is_named() {
     assert_eq!(Sets::new(&[]), Err(BadRange::NoSets));
 }
 
-#[test]
-fn networks_with_the_same_addresses_are_found() {
-    let sets = [
-        ("a", sets("10.0.0.0/24;fd00::/64").expect("good ranges")),
-        (
-            "b",
-            sets("10.0.0.0/16 10.0.0.200 10.0.1.9").expect("good ranges"),
-        ),
-        ("c", sets("10.0.1.0/24 - 10.0.1.3").expect("good ranges")),
-        (
-            "d",
-            sets("fd00:0:0:1::/64;10.0.2.0/24").expect("good ranges"),
-        ),
-    ];
-    let found = overlaps(sets.iter().map(|(name, sets)| (*name, sets)));
-    let overlap = |networks, first, last| Overlap {
-        networks,
-        first: ip(first),
-        last: ip(last),
-    };
-    let expected = [
-        overlap(["a", "b"], "10.0.0.200", "10.0.0.254"),
-        overlap(["b", "c"], "10.0.1.1", "10.0.1.3"),
-    ];
-    assert_eq!(found, expected);
-}
-
 /// A network and who has what of it.
 struct Network {
     allocator: Allocator,

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
-use crate::data_dir;
 use crate::http::DoorReport;
 use crate::net::NetReport;
 use crate::service::Watchdog;
@@ -25,7 +24,6 @@ pub(super) struct Sources {
     pub(super) net: UnboundedReceiver<NetReport>,
     pub(super) store: UnboundedReceiver<Persisted>,
     pub(super) doors: UnboundedReceiver<DoorReport>,
-    pub(super) files: UnboundedReceiver<data_dir::FileReport>,
     pub(super) clock: Clock,
     pub(super) watchdog: Option<Watchdog>,
     pub(super) ticks: Interval,
@@ -64,7 +62,6 @@ pub(super) enum Wake {
     Net(NetReport),
     Store(Persisted),
     Door(DoorReport),
-    Files(data_dir::FileReport),
     /// The core's deadline passed.
     Due,
     /// The service manager's watchdog wants to be fed.
@@ -110,7 +107,6 @@ impl Sources {
             Some(report) = self.net.recv() => Wake::Net(report),
             Some(report) = self.store.recv() => Wake::Store(report),
             Some(report) = self.doors.recv() => Wake::Door(report),
-            Some(report) = self.files.recv() => Wake::Files(report),
             () = due => Wake::Due,
             () = hungry => Wake::Hungry,
             due = self.ticks.tick() => Wake::Tick(due),
@@ -128,7 +124,6 @@ impl Sources {
             ready.extend(self.net.try_recv().ok().map(Wake::Net));
             ready.extend(self.store.try_recv().ok().map(Wake::Store));
             ready.extend(self.doors.try_recv().ok().map(Wake::Door));
-            ready.extend(self.files.try_recv().ok().map(Wake::Files));
             if ready.len() == before {
                 break;
             }

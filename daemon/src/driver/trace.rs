@@ -35,10 +35,6 @@ pub(super) fn input(input: &Input<'_>) {
         Input::Broken { exchange, cause } => debug!(exchange = exchange.0, %cause, "broken"),
         Input::Unsent { exchange, cause } => debug!(exchange = exchange.0, %cause, "unsent"),
         Input::Kernel(event) => debug!(?event, "kernel"),
-        Input::Ranges { records, .. } => debug!(records = records.len(), "ranges"),
-        Input::Files {
-            directory, found, ..
-        } => debug!(directory = %directory.display(), files = found.len(), "found"),
     }
 }
 
@@ -97,13 +93,5 @@ pub(super) fn effect(effect: &Effect) {
         } => debug!(request = id.0, %failure, "failed"),
         Effect::Reply { id, .. } => debug!(request = id.0, "answered"),
         Effect::Publish { attachment, dns } => debug!(%attachment, ?dns, "publish"),
-        Effect::File {
-            op,
-            address,
-            of,
-            change,
-            ..
-        } => debug!(?op, %address, %of, ?change, "file"),
-        Effect::Watch { op, netns } => debug!(op = op.0, netns = %netns.display(), "watch"),
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! Pure: no socket, no file, no state.
 
-use std::path::PathBuf;
-
 use ipnet::IpNet;
 use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Verb, Version};
-use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
+use leasehold_core::effect::{Answer, Call};
 
 use super::add::{Site, add, grace_of_del};
 use super::named::{attachment, named, netns, network, standing_parent};
-use super::ranges::{self, Extras};
 use super::refusal::{OTHER_ANSWER, STOPPING, refused, undecodable};
 use super::result::{code, message, success};
+
+/// Why a network of type `host-local` is refused.
+const OLD_PLUGIN: &str = "the plugin serves networks of type host-local by itself, without a daemon, but the one that asked is of an \
+                          earlier leasehold: replace it (`leasehold install --update`)";
 
 /// A runtime's request, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +25,6 @@ pub(crate) struct Asked {
     pub(crate) form: Form,
     /// What the network's configuration has that works but looks like a mistake, if this is an ADD.
     pub(crate) warnings: Vec<String>,
-    /// The network with local ranges that the call is about, and the directory of its files.
-    pub(crate) data_dir: Option<(String, PathBuf)>,
 }
 
 /// The form that a runtime's answer takes.
@@ -36,8 +35,6 @@ pub(crate) struct Form {
     about: String,
     /// The code for a daemon that stops first.
     unanswered: Code,
-    /// What a result contains besides addresses, if the network configures that.
-    extras: Option<Extras>,
 }
 
 impl Asked {
@@ -60,18 +57,11 @@ impl Asked {
         site: &Site,
     ) -> Result<Self, Error> {
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
-        let has_ranges = config.is_host_local();
-        let mut extras = None;
+        // A DEL that was kept for a daemon that still gave such addresses must end.
+        if config.is_host_local() && verb != Verb::Del {
+            return Err(Error::new(unanswered(verb), OLD_PLUGIN));
+        }
         let (about, call) = match verb {
-            Verb::Add if has_ranges => {
-                let (add, said) =
-                    ranges::add(request, config, named(request, config)?, version, site)?;
-                extras = Some(said);
-                (
-                    of(&add.attachment),
-                    Call::Ranges(RangeCall::Add(Box::new(add))),
-                )
-            }
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
@@ -86,25 +76,8 @@ impl Asked {
             // Nothing else in the configuration matters: a DEL also follows an ADD that failed because of it, and must succeed.
             Verb::Del => {
                 let attachment = attachment(named(request, config)?);
-                let grace = if has_ranges {
-                    None
-                } else {
-                    grace_of_del(request, config)
-                };
+                let grace = grace_of_del(request, config);
                 (of(&attachment), Call::Del { attachment, grace })
-            }
-            // host-local only looks at its files.
-            Verb::Check if has_ranges => {
-                let attachment = attachment(named(request, config)?);
-                netns(request)?;
-                ranges::read(config, version)?;
-                (
-                    of(&attachment),
-                    Call::Check {
-                        attachment,
-                        expected: Vec::new(),
-                    },
-                )
             }
             Verb::Check => {
                 let named = named(request, config)?;
@@ -123,10 +96,6 @@ impl Asked {
                 let keep = config.valid_attachments().map_err(refused)?;
                 (of(&network), Call::Collect { network, keep })
             }
-            Verb::Status if has_ranges => {
-                ranges::read(config, version)?;
-                (verb.as_str().to_owned(), Call::Status { parent: None })
-            }
             Verb::Status => {
                 config.ipam().map_err(refused)?;
                 (
@@ -136,21 +105,6 @@ impl Asked {
                     },
                 )
             }
-        };
-        let unanswered = match verb {
-            Verb::Status => Code::NotAvailable,
-            Verb::Add | Verb::Del | Verb::Check | Verb::Gc => Code::TryAgainLater,
-        };
-        let data_dir = match verb {
-            Verb::Add | Verb::Del | Verb::Check | Verb::Gc if has_ranges => {
-                let network = network(config)?;
-                let read = config.host_local(version).ok();
-                Some((
-                    network.to_owned(),
-                    ranges::directory(read.as_ref(), network),
-                ))
-            }
-            _ => None,
         };
         let warnings = match verb {
             Verb::Add => warnings(config),
@@ -162,10 +116,8 @@ impl Asked {
             form: Form {
                 version,
                 about,
-                unanswered,
-                extras,
+                unanswered: unanswered(verb),
             },
-            data_dir,
         })
     }
 }
@@ -175,10 +127,6 @@ impl Form {
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
             Answer::Leased { tenures } => Ok(success(tenures).render(self.version)),
-            Answer::Ranges(RangeAnswer::Given(given)) => {
-                let extras = self.extras.clone().unwrap_or_default();
-                Ok(extras.success(given).render(self.version))
-            }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => {
                 Ok(String::new())
             }
@@ -218,6 +166,14 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let said = |what: String| format!("network {name}: {what}");
     let ignored = ignored.iter().map(BadKey::to_string);
     ignored.chain(router).chain(timeout).map(said).collect()
+}
+
+/// Returns the code for a call that could not be served.
+fn unanswered(verb: Verb) -> Code {
+    match verb {
+        Verb::Status => Code::NotAvailable,
+        Verb::Add | Verb::Del | Verb::Check | Verb::Gc => Code::TryAgainLater,
+    }
 }
 
 /// Returns the addresses that the runtime believes to be on our interface.

@@ -34,7 +34,7 @@ pub(crate) fn bindings(
     }
 }
 
-/// Writes all local ranges, and their taken addresses.
+/// Writes the ranges of fallbacks, and their taken addresses.
 pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
     control::Ranges {
         ranges: rows.iter().map(range).collect(),
@@ -45,18 +45,18 @@ fn range(row: &RangeRow) -> control::Range {
     let taken = |taken: &TakenRow| control::Taken {
         address: taken.address,
         attachment: attachment(&taken.by),
-        since: taken.since.map(|since| since.since_epoch().as_secs()),
+        since: Some(taken.since.since_epoch().as_secs()),
         gone: false,
     };
     control::Range {
         network: row.network.clone(),
         lan: lan(&row.lan),
-        set: row.set,
+        set: 0,
         subnet: row.range.subnet,
         first: row.range.first,
         last: row.range.last,
         size: u64::try_from(row.size).unwrap_or(u64::MAX),
-        fallback: row.is_fallback,
+        fallback: true,
         taken: row.taken.iter().map(taken).collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
+//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`],
 //! [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`)
 //! and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`] describe one lease and
 //! the daemon, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers monitors, [`server`] is hyper
@@ -43,7 +43,6 @@ mod names;
 mod openapi;
 mod operator;
 mod order;
-mod ranges;
 mod refusal;
 mod result;
 mod server;
@@ -70,7 +69,6 @@ pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
 use crate::capture::Frames;
-use crate::data_dir::Looks;
 use crate::health::OldPlugin;
 use crate::listen::Protocol;
 use crate::log::Filter;
@@ -136,7 +134,6 @@ impl Reply {
 pub(crate) struct Doors {
     site: Site,
     reports: mpsc::UnboundedSender<DoorReport>,
-    looks: Looks,
     /// Where host-local's files are, as seen from here.
     networks: Arc<Path>,
     /// What the callers of each protocol may have at once: slow ones at one socket delay nobody at another.
@@ -171,7 +168,6 @@ impl Doors {
         site: Site,
         networks: PathBuf,
         journal: Journal,
-        looks: Looks,
         (log, frames): (Filter, Frames),
         places: usize,
     ) -> (Self, mpsc::UnboundedReceiver<DoorReport>) {
@@ -197,7 +193,6 @@ impl Doors {
             site,
             networks: networks.into(),
             reports,
-            looks,
             shares,
             journal,
             log,

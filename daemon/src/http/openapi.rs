@@ -146,7 +146,7 @@ fn document() -> Value {
     document.call::<Ranges>(
         "get",
         control::RANGES,
-        "Local ranges, and their addresses in use",
+        "The ranges of fallbacks, and their addresses in use",
         NONE,
     );
     document.call::<Story>("get", control::SHOW, "Everything about one lease", WHICH);

@@ -6,7 +6,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Answer, Call, Order, RangeAnswer, RangeCall};
+use leasehold_core::effect::{Answer, Call, Order};
 
 use super::caller::{Caller, ask, json, sentence, too_many_wait, unexpected, waits};
 use super::{control, monitor, order, show, status};
@@ -107,10 +107,8 @@ pub(super) async fn obey(
 }
 
 pub(super) async fn ranges(caller: &Caller) -> Response<Full<Bytes>> {
-    match ask(Call::Ranges(RangeCall::List), caller).await {
-        Some(Answer::Ranges(RangeAnswer::Rows(rows))) => {
-            json(StatusCode::OK, to_json(&control::ranges(&rows)))
-        }
+    match ask(Call::Ranges, caller).await {
+        Some(Answer::Ranges(rows)) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
         other => unexpected(other),
     }
 }

@@ -9,8 +9,6 @@ use leasehold_core::grant;
 use leasehold_core::link::LinkCause;
 use leasehold_core::tenure::Tenure;
 
-use super::ranges;
-
 /// The scope of a destination on the link (`RT_SCOPE_LINK`).
 const SCOPE_LINK: u8 = 253;
 
@@ -108,8 +106,8 @@ pub(super) fn code(failure: &Failure) -> Code {
             | LinkCause::NoDescriptor { .. }
             | LinkCause::TimedOut => Code::TryAgainLater,
         },
-        Failure::NoAddress { none, .. } => ranges::code(none),
         Failure::NoCarrier { .. }
+        | Failure::NoAddress(_)
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
         | Failure::Nak { .. }
@@ -156,8 +154,5 @@ pub(super) fn message(failure: &Failure) -> String {
         Failure::NotWanted { .. } => ": set ipPreferred to take another address",
         _ => "",
     };
-    if let Failure::NoAddress { none, .. } = failure {
-        return format!("{}: {failure}", ranges::words(none));
-    }
     format!("{variable}{failure}{hint}")
 }

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeCall};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer};
 use leasehold_host_local::Directory;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -527,13 +527,11 @@ async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemapho
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     let Understood {
-        asked:
-            Asked {
-                mut call,
-                form,
-                warnings,
-                data_dir,
-            },
+        asked: Asked {
+            mut call,
+            form,
+            warnings,
+        },
         spooled,
     } = understood;
     for warning in &warnings {
@@ -543,7 +541,7 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     }
     // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it could remove
     // the file: no later start may replay that DEL against the new lease.
-    if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {
+    if matches!(call, Call::Add(_)) {
         forget_spooled(&spooled);
     }
     if let Call::Add(add) = &mut call
@@ -551,9 +549,6 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     {
         let networks = &caller.doors().networks;
         fallback.pass_over(given_without_us(networks, add.attachment.network()).await);
-    }
-    if let Some((network, directory)) = data_dir {
-        caller.doors().looks.before_call(&network, &directory).await;
     }
     let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
     if answer == Answer::Deleted {

@@ -187,7 +187,7 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
         Call::Add(_)
-        | Call::Ranges(_)
+        | Call::Ranges
         | Call::Check { .. }
         | Call::Collect { .. }
         | Call::Status { .. }

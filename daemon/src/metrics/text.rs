@@ -105,22 +105,6 @@ impl Snapshot {
             .map(|(left, of)| ([], left.as_secs_f64() / of.as_secs_f64()));
         let help = "Part of its term that is left of the lease that was not extended although a server was asked; the least; absent if there is none";
         writer.gauges("unextended_lease_left_ratio", help, ratio)?;
-        let sizes = |of: fn(&(u64, u64)) -> u64| {
-            holdings
-                .ranges
-                .iter()
-                .map(move |(network, sizes)| ([label("network", network)], of(sizes) as f64))
-        };
-        writer.gauges(
-            "range_addresses",
-            "Addresses of local ranges",
-            sizes(|(size, _)| *size),
-        )?;
-        writer.gauges(
-            "range_addresses_taken",
-            "Addresses of local ranges that are taken",
-            sizes(|(_, taken)| *taken),
-        )?;
         writer.gauge(
             "adoptions_pending",
             "Containers that ran before the daemon and are not adopted yet",
@@ -348,7 +332,6 @@ mod tests {
                 leases: [(kind("lan"), 2), (kind("a \"b\"\n"), 1)].into(),
                 next_end: Some(Duration::from_millis(1500)),
                 least_left: Some((Duration::from_secs(3), Duration::from_secs(12))),
-                ranges: [("local".to_owned(), (254, 3))].into(),
                 adopting: 0,
             },
             meter,
@@ -405,8 +388,6 @@ mod tests {
             "leasehold_unextended_lease_left_ratio 0.25",
             "leasehold_troubles{kind=\"adds_fail\",lan=\"\"} 0.0",
             "leasehold_troubles{kind=\"link_down\",lan=\"eth0\"} 2.0",
-            "leasehold_range_addresses{network=\"local\"} 254.0",
-            "leasehold_range_addresses_taken{network=\"local\"} 3.0",
             "leasehold_call_seconds_bucket{le=\"0.005\",call=\"add\",outcome=\"done\"} 1",
             "leasehold_call_seconds_bucket{le=\"+Inf\",call=\"add\",outcome=\"done\"} 1",
             "leasehold_call_seconds_count{call=\"add\",outcome=\"done\"} 1",

@@ -385,12 +385,6 @@ impl Net {
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
     }
 
-    /// Checks that a namespace is there, and reports its end from then on.
-    pub(crate) fn watch_for(&mut self, op: OpId, netns: PathBuf) {
-        let look = self.pool.run(move |worker| worker.watch(&netns));
-        self.answer(op, async move { Outcome::Watched(look.await.flatten()) });
-    }
-
     /// Changes a link step by step, then looks at it.
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
         // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long changes

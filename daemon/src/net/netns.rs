@@ -375,11 +375,6 @@ impl Worker {
         }
     }
 
-    /// Returns the namespace at a path, and has the watch report its end.
-    pub(super) fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
-        self.visit(path, Expected::Any, |_, cookie, _| Ok(cookie))
-    }
-
     /// Lists the files of a directory of namespaces.
     pub(super) fn list(&self, directory: &Path) -> Result<Vec<PathBuf>, LinkCause> {
         let unread =

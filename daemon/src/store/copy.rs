@@ -161,7 +161,7 @@ impl Copied {
             Change::Put(id, _) | Change::Remove(id) => format!("lease-{}", id.0),
             Change::PutDoor(record) => of_door(&record.key),
             Change::RemoveDoor(key) => of_door(key),
-            Change::Note(_) | Change::Range(_) => return None,
+            Change::Note(_) => return None,
         };
         Some(self.directory.join(name))
     }

@@ -105,7 +105,7 @@ impl Ends {
                 Change::Put(_, record) => entry.record = Some(record),
                 Change::Remove(_) => entry.record = None,
                 Change::Note(event) => entry.events.push(*event),
-                Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {}
+                Change::PutDoor(_) | Change::RemoveDoor(_) => {}
             }
         }
         let path = self.path(binding);

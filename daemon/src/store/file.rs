@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange, Record};
+use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, Record};
 use leasehold_core::time::Instant as LeaseInstant;
 use redb::backends::InMemoryBackend;
 use redb::{
@@ -72,7 +72,7 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
-    /// A named record in a table: what a front door keeps, or what an attachment has from local ranges.
+    /// A named record in a table: what a front door keeps.
     PutNamed(String, String, Vec<u8>),
     /// A named record is removed.
     RemoveNamed(String, String),
@@ -93,14 +93,6 @@ impl Encoded {
                 Self::PutNamed(table, name, json.into_bytes())
             }
             Change::RemoveDoor(DoorKey { table, name }) => Self::RemoveNamed(table, name),
-            Change::Range(RangeChange::Put(record)) => Self::PutNamed(
-                ranges::TABLE.to_owned(),
-                record.attachment.to_string(),
-                serde_json::to_vec(&record)?,
-            ),
-            Change::Range(RangeChange::Remove(attachment)) => {
-                Self::RemoveNamed(ranges::TABLE.to_owned(), attachment.to_string())
-            }
         })
     }
 

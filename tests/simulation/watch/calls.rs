@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use leasehold_core::effect::{
-    Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RangeAnswer, RangeCall, RequestId,
-};
+use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::tenure::Tenure;
@@ -64,10 +62,7 @@ impl Calls {
                 PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. },
             )
             | Call::Network(_) => PATIENCE,
-            Call::Ranges(RangeCall::Add(add)) => add.timeout.as_micros() as u64 + SLACK,
-            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(RangeCall::List) => {
-                SLACK
-            }
+            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges => SLACK,
         };
         if let Call::Del { attachment, .. } = call {
             let adds = |asked: &&mut Asked| added(&asked.call) == Some(attachment);
@@ -118,7 +113,6 @@ impl Calls {
     pub(crate) fn namespace_of(&self, id: RequestId) -> Option<PathBuf> {
         match &self.asked.get(&id)?.call {
             Call::Add(add) => add.place.netns().map(Path::to_owned),
-            Call::Ranges(RangeCall::Add(add)) => Some(add.netns.clone()),
             _ => None,
         }
     }
@@ -183,21 +177,6 @@ impl Calls {
                 (!durable)
                     .then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
             }
-            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(_)))
-                if asked.overtaken =>
-            {
-                Some(breach(
-                    Rule::DelOvertaken,
-                    format!("{} was given an address after its DEL", add.attachment),
-                ))
-            }
-            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(given))) => {
-                let record = store.ranges.get(&add.attachment);
-                let durable = record
-                    .is_some_and(|record| given.iter().all(|given| record.given.contains(given)));
-                (!durable)
-                    .then(|| breach(Rule::NotDurable, format!("{}: {given:?}", add.attachment)))
-            }
             (
                 Call::Network(NetworkCall::CreateEndpoint(request)),
                 Answer::Network(NetworkAnswer::Endpoint(record)),
@@ -231,7 +210,7 @@ impl Calls {
             | (Call::List, Answer::Bindings { .. })
             | (Call::Order(_), Answer::Obeyed(_))
             | (Call::Show(_), Answer::Shown(_))
-            | (Call::Ranges(RangeCall::List), Answer::Ranges(RangeAnswer::Rows(_)))
+            | (Call::Ranges, Answer::Ranges(_))
             | (Call::Pool(PoolCall::Request(_)), Answer::Pool { .. })
             | (Call::Pool(PoolCall::Release { .. }), Answer::PoolReleased)
             | (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(_))
@@ -246,7 +225,6 @@ impl Calls {
 fn added(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
-        Call::Ranges(RangeCall::Add(add)) => Some(&add.attachment),
         _ => None,
     }
 }

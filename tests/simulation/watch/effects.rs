@@ -87,8 +87,7 @@ impl Effects {
                     Change::Remove(_)
                     | Change::Note(_)
                     | Change::PutDoor(_)
-                    | Change::RemoveDoor(_)
-                    | Change::Range(_) => None,
+                    | Change::RemoveDoor(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
@@ -107,8 +106,7 @@ impl Effects {
             | Effect::Seek { op, .. }
             | Effect::Make { op, .. }
             | Effect::Unmake { op, .. }
-            | Effect::ListOwn { op }
-            | Effect::Watch { op, .. } => self.begin(*op, Under::Inspect),
+            | Effect::ListOwn { op } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Prepare { op, place, .. } => match place {
                 Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
@@ -135,7 +133,7 @@ impl Effects {
                     )
                 }))
             }
-            Effect::Reply { .. } | Effect::Publish { .. } | Effect::File { .. } => None,
+            Effect::Reply { .. } | Effect::Publish { .. } => None,
         }
     }
 

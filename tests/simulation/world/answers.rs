@@ -282,7 +282,7 @@ pub(super) fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
-        Call::Collect { .. } | Call::Status { .. } | Call::Ready | Call::List | Call::Ranges(_) => {
+        Call::Collect { .. } | Call::Status { .. } | Call::Ready | Call::List | Call::Ranges => {
             None
         }
         Call::Show(_) | Call::Order(_) | Call::Pool(_) => None,

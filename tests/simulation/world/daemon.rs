@@ -73,11 +73,6 @@ impl World {
                 .adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
         let doors = self.store.docker.records();
-        let ranges = self.store.ranges.values().cloned().collect();
-        self.feed(Input::Ranges {
-            boot: boot.clone(),
-            records: ranges,
-        });
         self.feed(Input::Start {
             boot,
             records,
@@ -189,7 +184,7 @@ impl World {
             Call::Pool(
                 PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },
             )
-            | Call::Ranges(_) => return,
+            | Call::Ranges => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Others, who are silent, may have its Ethernet address too.
@@ -234,7 +229,6 @@ impl World {
         self.pinned.clear();
         self.kernel.forget_watched();
         self.store.daemon_ended();
-        self.local.daemon_ended();
         (self.calls, self.effects) = Default::default();
         self.timing.daemon_ended();
         self.timer = None;
@@ -512,7 +506,6 @@ impl World {
             return self.cut(id);
         }
         let mut call = asked.call.clone();
-        self.look_first(&call);
         self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.calls.request(self.now, id, &call);
@@ -581,15 +574,14 @@ fn kind_of(effect: &Effect) -> EffectKind {
         | Effect::Survey { .. }
         | Effect::ListInside { .. }
         | Effect::Seek { .. }
-        | Effect::ListOwn { .. }
-        | Effect::Watch { .. } => EffectKind::Inspect,
+        | Effect::ListOwn { .. } => EffectKind::Inspect,
         Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
         Effect::Make { .. } => EffectKind::Make,
         Effect::Unmake { .. } => EffectKind::Unmake,
         Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
-        Effect::Publish { .. } | Effect::File { .. } => EffectKind::Publish,
+        Effect::Publish { .. } => EffectKind::Publish,
     }
 }
 
@@ -612,7 +604,6 @@ fn brief(effect: &Effect) -> String {
                 }
                 Change::PutDoor(record) => format!("put {record:?}"),
                 Change::RemoveDoor(key) => format!("remove {key:?}"),
-                Change::Range(change) => format!("{change:?}"),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }
@@ -650,7 +641,7 @@ fn brief_call(call: &Call) -> String {
             format!("ReleaseAddress {address} of {pool}")
         }
         Call::Network(call) => format!("{call:?}"),
-        Call::Ranges(call) => format!("{call:?}"),
+        Call::Ranges => "list ranges".to_owned(),
     }
 }
 

@@ -84,7 +84,6 @@ impl World {
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
         self.store.docker = Default::default();
-        self.store.ranges.clear();
         self.store.number += 1;
         for index in (0..self.actors.len())
             .filter(|index| self.actors[*index].is_told_once())

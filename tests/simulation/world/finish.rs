@@ -44,7 +44,6 @@ impl World {
         self.wind_down();
         if self.settle() && self.quiet() {
             self.examine_live();
-            self.examine_ranges();
         }
         if self.breach.is_some() {
             return;
@@ -54,7 +53,6 @@ impl World {
                 self.end_by_del(actor);
             }
         }
-        self.end_locals();
         if self.settle() && self.come_to_rest() && self.quiet() {
             self.end_networks();
             self.examine_rest();
@@ -104,7 +102,6 @@ impl World {
     fn is_settled(&self) -> bool {
         let rests = |phase: Phase| matches!(phase, Phase::Live | Phase::Idle);
         self.daemon.is_some()
-            && self.local.is_settled()
             && self.requests.is_empty()
             && self.actors.iter().all(|actor| rests(actor.phase))
     }
@@ -143,11 +140,9 @@ impl World {
 
     /// Checks that everything live is bound, at the daemon, at the server and on its link, and that nothing else is.
     fn examine_live(&mut self) {
-        let Some(Answer::Bindings { mut rows, .. }) = self.inquire(Call::List) else {
+        let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
-        // What local ranges gave without a binding is judged by itself.
-        rows.retain(|row| row.identity.is_some());
         self.show(&Seen::Quiet(&rows));
         self.examine_servers(&rows);
         self.examine_links();
@@ -478,13 +473,6 @@ impl World {
             format!("a timer for {at:?}")
         } else if self.effects.under_way() > 0 || self.calls.is_asked() {
             "effects under way, or requests".to_owned()
-        } else if !(self.store.ranges.values().all(|record| record.past)
-            && self.local.files.is_empty())
-        {
-            format!(
-                "of local ranges {:?}, {:?}",
-                self.store.ranges, self.local.files
-            )
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {

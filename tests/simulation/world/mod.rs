@@ -16,7 +16,6 @@ mod grace;
 mod interface;
 mod ledger;
 mod links;
-mod local;
 mod oracles;
 mod ports;
 mod runtime;
@@ -48,7 +47,6 @@ use self::daemon::Daemon;
 use self::doors::{ERRANDS, Network, Wired};
 use self::grace::Elsewhere;
 use self::ledger::Ledger;
-use self::local::Local;
 use self::oracles::Oracle;
 use self::ports::Ports;
 use self::seen::Seen;
@@ -193,8 +191,6 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// What is known about Docker's networks of our own driver.
     wired: Wired,
-    /// What is known about networks with local ranges.
-    local: Local,
     ledger: Ledger,
     /// The Ethernet addresses for which no port of the host's link could be made.
     portless: BTreeSet<(usize, Mac)>,
@@ -268,7 +264,6 @@ impl World {
             timing: Timing::new(plan.fallback.is_some()),
             published: BTreeMap::new(),
             wired: Wired::new(plan.lans),
-            local: Local::new(plan.ranges.as_ref(), plan.lans),
             ledger: Ledger::default(),
             portless: BTreeSet::new(),
             elsewhere: Elsewhere::default(),

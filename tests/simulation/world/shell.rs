@@ -100,7 +100,6 @@ impl World {
             | Effect::Prepare { .. }
             | Effect::Survey { .. }
             | Effect::ListInside { .. }
-            | Effect::Watch { .. }
             | Effect::Seek { .. } => {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
@@ -117,10 +116,6 @@ impl World {
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
             Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
-            Effect::File { .. } => {
-                let ready = self.next_file(&effect);
-                self.at(ready, Event::Carry(run, effect));
-            }
         }
     }
 
@@ -179,26 +174,6 @@ impl World {
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { .. } => {}
-            Effect::Watch { op, netns } => {
-                let (delay, result) = match self.fate() {
-                    Fate::Done => (0, self.kernel.watch(&netns)),
-                    Fate::Refused => (0, Err(refused("look at the namespace"))),
-                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
-                };
-                self.report(op, Outcome::Watched(result), None, delay);
-            }
-            Effect::File {
-                op,
-                directory,
-                address,
-                of,
-                change,
-            } => {
-                let result = self.change_file((directory, address), &of, change);
-                if let Some(op) = op {
-                    self.report(op, Outcome::Filed { address, result }, None, 0);
-                }
-            }
             Effect::Publish { attachment, dns } => {
                 self.published.retain(|other, _| *other != *attachment);
                 self.published

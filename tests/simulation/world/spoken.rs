@@ -151,7 +151,7 @@ impl World {
             | Call::Ready
             | Call::List
             | Call::Show(_)
-            | Call::Ranges(_) => false,
+            | Call::Ranges => false,
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => is_told(attachment, *address),
             Call::Pool(
                 PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },

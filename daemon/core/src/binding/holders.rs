@@ -84,8 +84,8 @@ struct Known {
     chaddr: Mac,
 }
 
-/// All holders. [`Holders::note`] and [`Holders::remove`] keep it in step with the bindings. It is told about addresses without a
-/// binding: those of local ranges, and the host's own.
+/// All holders. [`Holders::note`] and [`Holders::remove`] keep it in step with the bindings. It is told about
+/// the host's own addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     known: BTreeMap<BindingId, Known>,
@@ -95,8 +95,6 @@ pub(crate) struct Holders {
     leaving: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
     /// The claims on addresses, live or not.
     addresses: BTreeMap<Lan, BTreeSet<(Ipv4Addr, BindingId)>>,
-    /// Who has an address of a local range that needs no binding.
-    of_ranges: BTreeMap<(Lan, Ipv4Addr), Arc<Attachment>>,
     /// The host's own addresses on each LAN's link, as last seen.
     hosts: BTreeMap<Lan, LinkView>,
     /// Identities whose live holder went, or got its address, during the current input.
@@ -206,56 +204,6 @@ impl Holders {
         .collect()
     }
 
-    /// Records that an attachment has an address of a local range, which needs no binding.
-    pub(crate) fn note_of_range(
-        &mut self,
-        lan: &Lan,
-        address: IpAddr,
-        attachment: &Arc<Attachment>,
-    ) {
-        if let IpAddr::V4(address) = address {
-            self.of_ranges
-                .insert((lan.clone(), address), attachment.clone());
-        }
-    }
-
-    /// Forgets that an attachment has an address of a local range.
-    pub(crate) fn forget_of_range(&mut self, lan: &Lan, address: IpAddr, attachment: &Attachment) {
-        let IpAddr::V4(address) = address else { return };
-        let key = (lan.clone(), address);
-        if self
-            .of_ranges
-            .get(&key)
-            .is_some_and(|by| **by == *attachment)
-        {
-            self.of_ranges.remove(&key);
-        }
-    }
-
-    /// Returns who has an address of a local range. Its chaddr is not known, and no server knows of it.
-    fn of_range(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
-        let by =
-            (!self.of_ranges.is_empty()).then(|| self.of_ranges.get(&(lan.clone(), address)))??;
-        let who = AddressHolder::Attachment(by.clone());
-        Some(Tenant {
-            id: BindingId(0),
-            who,
-            chaddr: Mac::default(),
-        })
-    }
-
-    /// Returns who has an address of a LAN, is about to get it, or is giving it back: a binding or the host.
-    pub(crate) fn claimant(&self, lan: &Lan, address: Ipv4Addr) -> Option<AddressHolder> {
-        let binding = || {
-            self.claims(lan, address)
-                .next()
-                .map(|(_, known, _)| known.attachment.clone())
-        };
-        self.host(lan, address)
-            .map(|host| host.who)
-            .or_else(|| binding().map(AddressHolder::Attachment))
-    }
-
     /// Returns the host, if an address of a LAN is its own.
     fn host(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
         let view = self
@@ -269,7 +217,7 @@ impl Holders {
         })
     }
 
-    /// Returns who has an address of a LAN, besides one binding: the host, an attachment that a local range gave it, or the first
+    /// Returns who has an address of a LAN, besides one binding: the host, or the first
     /// live binding that was granted it, or uses it.
     pub(crate) fn tenant(
         &self,
@@ -278,24 +226,22 @@ impl Holders {
         but: BindingId,
         now: Instant,
     ) -> Option<Tenant> {
-        self.host(lan, address)
-            .or_else(|| self.of_range(lan, address))
-            .or_else(|| {
-                self.claims(lan, address).find_map(|(id, known, claim)| {
-                    let has = known.standing.stage.is_live()
-                        && claim.basis != Basis::Asked
-                        && claim.ends.is_none_or(|end| now < end);
-                    let (who, chaddr) = (
-                        || AddressHolder::Attachment(known.attachment.clone()),
-                        known.chaddr,
-                    );
-                    (has && id != but).then(|| Tenant {
-                        id,
-                        who: who(),
-                        chaddr,
-                    })
+        self.host(lan, address).or_else(|| {
+            self.claims(lan, address).find_map(|(id, known, claim)| {
+                let has = known.standing.stage.is_live()
+                    && claim.basis != Basis::Asked
+                    && claim.ends.is_none_or(|end| now < end);
+                let (who, chaddr) = (
+                    || AddressHolder::Attachment(known.attachment.clone()),
+                    known.chaddr,
+                );
+                (has && id != but).then(|| Tenant {
+                    id,
+                    who: who(),
+                    chaddr,
                 })
             })
+        })
     }
 
     /// Returns the live bindings whose address another one also has, with a longer lease.

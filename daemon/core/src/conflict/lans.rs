@@ -24,9 +24,6 @@ pub const DECLINES_IN: Duration = Duration::from_secs(600);
 /// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
-/// For how long no local range gives an address that a station was found to use.
-const PASSED_OVER: Duration = Duration::from_secs(600);
-
 /// How long to wait before asking a server again whether it is on the wire, if it did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -44,18 +41,8 @@ struct Seen {
     declines: Vec<Instant>,
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
-    /// Addresses of local ranges that stations were found to use.
-    used: Vec<Used>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
-}
-
-/// An address of a local range that a station was found to use.
-#[derive(Debug)]
-struct Used {
-    address: Ipv4Addr,
-    by: Mac,
-    until: Instant,
 }
 
 /// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
@@ -169,22 +156,6 @@ impl Lans {
         }
     }
 
-    /// Passes over an address of a local range for a while: a station uses it.
-    pub fn passes_over(&mut self, lan: &Lan, (address, by): Last, now: Instant) {
-        self.seen(lan, now).used.push(Used {
-            address,
-            by,
-            until: now + PASSED_OVER,
-        });
-    }
-
-    /// Returns the station that was recently found to use an address of a local range.
-    pub fn user(&self, lan: &Lan, address: Ipv4Addr, now: Instant) -> Option<Mac> {
-        let mut used = self.0.get(lan)?.used.iter();
-        used.find(|used| used.address == address && now < used.until)
-            .map(|used| used.by)
-    }
-
     /// Records that a server said something to a container that has a fallback.
     pub fn heard(&mut self, lan: &Lan, now: Instant) {
         self.seen(lan, now).heard = Some(now);
@@ -218,9 +189,7 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.used.retain(|used| now < used.until);
-            !seen.used.is_empty()
-                || seen.heard.is_some()
+            seen.heard.is_some()
                 || !seen.declines.is_empty()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()

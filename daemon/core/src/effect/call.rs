@@ -6,8 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::IpNet;
 
 use super::{
-    Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeAnswer, RangeCall, Row, Shown,
-    Verb, Which,
+    Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeRow, Row, Shown, Verb, Which,
 };
 use crate::dhcpv4::lease::Lease;
 use crate::failure::Failure;
@@ -60,8 +59,8 @@ pub enum Call {
     Pool(PoolCall),
     /// Something about a Docker network of our own driver.
     Network(NetworkCall),
-    /// Something about local ranges.
-    Ranges(RangeCall),
+    /// All ranges of fallbacks, and their addresses in use.
+    Ranges,
 }
 
 impl Call {
@@ -82,8 +81,7 @@ impl Call {
             },
             Self::Pool(call) => call.name(),
             Self::Network(call) => call.name(),
-            Self::Ranges(RangeCall::Add(_)) => "add_from_ranges",
-            Self::Ranges(RangeCall::List) => "list_ranges",
+            Self::Ranges => "list_ranges",
         }
     }
 }
@@ -137,7 +135,7 @@ pub enum Answer {
     /// To `Network`.
     Network(NetworkAnswer),
     /// To `Ranges`.
-    Ranges(RangeAnswer),
+    Ranges(Vec<RangeRow>),
     /// To any: it could not be done.
     Failed(Failure),
 }

@@ -204,7 +204,19 @@ mod tests {
             state: BindingState::Client(StateName::Bound),
             tenure: Some(lease.tenure(&Policy::default())),
             link: Some(Link::parent(2, mac)),
-            ..Row::of_ranges(attachment, &[], lease.start, false)
+            attachment,
+            hostname: None,
+            answered_in: None,
+            lost: false,
+            in_vain: None,
+            told: None,
+            age: Duration::ZERO,
+            extended: None,
+            rebound: None,
+            ends: None,
+            kept: None,
+            pathless: false,
+            held_up: None,
         }
     }
 

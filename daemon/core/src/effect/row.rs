@@ -6,12 +6,9 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::dhcpv4::StateName;
-use crate::grant::Grant;
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::link::Link;
-use crate::range::Given;
-use crate::tenure::{Address, Grantor, Tenure};
-use crate::time::Instant;
+use crate::tenure::Tenure;
 
 /// The state of a binding, as `list` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +19,15 @@ pub enum BindingState {
     Kept,
     /// Its lease is being given back.
     Releasing,
-    /// It has addresses from local ranges.
-    Held,
 }
 
 impl BindingState {
-    /// Returns its name: that of RFC 2131, `KEPT`, `RELEASING` or `HELD`.
+    /// Returns its name: that of RFC 2131, `KEPT` or `RELEASING`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Client(state) => state.as_str(),
             Self::Kept => "KEPT",
             Self::Releasing => "RELEASING",
-            Self::Held => "HELD",
         }
     }
 }
@@ -78,50 +72,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row of what an attachment has from local ranges since `start`.
-    pub(crate) fn of_ranges(
-        attachment: Attachment,
-        given: &[Given],
-        start: Instant,
-        is_leaving: bool,
-    ) -> Self {
-        let address = |given: &Given| Address {
-            net: given.address,
-            gateway: Some(given.gateway),
-        };
-        let addresses = given.iter().map(address).collect();
-        let tenure = Tenure {
-            addresses,
-            by: Grantor::Range,
-            start,
-            times: None,
-            grant: Grant::default(),
-        };
-        Self {
-            attachment,
-            identity: None,
-            state: if is_leaving {
-                BindingState::Releasing
-            } else {
-                BindingState::Held
-            },
-            hostname: None,
-            answered_in: None,
-            lost: false,
-            in_vain: None,
-            age: Duration::ZERO,
-            told: None,
-            tenure: Some(tenure).filter(|tenure| !tenure.addresses.is_empty()),
-            extended: None,
-            rebound: None,
-            ends: None,
-            kept: None,
-            pathless: false,
-            held_up: None,
-            link: None,
-        }
-    }
-
     /// Compares it with another in listing order: by attachment, with leases that are being given back last.
     pub(crate) fn by_attachment(&self, other: &Self) -> Ordering {
         let leaves = |row: &Self| row.state == BindingState::Releasing;

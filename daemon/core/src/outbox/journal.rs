@@ -33,8 +33,7 @@ impl Stake {
                 Change::Remove(_)
                 | Change::Note(_)
                 | Change::PutDoor(_)
-                | Change::RemoveDoor(_)
-                | Change::Range(_) => false,
+                | Change::RemoveDoor(_) => false,
             })
         };
         match self {

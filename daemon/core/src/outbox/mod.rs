@@ -4,14 +4,13 @@ mod journal;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::journal::Stake;
 use self::journal::{Journal, Ready};
 use crate::counts::Counts;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, RequestId, StoreCause};
+use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::{Attachment, DoorId, Lan};
 use crate::lan::Said;
@@ -39,8 +38,6 @@ pub(crate) enum Waiter {
     Above(DoorWaiter),
     /// The journal of events, or a record that is deleted.
     Journal,
-    /// What attachments have from local ranges.
-    Range(RangeWait),
 }
 
 /// Who above the registry hears an outcome.
@@ -54,17 +51,6 @@ pub(crate) enum DoorWaiter {
     OwnLinks,
     /// Nobody. A link that stays is looked for again.
     Nobody,
-}
-
-/// What an attachment with addresses from local ranges waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RangeWait {
-    /// Whether its namespace lives.
-    Look(Attachment),
-    /// That the store has deleted it.
-    Gone(Attachment),
-    /// That the store has forgotten these, which it could not before.
-    Owed(BTreeSet<Attachment>),
 }
 
 /// Who owns an exchange.
@@ -249,31 +235,6 @@ impl Outbox {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Persist { op, changes });
         op
-    }
-
-    /// Checks whether a namespace exists.
-    pub(crate) fn watch(&mut self, waiter: Waiter, netns: PathBuf) {
-        let op = self.mint(waiter);
-        self.effects.push_back(Effect::Watch { op, netns });
-    }
-
-    /// Has the file of an attachment's address, in a directory, written or removed.
-    pub(crate) fn file(
-        &mut self,
-        waiter: Option<Waiter>,
-        (directory, address): (&Path, IpAddr),
-        of: &Attachment,
-        change: FileChange,
-    ) {
-        let op = waiter.map(|waiter| self.mint(waiter));
-        let (directory, of) = (directory.to_owned(), of.clone());
-        self.effects.push_back(Effect::File {
-            op,
-            directory,
-            address,
-            of,
-            change,
-        });
     }
 
     /// Notes an event without a write of its binding.

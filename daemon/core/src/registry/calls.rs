@@ -152,9 +152,7 @@ impl Registry {
             | Outcome::Closed
             | Outcome::Made(_)
             | Outcome::Unmade(_)
-            | Outcome::OwnLinks(_)
-            | Outcome::Watched(_)
-            | Outcome::Filed { .. } => return,
+            | Outcome::OwnLinks(_) => return,
         };
         match look {
             Look::Prepare => self.prepared(now, &attachment, view),

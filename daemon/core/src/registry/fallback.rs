@@ -139,24 +139,19 @@ impl Registry {
                 allocator.occupy(claim.address.into(), holding);
             }
         }
-        for (address, holding) in self.ranges.taken_on_lan(lan) {
-            allocator.occupy(address, holding);
-        }
         allocator
     }
 
-    /// Returns all ranges, with what is taken of each on its LAN: networks that have only ranges, then fallbacks.
+    /// Returns the ranges of all fallbacks, with what is taken of each on its LAN.
     pub(super) fn range_rows(&self, now: Now) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
             let allocator = self.allocator_of(now, lan, fallback, None);
             let rows = allocator
                 .usage()
-                .map(|usage| RangeRow::of(network, lan, usage, true));
+                .map(|usage| RangeRow::of(network, lan, usage));
             rows.collect::<Vec<_>>()
         };
-        let mut rows = self.ranges.rows();
-        rows.extend(self.fallbacks.named.iter().flat_map(of_fallback));
-        rows
+        self.fallbacks.named.iter().flat_map(of_fallback).collect()
     }
 
     /// Asks a LAN's servers from now on: a container has an address of a local range because they were silent.

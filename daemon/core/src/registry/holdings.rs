@@ -23,8 +23,6 @@ pub struct Holdings {
     pub next_end: Option<Duration>,
     /// Of such leases, how long the one with the least part left will last, and how long it was granted for.
     pub least_left: Option<(Duration, Duration)>,
-    /// How many addresses the local ranges of each network have, or of [`OTHER_NETWORKS`], and how many of them are taken.
-    pub ranges: BTreeMap<String, (u64, u64)>,
     /// How many containers that ran before the daemon must still be adopted.
     pub adopting: u64,
 }
@@ -38,7 +36,7 @@ pub struct Kind {
     pub network: String,
     /// Who granted it: a `server` or a `range`.
     pub source: &'static str,
-    /// Its state, as `list` names it; `HELD` if a range gave it.
+    /// Its state, as `list` names it.
     pub state: &'static str,
 }
 
@@ -63,18 +61,7 @@ impl Registry {
                 .entry((door, network, source, binding.state().as_str()))
                 .or_default() += 1;
         }
-        for (attachment, held) in self.ranges.all_held() {
-            let (door, network) = (attachment.door(), attachment.network());
-            let state = if held.is_leaving { "RELEASING" } else { "HELD" };
-            *leases.entry((door, network, "range", state)).or_default() +=
-                held.record.given.len() as u64;
-        }
-        let ranges: Vec<_> = self.ranges.sizes().collect();
-        let networks = leases
-            .keys()
-            .map(|(_, network, ..)| *network)
-            .chain(ranges.iter().map(|(network, _)| *network));
-        let name = labels(networks);
+        let name = labels(leases.keys().map(|(_, network, ..)| *network));
         let left = self.bindings.iter().filter_map(|binding| {
             let (lease, _) = binding.unextended(now)?;
             Some((lease.expires()?.saturating_since(now), lease.times?.end))
@@ -97,10 +84,6 @@ impl Registry {
                     state,
                 })
                 .or_default() += count;
-        }
-        for (network, (size, taken)) in &ranges {
-            let sum = holdings.ranges.entry(name(network)).or_default();
-            *sum = (sum.0.saturating_add(*size), sum.1 + taken);
         }
         holdings
     }

@@ -3,11 +3,9 @@
 //! A binding changes only in [`Index::with`], after which all of it agrees again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use crate::binding::{Binding, Holders};
-use crate::identity::{Attachment, IdentityKey, Lan};
+use crate::identity::{IdentityKey, Lan};
 use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -56,21 +54,6 @@ impl Index {
     /// Records the host's own addresses on the link of a LAN.
     pub(super) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
         self.holders.note_host(lan, view);
-    }
-
-    /// Records that an attachment has an address of a local range, without a binding.
-    pub(super) fn note_of_range(
-        &mut self,
-        lan: &Lan,
-        address: IpAddr,
-        attachment: &Arc<Attachment>,
-    ) {
-        self.holders.note_of_range(lan, address, attachment);
-    }
-
-    /// Forgets that an attachment has an address of a local range.
-    pub(super) fn forget_of_range(&mut self, lan: &Lan, address: IpAddr, attachment: &Attachment) {
-        self.holders.forget_of_range(lan, address, attachment);
     }
 
     pub(super) fn holders(&self) -> &Holders {

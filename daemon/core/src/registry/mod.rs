@@ -39,7 +39,6 @@ mod pacing;
 mod past;
 mod port;
 mod profiles;
-mod ranges;
 mod recover;
 mod rivals;
 mod seek;
@@ -75,7 +74,6 @@ use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
 pub(crate) use self::port::Holding;
 use self::profiles::Profiles;
-use self::ranges::Ranges;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::Slots;
@@ -146,7 +144,6 @@ pub(crate) struct Registry {
     conflicts: Lans,
     heard: Heard,
     profiles: Profiles,
-    ranges: Ranges,
     fallbacks: Fallbacks,
     timers: Timers,
     audit: Audit,
@@ -187,7 +184,6 @@ impl Registry {
             conflicts: Lans::default(),
             heard: Heard::default(),
             profiles: Profiles::default(),
-            ranges: Ranges::default(),
             fallbacks: Fallbacks::default(),
             timers: Timers::default(),
             audit: Audit::default(),
@@ -216,7 +212,6 @@ impl Registry {
             Key::Taken => self.set_up_again(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
-            Key::Debts => self.pay_debts(now),
             Key::Silent => self.ask_silent(now),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
@@ -331,9 +326,8 @@ impl Registry {
                     .for_each(|spare| self.out.close(spare.exchange));
             }
             Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
-            Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
+            Some(Waiter::Call(id)) => self.call_done(id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
-            Some(Waiter::Range(wait)) => self.range_done(now, wait, outcome),
             Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
             Some(Waiter::Journal) => {}
             None => {
@@ -363,13 +357,7 @@ impl Registry {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
             // A STATUS only checks whether sockets can be opened.
-            Some(Owner::Call) => {
-                if let Ok(Frame::Arp(arp)) = frame::decode(bytes, meta) {
-                    self.call_hears(now, exchange, &arp);
-                }
-                return;
-            }
-            Some(Owner::Above) => return,
+            Some(Owner::Call | Owner::Above) => return,
             None => return self.unknown += 1,
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a

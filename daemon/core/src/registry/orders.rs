@@ -3,16 +3,14 @@
 
 use super::Registry;
 use super::jobs::Next;
-use super::ranges::Held;
 use crate::binding::{Binding, row};
 use crate::effect::{Answer, Obeyed, Order, RequestId, Row, Upshot, Verb, Which};
-use crate::identity::Attachment;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::Now;
 
 impl Registry {
-    /// Returns the leases that are meant, in order of attachment: each with its binding, or none if a local range gave it.
-    pub(super) fn chosen(&self, now: Now, which: &Which) -> Vec<(Option<BindingId>, Row)> {
+    /// Returns the leases that are meant, in order of attachment.
+    pub(super) fn chosen(&self, now: Now, which: &Which) -> Vec<(BindingId, Row)> {
         let leased = |binding: &Binding| {
             let ack = self
                 .heard
@@ -22,7 +20,7 @@ impl Registry {
                 .lease(now.boot)
                 .and_then(|lease| self.lans.silent_since(&binding.identity.lan, lease.server));
             (
-                Some(binding.id),
+                binding.id,
                 Row {
                     // How soon it answered says nothing about a server that no longer does.
                     answered_in: ack.filter(|_| silent.is_none()).map(|ack| ack.took),
@@ -30,11 +28,7 @@ impl Registry {
                 },
             )
         };
-        let held = self
-            .ranges
-            .all_held()
-            .map(|(attachment, held)| (None, row_of(attachment, held, now)));
-        let mut rows = which.of(self.bindings.iter().map(leased).chain(held));
+        let mut rows = which.of(self.bindings.iter().map(leased));
         rows.sort_by(|(_, a), (_, b)| a.by_attachment(b));
         rows
     }
@@ -51,16 +45,4 @@ impl Registry {
             Verb::Release { force } => self.give_back_ordered(now, id, chosen, force),
         }
     }
-}
-
-/// Returns what an attachment has from local ranges, as `list` shows it.
-fn row_of(attachment: &Attachment, held: &Held, now: Now) -> Row {
-    let age = now.wall.saturating_since(held.record.since);
-    let start = Instant::from_boot(now.boot.since_boot().saturating_sub(age));
-    Row::of_ranges(
-        attachment.clone(),
-        &held.record.given,
-        start,
-        held.is_leaving,
-    )
 }

@@ -26,8 +26,6 @@ pub(crate) enum Key {
     Orphans,
     /// All namespaces are searched for an interface that has not appeared.
     Seek,
-    /// The store is told again which addresses of local ranges it should forget.
-    Debts,
     /// The next LAN whose servers were silent is asked whether one is back.
     Silent,
     /// A deadline of a door above the registry.

@@ -65,10 +65,7 @@ impl Audit {
 impl Registry {
     pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
         match message {
-            KernelMessage::NetnsDied { cookie } => {
-                self.ranges_died(now, cookie);
-                self.gone(now, cookie, None);
-            }
+            KernelMessage::NetnsDied { cookie } => self.gone(now, cookie, None),
             KernelMessage::PathGone { cookie } => self.hidden(now, cookie),
             KernelMessage::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelMessage::Carrier {
@@ -78,9 +75,6 @@ impl Registry {
             } => {
                 let at = (cookie, ifindex);
                 self.interfaces.has_news(at);
-                if up {
-                    self.ranges_have_carrier(at);
-                }
                 let back = self.interfaces.on_carrier(at, up, now.boot);
                 if up {
                     self.interfaces.on_up(at, now.boot);
@@ -159,7 +153,6 @@ impl Registry {
                 self.audit_all();
                 self.look_for_carrier(|_, _| true);
                 self.seek_all();
-                self.look_at_ranges(|_| true);
                 self.notices.push_back(Notice::Missed);
             }
         }

@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::docker::{DockerKey, DockerRecord};
 use crate::effect::OpId;
 use crate::event::{Event, EventKind};
-use crate::identity::{Attachment, DoorId};
+use crate::identity::DoorId;
 use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
-use crate::record::{
-    BindingId, Change, DoorKey, DoorRecord, RangeChange, RangeRecord, Record, RecordState,
-};
+use crate::record::{BindingId, Change, DoorKey, DoorRecord, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -21,8 +19,6 @@ pub struct Store {
     pub past: BTreeMap<BindingId, Record>,
     /// What is kept for Docker, also durable.
     pub docker: Docker,
-    /// What attachments have from local ranges, also durable.
-    pub ranges: BTreeMap<Attachment, RangeRecord>,
     /// The journal, without its bound.
     pub events: Vec<Event>,
     /// Transactions in their order.
@@ -106,12 +102,6 @@ impl Store {
                 Change::Note(event) => self.events.push(*event),
                 Change::PutDoor(record) => self.docker.put(&record),
                 Change::RemoveDoor(key) => self.docker.remove(&key),
-                Change::Range(RangeChange::Put(record)) => {
-                    _ = self.ranges.insert(record.attachment.clone(), *record)
-                }
-                Change::Range(RangeChange::Remove(attachment)) => {
-                    _ = self.ranges.remove(&attachment)
-                }
             }
         }
         self.events[before..]
@@ -154,7 +144,6 @@ impl Store {
     /// Loses the file: its copy is in the next one. Returns how many bindings are lost, and how many are not.
     pub fn lose(&mut self) -> (usize, usize) {
         self.beside.clear();
-        self.ranges.clear();
         let before = std::mem::take(&mut self.durable);
         let count = before.len();
         for (id, record) in before {
@@ -185,7 +174,6 @@ impl Store {
             EventKind::Acquired | EventKind::Adopted | EventKind::Changed
         );
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
-        let of_range = self.ranges.contains_key(&event.attachment);
         let last = self.events[first..]
             .iter()
             .rfind(|other| other.attachment == event.attachment)
@@ -201,7 +189,7 @@ impl Store {
         let held = records
             .iter()
             .any(|record| record.state == RecordState::Bound);
-        last && !is_there && !of_range && (new || extended && held)
+        last && !is_there && (new || extended && held)
     }
 
     /// Loses what was not durable: the daemon ended.

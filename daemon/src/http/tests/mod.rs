@@ -6,7 +6,6 @@ mod cni;
 mod control;
 mod docker;
 mod network;
-mod ranges;
 mod server;
 mod spool;
 

@@ -23,7 +23,6 @@ use super::super::openapi::calls;
 use super::super::{DoorReport, Doors, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
 use crate::capture::Frames;
-use crate::data_dir::DataDirs;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::store::Store;
@@ -31,7 +30,6 @@ use crate::store::Store;
 /// A server on its own socket, with the test in the driver's place.
 struct Server {
     _directory: tempfile::TempDir,
-    _data_dirs: DataDirs,
     socket: PathBuf,
     store: Store,
     events: mpsc::UnboundedReceiver<DoorReport>,
@@ -55,14 +53,11 @@ impl Server {
             persisted,
         )
         .unwrap();
-        let (data_dirs, looks) =
-            DataDirs::start(directory.path(), &[], mpsc::unbounded_channel().0).unwrap();
         let watchers = (Filter::of_nothing(), Frames::default());
         let (doors, events) = Doors::new(
             Site::default(),
             directory.path().join("networks"),
             store.journal(),
-            looks,
             watchers,
             MAX_OPEN,
         );
@@ -73,7 +68,6 @@ impl Server {
         let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));
         Self {
             _directory: directory,
-            _data_dirs: data_dirs,
             socket,
             store,
             events,

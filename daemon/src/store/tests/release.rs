@@ -1,8 +1,6 @@
 //! Stores of other releases: earlier ones are read, later ones are refused.
 
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::range::Given;
-use leasehold_core::record::{RangeChange, RangeRecord};
 use redb::{ReadableDatabase, ReadableTableMetadata};
 
 use super::copy::life;
@@ -18,20 +16,14 @@ fn everything() -> Vec<Change> {
         .map(|line| serde_json::from_str(line).unwrap());
     let leases =
         recorded.map(|(id, record): (BindingId, Record)| Change::Put(id, Box::new(record)));
-    let range = RangeRecord {
-        attachment: Attachment::cni("local", "c", "eth0"),
-        lan: Lan::Network("local".into()),
-        given: vec![Given {
-            address: "198.51.100.7/24".parse().unwrap(),
-            gateway: "198.51.100.1".parse().unwrap(),
-        }],
-        netns: "/run/netns/c".into(),
-        cookie: Some(Cookie(7)),
-        directory: "/var/lib/cni/networks/local".into(),
-        returns_as: Some(ClientId::new(b"\0c".to_vec()).unwrap()),
-        boot: BootId("boot".to_owned()),
-        since: WallTime::from_epoch(Duration::from_secs(1)),
-        past: false,
+    // As the daemons wrote it that gave addresses of local ranges.
+    let range = r#"{"attachment":{"door":"cni","network":"local","container":"c","ifname":"eth0"},"lan":{"network":"local"},"given":[{"address":"198.51.100.7/24","gateway":"198.51.100.1"}],"netns":"/run/netns/c","cookie":7,"directory":"/var/lib/cni/networks/local","boot":"boot","since":1}"#;
+    let range = DoorRecord {
+        key: DoorKey {
+            table: "ranges".to_owned(),
+            name: Attachment::cni("local", "c", "eth0").to_string(),
+        },
+        json: range.to_owned(),
     };
     let event = Event {
         wall: WallTime::from_epoch(Duration::from_secs(1)),
@@ -43,7 +35,7 @@ fn everything() -> Vec<Change> {
         run: None,
     };
     let others = [
-        Change::Range(RangeChange::Put(Box::new(range))),
+        Change::PutDoor(Box::new(range)),
         Change::Note(Box::new(event)),
     ];
     life().into_iter().chain(leases).chain(others).collect()

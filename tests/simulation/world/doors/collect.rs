@@ -76,7 +76,6 @@ impl World {
         let Call::Collect { network, keep } = call else {
             return;
         };
-        *keep = self.local.valid(network);
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         for lan in lans.collect::<Vec<_>>() {
             self.show(&Seen::Collects(lan));
@@ -88,7 +87,9 @@ impl World {
         let valid = valid
             .map(|actor| &actor.attachment)
             .filter(|attachment| is_in(attachment, network));
-        keep.extend(valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())));
+        *keep = valid
+            .map(|attachment| (container(attachment).to_owned(), "eth0".to_owned()))
+            .collect();
     }
 
     /// Handles the answer to a GC.

@@ -9,7 +9,6 @@ mod networks;
 mod networks_end;
 mod operator;
 mod pools;
-mod ranges;
 mod status;
 mod wired;
 
@@ -30,7 +29,6 @@ pub(super) static ERRANDS: &[&dyn Errand] = &[
     &pools::Pools,
     &networks::Networks,
     &operator::Operator,
-    &ranges::Ranges,
 ];
 
 /// Returns the door of an actor's containers.

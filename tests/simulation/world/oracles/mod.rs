@@ -17,7 +17,6 @@ mod holders;
 mod orphans;
 mod pace;
 mod published;
-mod ranges;
 mod released;
 mod removed;
 mod rogues;
@@ -60,9 +59,7 @@ use super::shell::Sock;
 use super::wire::is_direct;
 use super::{MILLI, Micros, SECOND, World};
 use crate::plan::Wires;
-use crate::subject::{
-    add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of,
-};
+use crate::subject::{add_of, arp_of, granted, is_collected, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
 /// The verdicts of oracles.
@@ -120,7 +117,6 @@ pub(super) fn all() -> Vec<Box<dyn Oracle>> {
         Box::new(orphans::orphans),
         Box::<pace::Pace>::default(),
         Box::new(published::published),
-        Box::<ranges::Ranges>::default(),
         Box::new(released::released),
         Box::new(removed::removed),
         Box::<rogues::Rogues>::default(),

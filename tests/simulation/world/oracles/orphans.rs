@@ -4,8 +4,7 @@ use super::*;
 
 /// These bindings go with their containers, and with ADDs that were cancelled.
 pub(super) fn orphans(world: &World, seen: &Seen<'_>, says: &mut Says) {
-    // What a local range gave without a binding is judged by its own oracle.
-    let holds = |row: &&Row| row.tenure.is_some() && row.identity.is_some() && !is_leaving(row);
+    let holds = |row: &&Row| row.tenure.is_some() && !is_leaving(row);
     match seen {
         Seen::Dropped(attachment, rows) => {
             if let Some(row) = rows

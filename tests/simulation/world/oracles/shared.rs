@@ -3,15 +3,11 @@
 use super::*;
 
 /// An address of a LAN has one holder.
-///
-/// A full store may still hold the record of a container that is gone; that record gives nothing to anybody.
-pub(super) fn shared(world: &World, seen: &Seen<'_>, says: &mut Says) {
+pub(super) fn shared(_: &World, seen: &Seen<'_>, says: &mut Says) {
     let (Seen::Listed(rows) | Seen::Quiet(rows)) = seen else {
         return;
     };
-    let is_there =
-        |row: &Row| row.identity.is_some() || world.local.lives(container(&row.attachment));
-    let held = |row: &&Row| !is_leaving(row) && row.ends != Some(Duration::ZERO) && is_there(row);
+    let held = |row: &&Row| !is_leaving(row) && row.ends != Some(Duration::ZERO);
     let held = rows
         .iter()
         .filter(held)

@@ -63,8 +63,7 @@ fn judge_rest(world: &World, says: &mut Says) {
             format!("{open} exchanges are open at rest"),
         );
     }
-    // Each container of a local range is looked at, once more if others are seen meanwhile.
-    if under_way > 8 * world.actors.len() + 2 * world.store.ranges.len() + 32 {
+    if under_way > 8 * world.actors.len() + 32 {
         says.broken(
             Rule::Unbounded,
             format!("{under_way} effects are under way"),

@@ -154,7 +154,7 @@ impl Common {
                 Some(own.unwrap_or_else(|| Arc::new(record.lease.clone())))
             }
             Change::Put(..) | Change::Remove(_) | Change::Note(_) => None,
-            Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => None,
+            Change::PutDoor(_) | Change::RemoveDoor(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
         self.recording_loss();

@@ -6,8 +6,6 @@
 mod attached;
 mod collect;
 mod leave;
-mod parting;
-mod range;
 mod release;
 mod renew;
 mod show;
@@ -19,15 +17,13 @@ use self::attached::Attached;
 pub(super) use self::attached::Caller;
 use self::collect::Collection;
 pub(super) use self::leave::Leaving;
-use self::parting::Parting;
-use self::range::Ranging;
 use self::release::Returning;
 use self::renew::Renewal;
 use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, Call, Obeyed, Outcome, RangeAnswer, RangeCall, RequestId, Why};
+use crate::effect::{Answer, Call, Obeyed, Outcome, RequestId, Why};
 use crate::identity::Attachment;
 use crate::job;
 use crate::record::BindingId;
@@ -44,10 +40,6 @@ pub(super) enum Job {
     Status(StatusCheck),
     /// A lease that is given back by its address.
     Leave(Leaving),
-    /// An ADD of a network with local ranges.
-    Range(Ranging),
-    /// A DEL of one.
-    Parting(Parting),
     /// A lease that an operator looks at.
     Showing(Showing),
     /// Leases that an operator extends.
@@ -96,45 +88,6 @@ impl Jobs {
         self.errands += 1;
         self.attach(id, by, attachment);
         id
-    }
-
-    /// Returns the call that is an attachment's ADD from local ranges.
-    fn ranging(&self, attachment: &Attachment) -> Option<RequestId> {
-        let is_its = |job: &Job| matches!(job, Job::Range(job) if job.is_of(attachment));
-        self.by_id
-            .iter()
-            .find(|(_, job)| is_its(job))
-            .map(|(id, _)| *id)
-    }
-
-    /// Returns the ADDs from local ranges.
-    fn rangings(&mut self) -> impl Iterator<Item = &mut Ranging> {
-        self.by_id.values_mut().filter_map(|job| {
-            if let Job::Range(job) = job {
-                Some(job)
-            } else {
-                None
-            }
-        })
-    }
-
-    /// Takes out a call.
-    fn take(&mut self, is_it: impl Fn(&Job) -> bool) -> Option<(RequestId, Job)> {
-        let id = self
-            .by_id
-            .iter()
-            .find(|(_, job)| is_it(job))
-            .map(|(id, _)| *id)?;
-        self.by_id.remove_entry(&id)
-    }
-
-    /// Returns the ids of some calls.
-    fn ids_of(&self, is_one: impl Fn(&Job) -> bool) -> Vec<RequestId> {
-        self.by_id
-            .iter()
-            .filter(|(_, job)| is_one(job))
-            .map(|(id, _)| *id)
-            .collect()
     }
 
     /// Forgets a call that nobody needs any more.
@@ -205,16 +158,10 @@ impl Registry {
                 self.add(now, id, add);
                 Next::Nothing
             }
-            Call::Del { attachment, .. } if self.has_range(&attachment) => {
-                self.del_from_ranges(now, id, attachment)
-            }
             Call::Del { attachment, grace } => {
                 self.jobs.attach(id, Caller::Door, attachment.clone());
                 self.del(now, id, attachment, grace);
                 Next::Nothing
-            }
-            Call::Check { attachment, .. } if self.ranges.knows(&attachment) => {
-                Next::Answers(Answer::Checked)
             }
             Call::Check {
                 attachment,
@@ -224,18 +171,12 @@ impl Registry {
                 self.check(now, id, &attachment, expected);
                 Next::Nothing
             }
-            Call::Collect { network, keep } => {
-                self.collect_ranges(now, &network, &keep);
-                self.collect(now, id, &network, &keep)
-            }
+            Call::Collect { network, keep } => self.collect(now, id, &network, &keep),
             Call::Status { parent } => self.status(now, id, parent),
             Call::Ready => self.ready(now, id),
             Call::Show(which) => self.show(now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
-            Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
-            Call::Ranges(RangeCall::List) => {
-                Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.range_rows(now))))
-            }
+            Call::Ranges => Next::Answers(Answer::Ranges(self.range_rows(now))),
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };
@@ -243,14 +184,12 @@ impl Registry {
     }
 
     /// Goes on with a call after one of its effects is done.
-    pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+    pub(super) fn call_done(&mut self, id: RequestId, outcome: Outcome) {
         let Some(job) = self.jobs.by_id.remove(&id) else {
             return;
         };
         let next = match job {
             Job::Status(job) => job.done(self, outcome),
-            Job::Range(job) => job.done(self, now, id, outcome),
-            Job::Parting(job) => job.done(self, now, id, outcome),
             Job::Showing(job) => job.done(outcome),
             Job::Attached(_)
             | Job::Collect(_)
@@ -269,8 +208,6 @@ impl Registry {
             Some(Job::Collect(job)) => job.time_out(),
             Some(Job::Status(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
-            Some(Job::Range(job)) => job.time_out(self, now, id),
-            Some(Job::Parting(job)) => job.time_out(),
             Some(Job::Showing(job)) => job.time_out(),
             Some(Job::Renewal(job)) => job.time_out(self, now),
             Some(Job::Returning(job)) => job.time_out(),
@@ -290,8 +227,6 @@ impl Registry {
             }
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
-            Some(Job::Range(job)) => job.hang_up(self, now),
-            Some(Job::Parting(job)) => job.hang_up(),
             None => return false,
         };
         self.call_goes_on(id, next);

@@ -64,18 +64,11 @@ impl Registry {
         &mut self,
         now: Now,
         id: RequestId,
-        leases: Vec<(Option<BindingId>, Row)>,
+        leases: Vec<(BindingId, Row)>,
         force: bool,
     ) -> Next {
         let mut job = Returning::default();
         for (of, row) in leases {
-            let Some(of) = of else {
-                job.done.push(Obeyed::of(
-                    &row,
-                    self.release_range(now, &row.attachment, force),
-                ));
-                continue;
-            };
             let upshot = match self.bindings.get(of) {
                 Some(binding)
                     if binding.is_held()
@@ -116,22 +109,6 @@ impl Registry {
             self.delete(now, attachment, errand);
         }
         Next::Nothing
-    }
-
-    /// Gives back what an attachment has from local ranges. Only its DEL, or the end of its namespace, shows that its
-    /// container is gone.
-    fn release_range(&mut self, now: Now, attachment: &Attachment, force: bool) -> Upshot {
-        if !force
-            && self
-                .ranges
-                .held(attachment)
-                .is_some_and(|held| !held.is_leaving)
-        {
-            return Upshot::Lives { interface: false };
-        }
-        self.range_ends(now, attachment, Leave::Ordered.cause());
-        self.remove_files(attachment);
-        Upshot::Leaves
     }
 
     /// Handles the end of a DEL of an operator's release.

@@ -108,20 +108,16 @@ impl Registry {
         &mut self,
         now: Now,
         id: RequestId,
-        leases: Vec<(Option<BindingId>, Row)>,
+        leases: Vec<(BindingId, Row)>,
     ) -> Next {
         let mut job = Renewal::default();
         for (of, row) in leases {
-            let asked_for = of.filter(|of| {
-                self.bindings
-                    .get(*of)
-                    .is_none_or(|it| !is_of_range(it, now.boot))
-            });
-            let Some(of) = asked_for else {
+            let binding = self.bindings.get(of);
+            if binding.is_some_and(|binding| is_of_range(binding, now.boot)) {
                 job.done.push(Obeyed::of(&row, Upshot::Local));
                 continue;
-            };
-            let binding = self.bindings.get(of).filter(|binding| binding.is_held());
+            }
+            let binding = binding.filter(|binding| binding.is_held());
             let start = binding.and_then(|binding| Some(binding.lease(now.boot)?.start));
             let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
                 None => Upshot::Nothing(row.state),

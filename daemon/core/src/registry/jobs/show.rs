@@ -50,12 +50,12 @@ impl Registry {
         };
         let (of, row) = only;
         let mut shown = Shown::of(row);
-        let binding = of.and_then(|of| self.bindings.get(of));
+        let binding = self.bindings.get(of);
         shown.lease = binding
             .and_then(|binding| binding.lease(now.boot))
             .cloned()
             .map(Box::new);
-        shown.exchanged = of.and_then(|of| self.heard.of(of)).cloned();
+        shown.exchanged = self.heard.of(of).cloned();
         let inside = binding
             .filter(|binding| !binding.is_on_host())
             .map(|binding| binding.link.clone());

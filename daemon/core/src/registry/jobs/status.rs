@@ -116,8 +116,6 @@ fn fault(outcome: Outcome) -> Option<String> {
         | Outcome::Closed
         | Outcome::Made(_)
         | Outcome::Unmade(_)
-        | Outcome::OwnLinks(_)
-        | Outcome::Watched(_)
-        | Outcome::Filed { .. } => None,
+        | Outcome::OwnLinks(_) => None,
     }
 }

@@ -3,7 +3,6 @@
 //! twice panics.
 
 mod plugin;
-mod ranges;
 mod server;
 mod values;
 mod wired;
@@ -616,7 +615,6 @@ impl Rig {
                 Effect::Publish { attachment, dns } => {
                     self.published.push((container(&attachment), dns))
                 }
-                effect @ (Effect::Watch { .. } | Effect::File { .. }) => self.serve_range(effect),
                 Effect::Reply { id, answer } => {
                     assert!(
                         self.answers.insert(id.0, answer).is_none(),
@@ -693,11 +691,6 @@ impl Rig {
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         self.wired.held.clear();
         let (records, doors) = (self.store.records(), self.store.docker.records());
-        let ranges = self.store.ranges.values().cloned().collect();
-        self.input(Input::Ranges {
-            boot: BootId("b".into()),
-            records: ranges,
-        });
         self.input(Input::Start {
             boot: BootId("b".into()),
             records,

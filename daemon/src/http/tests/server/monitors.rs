@@ -1,9 +1,9 @@
 //! What monitors hear: whether the loop runs, and whether an ADD could be recorded; what the read-only socket is for.
 
-use leasehold_core::effect::{RangeAnswer, RangeCall, RangeRow};
+use leasehold_core::effect::RangeRow;
 use leasehold_core::identity::Lan;
 use leasehold_core::range::Range;
-use leasehold_core::registry::Holdings;
+use leasehold_core::registry::{Holdings, Kind};
 
 use super::events::note;
 use super::*;
@@ -102,7 +102,7 @@ async fn answer_at_length(server: &mut Server) {
             reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(long))));
         }
         DoorReport::Asked {
-            call: Call::Ranges(RangeCall::List),
+            call: Call::Ranges,
             reply,
             ..
         } => {
@@ -116,13 +116,11 @@ async fn answer_at_length(server: &mut Server) {
             let row = RangeRow {
                 network: long,
                 lan: Lan::Network("lan".into()),
-                set: 0,
                 range,
                 size: 1,
-                is_fallback: false,
                 taken: vec![],
             };
-            reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
+            reply.send(Answer::Ranges(vec![row]));
         }
         DoorReport::Asked {
             call: Call::Ready,
@@ -132,8 +130,14 @@ async fn answer_at_length(server: &mut Server) {
             reply.send(Answer::Failed(Failure::NotReady(long)));
         }
         DoorReport::Measured(to) => {
+            let kind = Kind {
+                door: "cni",
+                network: long,
+                source: "server",
+                state: "BOUND",
+            };
             let holdings = Holdings {
-                ranges: [(long, (1, 0))].into(),
+                leases: [(kind, 1)].into(),
                 ..Holdings::default()
             };
             to.send(Box::new(Snapshot {

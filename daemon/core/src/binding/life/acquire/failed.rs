@@ -44,7 +44,7 @@ impl Acquire {
 
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
         if let Some(none) = self.has_no_resort() {
-            return Failure::NoAddress { none, running: 0 };
+            return Failure::NoAddress(none);
         }
         let tally = self.client.tally();
         let waited = whole_millis(now.saturating_since(self.since));

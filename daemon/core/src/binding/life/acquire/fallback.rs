@@ -193,7 +193,7 @@ impl Acquire {
                 resort.awaits = Awaits::Address {
                     none: Some(none.clone()),
                 };
-                let failure = Failure::NoAddress { none, running: 0 };
+                let failure = Failure::NoAddress(none);
                 return if is_first {
                     SAME
                 } else {
