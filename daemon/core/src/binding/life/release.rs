@@ -60,8 +60,8 @@ pub(crate) struct Release {
     way: Way,
     /// Why it leaves without its own port, if it should have one.
     no_port: Option<LinkCause>,
-    /// Since when the Ethernet address of its port has been that of the container's link, which is gone.
-    taken_since: Option<Instant>,
+    /// Since when it has waited for the container's link, which is gone, to disappear.
+    going: Option<Instant>,
     /// Whether the server, or the router to it, answered ARP.
     answered: bool,
     /// What keeps it from leaving from the host, and since when.
@@ -155,7 +155,7 @@ impl Release {
             tried: false,
             way: Way::Inside,
             no_port: None,
-            taken_since: None,
+            going: None,
             answered: false,
             held_up: None,
             backoff: Backoff::of_two(),

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::{Owed, Release, Stage, Way};
+use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Action, Question};
 use crate::dhcpv4::form::{Fate, Form};
@@ -24,8 +25,11 @@ use crate::wire::frame::Frame;
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// How long a link may take to disappear. The kernel reports a dead namespace before it removes the links in it, and removes
-/// many at once: until then no other macvlan can have the Ethernet address of the container's link.
+/// many at once: until then the container's link answers ARP, and no other macvlan can have its Ethernet address.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
+
+/// The first pause of that wait; it doubles.
+const GOING_PAUSE: Duration = Duration::from_millis(20);
 
 impl Way {
     /// Returns the Ethernet address that the leased address belongs to.
@@ -224,10 +228,9 @@ impl Release {
             Action::Ask(frames) => common.exchange.send(frames, cx),
             Action::Over { by: None } => self.send(common, cx),
             Action::Over { by: Some(by) } => {
-                // An interface that just went answers until the kernel has removed it.
-                let (lan, address) = (&common.identity.lan, self.lease.ip());
-                if self.link_gone && cx.departed.had(lan, address, by, cx.now.boot) {
-                    return self.send(common, cx);
+                let own = common.link.mac();
+                if by == own && self.waits_for_link_to_go(cx) {
+                    return common.exchange.close(cx);
                 }
                 self.owed = Owed::Nothing;
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, %by, "not released: in use");
@@ -354,15 +357,8 @@ impl Release {
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) {
-        if matches!(cause, LinkCause::MacTaken(_)) && self.link_gone {
-            let since = *self.taken_since.get_or_insert(cx.now.boot);
-            let waited = cx.now.boot.saturating_since(since);
-            if waited < GOES_WITHIN {
-                // Soon at first, then less often.
-                self.stage =
-                    Stage::Queued(Some(cx.now.boot + waited.max(Duration::from_millis(20))));
-                return;
-            }
+        if matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx) {
+            return;
         }
         self.no_port = Some(cause);
         self.open_on_host(common, Way::Parent, parent, cx);
@@ -424,6 +420,21 @@ impl Release {
 }
 
 impl Release {
+    /// Tries again in a moment, if the container's link, reported as gone, may still exist.
+    fn waits_for_link_to_go(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.link_gone {
+            return false;
+        }
+        let since = *self.going.get_or_insert(cx.now.boot);
+        let waited = cx.now.boot.saturating_since(since);
+        let waits = waited < GOES_WITHIN;
+        if waits {
+            let pause = jittered(waited.max(GOING_PAUSE), cx.rng);
+            self.stage = Stage::Queued(Some(cx.now.boot + pause));
+        }
+        waits
+    }
+
     /// Returns why the lease was given back, for a person, and what may have kept the RELEASE from arriving.
     fn cause(&self) -> String {
         let why = self.why.cause();
