@@ -8,7 +8,7 @@ use netns_fixtures::engine::played::{EngineVersion, Played};
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Lease};
 use netns_fixtures::{
-    DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link,
+    DEADLINE, Error, Lab, Lan, Need, Netns, Sandbox, mac, mac_text, sandbox, until_link,
 };
 use serde_json::json;
 
@@ -60,17 +60,9 @@ impl Host {
         Ok(host)
     }
 
-    /// Returns the names of its links, except for those that disappear by themselves.
+    /// Returns the names of its links.
     fn now(&self) -> Result<BTreeSet<String>, Error> {
-        let shown = self
-            .lab
-            .lan
-            .host
-            .run_command("ip", &["-brief", "link"], "")?;
-        let names = shown
-            .lines()
-            .filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
-        Ok(names.filter(|name| !name.starts_with("lh-")).collect())
+        links(&self.lab.lan.host)
     }
 
     /// Makes the network of macvlans on the LAN, whose addresses are given back at once.
@@ -132,6 +124,15 @@ impl Host {
         self.docker.stop_wired(&web)?;
         self.is_as_before()
     }
+}
+
+/// Returns the names of a namespace's links, except for those that disappear by themselves.
+fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
+    let shown = netns.run_command("ip", &["-brief", "link"], "")?;
+    let names = shown
+        .lines()
+        .filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
+    Ok(names.filter(|name| !name.starts_with("lh-")).collect())
 }
 
 #[test]
@@ -222,9 +223,13 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     let web = docker.run_wired(&network, "web", None)?;
     docker.delete_endpoint(&web)?;
     docker.ask_join(&web).expect_err("it is gone");
-    // A RELEASE that still waits for the server's Ethernet address goes with the link.
     host.server.wait_until_free()?;
-    docker.leave_wired(&web)?;
+    // The daemon made the link, and deletes it.
+    let netns = &web.container.netns;
+    until_link(netns, "the link's end", DEADLINE, || {
+        Ok((!links(netns)?.contains("eth0")).then_some(()))
+    })?;
+    docker.plugin.call("NetworkDriver.Leave", &web.named())?;
     host.is_as_before()?;
     // An endpoint that was never joined ends, and then comes what should have come before.
     let mut web = docker.prepare_wired(&network, "web", None)?;
