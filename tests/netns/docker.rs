@@ -204,7 +204,8 @@ fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network(
     // While it runs, nobody else can be it.
     let twin = docker.run(&network, "web", RunPlan::default());
     let error = twin.expect_err("two of one name").to_string();
-    assert!(error.contains("is held by"), "{error}");
+    let said = "container web has an address on eth0 already";
+    assert!(error.contains(said), "{error}");
     assert_eq!(server.leases()?.len(), 2);
     Ok(())
 }
