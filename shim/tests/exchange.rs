@@ -226,11 +226,11 @@ fn an_answer_that_is_not_leaseholds_is_named() {
         // What Go's net/rpc says to a POST.
         (
             "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n",
-            "answers 404 \"404 page not found\"",
+            "answers with HTTP status 404; does another daemon serve",
         ),
         (
             "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n{}",
-            "answers 500",
+            "answers with HTTP status 500",
         ),
     ];
     for (text, part) in table {

@@ -154,7 +154,7 @@ const LAYERS: [(&str, &str); 33] = [
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire counts effect limits silence event record identity link time range",
+        "binding interface outbox backoff plan conflict lan profile grant dhcpv4 wire counts effect limits silence event record identity link time range",
     ),
     (
         "interface",

@@ -288,7 +288,7 @@ _leasehold() {
                     return 0
                     ;;
                 --kind)
-                    COMPREPLY=($(compgen -W "acquired renewed rebound changed lost expired conflict declined released adopted orphan_found address_removed detection_off address_held server_silent server_back" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "acquired renewed rebound changed lost expired conflict declined released adopted orphan_found address_removed detection_off address_held server_silent server_back unreachable" -- "${cur}"))
                     return 0
                     ;;
                 --since)

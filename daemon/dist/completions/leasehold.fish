@@ -106,7 +106,8 @@ address_removed\t''
 detection_off\t''
 address_held\t''
 server_silent\t''
-server_back\t''"
+server_back\t''
+unreachable\t''"
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l since -d 'Only events since this long ago (90s, 10m, 2h), or since a time such as 2026-11-28T06:00' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s n -l number -d 'Only the last N of them; with --follow, the last N and new ones' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l after -d 'Only events after this number' -r
