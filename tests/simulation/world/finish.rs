@@ -12,12 +12,12 @@ use leasehold_core::record::{Record, RecordState};
 use leasehold_core::registry::Kept;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
-use netns_fixtures::model;
+use netns_fixtures::model::{self, ClientKey, Knows};
 
 use super::actor::{Actor, Asked, Errand, Phase, Role};
 use super::doors::ERRANDS;
 use super::seen::Seen;
-use super::{Event, SECOND, World};
+use super::{Event, Micros, SECOND, World};
 use crate::subject::key_of;
 use crate::watch::Rule;
 
@@ -231,8 +231,8 @@ impl World {
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
         // address to a client that it does not distinguish.
         let of_range = self.actors[index].has_fallback();
-        let forgotten =
-            self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
+        let forgotten = self.plan.lease == u32::MAX
+            && (actor.excused || self.has_another(row, rows) || self.has_given_another(index));
         let Some(Identity {
             client_id, chaddr, ..
         }) = &row.identity
@@ -343,6 +343,16 @@ impl World {
         let has = |other: &Row| other.attachment != row.attachment && other.tenure.is_some();
         rows.iter()
             .any(|other| has(other) && known(other) == known(row))
+    }
+
+    /// Returns whether a server that has one address for everybody has given another one since an actor was told its own.
+    fn has_given_another(&self, index: usize) -> bool {
+        let actor = &self.actors[index];
+        let told = actor.told.as_ref().map(|lease| lease.ip());
+        let is_later = |((lan, address, _), at): (&(usize, Ipv4Addr, ClientKey), &Micros)| {
+            *lan == actor.lan && Some(*address) != told && *at >= actor.told_at
+        };
+        self.plan.knows == Knows::Nothing && self.ledger.offered.iter().any(is_later)
     }
 
     /// Returns whether an interface has an address with another mask on purpose (`onChange: keep`): a lease after the ADD put it

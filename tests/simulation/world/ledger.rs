@@ -158,6 +158,7 @@ impl World {
     /// Records what may not be given back: a declined lease, whose link may have gone by then, and an address that another holder
     /// of the daemon's has.
     pub(super) fn note_unreturned(&mut self, events: &[Event]) {
+        let mut excused = Vec::new();
         for event in events {
             let actor = self
                 .actors
@@ -173,10 +174,14 @@ impl World {
                 EventKind::Declined => _ = self.ledger.left.insert(grant, Excuse::ReleaseLost),
                 EventKind::Lost if event.cause.contains("no DECLINE") => {
                     _ = self.ledger.left.insert(grant, Excuse::LeftToEnd);
+                    excused.push((actor.lan, net.addr()));
                 }
                 EventKind::AddressHeld => _ = self.ledger.anothers.insert(grant),
                 _ => {}
             }
+        }
+        for (lan, address) in excused {
+            self.excuse(lan, address, "in use, and not declined");
         }
     }
 

@@ -1,8 +1,10 @@
 //! Extending a held lease: RENEWING and REBINDING (RFC 2131 §4.4.5).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::extension::{Attempt, Extension, InVain};
+use super::lease::Lease;
 use super::message::Hop;
 use super::state::{Silence, State};
 use super::timing::{self, Phase};
@@ -53,7 +55,7 @@ impl Client {
                 return;
             };
             let phase = timing::phase(lease, now);
-            let (lease, tried) = (lease.clone(), self.tally().in_vain > 0);
+            let lease = lease.clone();
             match (&mut self.state, phase) {
                 (_, Phase::Over) => {
                     let reason = self.tally().reason();
@@ -75,18 +77,14 @@ impl Client {
                         ..
                     },
                     Phase::Renewing { .. } | Phase::Rebinding { .. },
-                ) if tried || lease.t1().is_some_and(|t1| *at < t1) => {
-                    let mut extension = Extension::due(now);
-                    extension.unconfirmed = true;
-                    out.anew = self.line != Line::Closed;
-                    self.line = Line::Closed;
-                    self.state = State::Renewing { lease, extension };
+                ) if lease.t1().is_some_and(|t1| *at <= t1) => {
+                    self.extend_unconfirmed(now, lease, out)
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own
                 // turn.
                 (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
-                    out.anew = self.line != Line::Closed;
+                    out.anew |= self.line != Line::Closed;
                     self.line = Line::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
@@ -97,13 +95,22 @@ impl Client {
                     let is_unconfirmed = extension.unconfirmed;
                     self.state = State::Bound { lease };
                     if is_unconfirmed {
-                        out.anew = self.line != Line::Closed;
+                        out.anew |= self.line != Line::Closed;
                         self.confirm(now);
                     }
                 }
                 _ => return,
             }
         }
+    }
+
+    /// Extends a lease that no server has confirmed, past its T1.
+    pub(super) fn extend_unconfirmed(&mut self, now: Instant, lease: Arc<Lease>, out: &mut Output) {
+        let mut extension = Extension::due(now);
+        extension.unconfirmed = true;
+        out.anew |= self.line != Line::Closed;
+        self.line = Line::Closed;
+        self.state = State::Renewing { lease, extension };
     }
 
     /// Returns until when a try to extend the lease waits for its turn: at most half of the rest of its phase, so that RENEW

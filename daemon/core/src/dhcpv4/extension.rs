@@ -127,6 +127,15 @@ impl Extension {
             && matches!(self.attempt, Attempt::Sent { until, .. } if now >= until)
     }
 
+    /// Returns when the try after one at `now` begins, in the phase of a lease from one instant until another.
+    pub(super) fn next_after(&self, now: Instant, (from, until): (Instant, Instant)) -> Instant {
+        if self.unconfirmed {
+            timing::next_confirming(now, from, until)
+        } else {
+            timing::next_extension(now, from, until)
+        }
+    }
+
     /// Sends REQUEST, in the phase of a lease from one instant until another; `None`: before T1. Returns its xid and secs.
     pub(super) fn request(
         &mut self,
@@ -137,9 +146,7 @@ impl Extension {
         let (xid, _) = *self.asked.get_or_insert_with(|| (rng.u32(..), now));
         (self.sent, self.turn) = (self.sent + 1, false);
         let heard_out = now + timing::extension_window(self.sent);
-        let next = phase.map_or(heard_out, |(from, until)| {
-            timing::next_extension(now, from, until)
-        });
+        let next = phase.map_or(heard_out, |phase| self.next_after(now, phase));
         self.attempt = Attempt::Sent {
             until: next.min(heard_out),
             next,

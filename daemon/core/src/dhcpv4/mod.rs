@@ -626,9 +626,13 @@ impl Client {
                         false,
                         &mut self.rng,
                     );
-                    let t1 = lease.t1().filter(|t1| now < *t1);
-                    let at = t1.map_or(now + pause, |t1| t1.min(now + pause));
-                    self.state = State::InitReboot { at, lease, silence };
+                    match lease.t1() {
+                        Some(t1) if t1 <= now => self.extend_unconfirmed(now, lease, out),
+                        t1 => {
+                            let at = t1.map_or(now + pause, |t1| t1.min(now + pause));
+                            self.state = State::InitReboot { at, lease, silence };
+                        }
+                    }
                     self.on_lease_clock(now, out);
                 }
             }

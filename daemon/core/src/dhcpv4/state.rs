@@ -359,7 +359,7 @@ impl State {
             }
             Self::Bound { .. } => {}
             Self::Renewing { lease, extension } => match timing::renewing(lease, now) {
-                Some((t1, t2)) => extension.put_off(timing::next_extension(now, t1, t2)),
+                Some(phase) => extension.put_off(extension.next_after(now, phase)),
                 None => {
                     *self = Self::Bound {
                         lease: lease.clone(),
@@ -370,7 +370,7 @@ impl State {
                 let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
                     return;
                 };
-                extension.put_off(timing::next_extension(now, t2, end));
+                extension.put_off(extension.next_after(now, (t2, end)));
             }
         }
     }

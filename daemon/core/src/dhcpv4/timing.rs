@@ -66,6 +66,9 @@ pub(crate) const MAX_REBOOTS: u32 = 2;
 /// 28 s.
 pub(crate) const MAX_EARLY: u32 = 3;
 
+/// The least time from one try to extend a lease to the next (RFC 2131 §4.4.5), if its phase is not short.
+const LEAST_EXTENSION_WAIT: Duration = Duration::from_secs(60);
+
 /// The first wait of RFC 2131 §4.1.
 const CROWD_WAIT: Duration = Duration::from_secs(4);
 
@@ -139,10 +142,21 @@ pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
 /// Some servers grant leases of seconds or minutes, for which 60 s would leave one try or none. For these the minimum is an
 /// eighth of the phase, but at least one second.
 pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Instant {
-    let phase = end.saturating_since(began);
-    let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
     let half = end.saturating_since(now) / 2;
-    let next = now + half.max(floor);
+    extension_after(half, now, began, end)
+}
+
+/// Returns the same for a lease that is still to be confirmed, which waits for no more than a minute where it may: a link may
+/// have carrier some time before its switch port forwards.
+pub(crate) fn next_confirming(now: Instant, began: Instant, end: Instant) -> Instant {
+    let half = end.saturating_since(now) / 2;
+    extension_after(half.min(LEAST_EXTENSION_WAIT), now, began, end)
+}
+
+fn extension_after(wait: Duration, now: Instant, began: Instant, end: Instant) -> Instant {
+    let phase = end.saturating_since(began);
+    let floor = (phase / 8).clamp(Duration::from_secs(1), LEAST_EXTENSION_WAIT);
+    let next = now + wait.max(floor);
     if next + Duration::from_secs(1) > end {
         end
     } else {
@@ -303,6 +317,17 @@ mod tests {
                 "none in the last second of the phase"
             );
         }
+    }
+
+    #[test]
+    fn what_is_to_be_confirmed_is_extended_each_minute() {
+        let (t1, t2) = (at(14_400.0), at(25_200.0));
+        assert_eq!(next_confirming(t1, t1, t2), at(14_460.0));
+        assert_eq!(
+            next_confirming(at(5.0), at(5.0), at(8.75)),
+            at(6.875),
+            "a short lease as any other"
+        );
     }
 
     #[test]

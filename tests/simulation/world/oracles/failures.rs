@@ -55,6 +55,12 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
             true
         }
         Failure::Unfit { .. } => actor.pool.is_some(),
+        // An ADD ends after three addresses that stations use, or when no more DECLINEs may be sent.
+        Failure::Conflicts { .. } | Failure::NotDeclined { .. }
+            if !world.plan.squatters.is_empty() =>
+        {
+            true
+        }
         // Its server may offer it nothing else.
         Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::NotDeclined { .. }
             if is_in_use =>

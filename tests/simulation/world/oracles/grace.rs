@@ -4,6 +4,8 @@ use super::*;
 
 /// How much earlier than its runtime's DEL a daemon may notice a container's end.
 const SLACK: Micros = SECOND;
+/// How soon a kept lease is released after the DISCOVER of an ADD that insists on its address.
+const UNBLOCKS: Micros = 5 * SECOND;
 
 /// None is given back before its time or while another host has its address, and none is kept longer.
 #[derive(Default)]
@@ -13,6 +15,8 @@ pub(super) struct Grace {
     kept: BTreeMap<(usize, ClientKey), (Ipv4Addr, Micros)>,
     /// When the LAN was last asked who has each address.
     asked: BTreeMap<(usize, Ipv4Addr), Micros>,
+    /// When an ADD that insists on an address last asked for it.
+    insisted: BTreeMap<(usize, Ipv4Addr), Micros>,
 }
 
 impl Oracle for Grace {
@@ -35,6 +39,7 @@ impl Oracle for Grace {
                     .extend(probe.map(|arp| ((*lan, arp.target), world.now)));
             }
             Seen::Sends(lan, exchange, frame) => {
+                self.insists(world, *lan, frame);
                 self.judge_release(world, (*lan, *exchange), frame, says)
             }
             Seen::Listed(rows) => Self::examine(world, rows, says),
@@ -79,6 +84,22 @@ impl Grace {
             self.kept
                 .entry(key)
                 .or_insert((address, world.now + grace - SLACK));
+        }
+    }
+
+    /// Records a DISCOVER of an ADD that takes no other address.
+    fn insists(&mut self, world: &World, lan: usize, frame: &[u8]) {
+        let discover = message_of(frame).filter(|message| message.kind() == Some(Kind::Discover));
+        let Some((key, address)) =
+            discover.and_then(|message| Some((message.key(), message.address(code::REQUESTED)?)))
+        else {
+            return;
+        };
+        let is_its = |actor: &Actor| {
+            actor.wanted == Some(address) && (actor.lan, actor.client_key()) == (lan, key.clone())
+        };
+        if world.actors.iter().any(is_its) {
+            self.insisted.insert((lan, address), world.now);
         }
     }
 
@@ -131,7 +152,11 @@ impl Grace {
             .get(&(lan, key))
             .filter(|(kept, _)| *kept == address);
         let until = kept.map(|(_, until)| *until);
-        if let Some(until) = until.filter(|until| world.now < *until) {
+        let makes_way = self
+            .insisted
+            .get(&(lan, address))
+            .is_some_and(|at| world.now < *at + UNBLOCKS);
+        if let Some(until) = until.filter(|until| world.now < *until && !makes_way) {
             let early = (until - world.now) / MILLI;
             says.broken(
                 Rule::Grace,

@@ -65,6 +65,8 @@ pub(crate) struct Acquire {
     began: Instant,
     /// When it must be answered.
     limit: Instant,
+    /// The same before an offer of another address than the wanted one made it sooner.
+    whole_limit: Instant,
     /// Whether that is sooner than was asked for, because servers were silent a moment ago.
     hurried: bool,
     /// When the link came up, if late.

@@ -189,6 +189,27 @@ fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
 }
 
 #[test]
+fn probes_have_their_time_although_another_address_came_first() {
+    let mut rig = Rig::new(8);
+    rig.profile.policy.detection = Detection::Strict;
+    let add = rig.endpoint_of(
+        &pool(),
+        Some(Wanted {
+            address: NEXT,
+            preferred: false,
+        }),
+    );
+    rig.run_until(1002.0);
+    rig.give = NEXT;
+    rig.run_until(1015.0);
+    assert!(
+        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
+        "{:?}",
+        rig.answers[&add]
+    );
+}
+
+#[test]
 fn nor_is_another_taken_where_the_one_asked_for_is_kept_and_its_server_has_forgotten_it() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);

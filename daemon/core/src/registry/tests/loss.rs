@@ -577,6 +577,25 @@ fn a_lease_past_t1_is_confirmed_first_and_then_renewed() {
         .count();
     assert!(confirmed == 2 && rig.sent.len() > 2, "{:?}", rig.sent);
     assert_eq!(rig.state("a"), ["RENEWING"]);
+    rig.sent.clear();
+    rig.run_until(1720.0);
+    assert!(!rig.sent.is_empty(), "its port may not have forwarded yet");
+}
+
+#[test]
+fn a_lease_past_t2_that_nobody_confirms_leaves_no_socket_open() {
+    let mut rig = Rig::new(8);
+    rig.lease = 10_000;
+    rig.bind();
+    rig.server = Server::Silent;
+    rig.run_until(9900.0);
+    rig.tell_carrier(false);
+    rig.run_until(9910.0);
+    rig.tell_carrier(true);
+    rig.run_until(9930.0);
+    rig.sent.clear();
+    rig.run_until(9990.0);
+    assert_eq!((rig.state("a"), rig.open.len()), (vec!["REBINDING"], 0));
 }
 
 #[test]

@@ -121,6 +121,7 @@ impl Acquire {
             client,
             began,
             limit,
+            whole_limit: limit,
             hurried,
             came_up: came_up.filter(|at| at.saturating_since(began) >= LATELY),
             since: now,

@@ -257,6 +257,9 @@ impl Acquire {
         if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
             let lease = lease.clone();
             (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
+            if granted && matches!(ruling, Ruling::Take) {
+                self.limit = self.limit.max(self.whole_limit);
+            }
         }
         match ruling {
             Ruling::Take => {}
