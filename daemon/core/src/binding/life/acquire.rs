@@ -45,8 +45,9 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How long an ADD waits at most for its only acceptable address to be given back before it asks for it.
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
+/// How long an ADD waits at most for its only acceptable address to be given back before it asks for it: before a RELEASE, a link
+/// that is still going may take five seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
 /// How often to check whether the only acceptable address has been given back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
