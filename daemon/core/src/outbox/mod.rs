@@ -142,6 +142,8 @@ pub(crate) enum Report {
     },
     /// A RELEASE for this address went out under the identity of these others too.
     Undone(Ipv4Addr, Vec<BindingId>),
+    /// A server refused this address to the identity of these others.
+    Refused(Ipv4Addr, Vec<BindingId>),
     /// The acquisition failed. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.

@@ -382,13 +382,13 @@ impl Registry {
                 .is_none()
         });
         let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
-        // An address that its server may believe to be free is not used before the server confirms it.
+        // An address that its server may believe to be free, or has refused, is not used before the server confirms it.
         let lives = replaces
             .iter()
             .filter_map(|id| Some(&self.bindings.get(*id)?.life));
-        let is_out = lives
+        let is_doubtful = lives
             .into_iter()
-            .any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
+            .any(|life| matches!(life, Life::Releasing(release) if !release.may_be_trusted()));
         let last = self.past.of(&holder.identity.key());
         let given_back = replaces
             .iter()
@@ -406,7 +406,7 @@ impl Registry {
             wanted,
             adopts,
             lease,
-            patience: holder.profile.wants.patience.filter(|_| !is_out),
+            patience: holder.profile.wants.patience.filter(|_| !is_doubtful),
             last: given_back
                 .or(last.map(|last| last.address))
                 .filter(|last| unfit(*last).is_none()),

@@ -535,6 +535,13 @@ impl Registry {
                     });
                 }
             }
+            Report::Refused(address, others) => {
+                for other in others {
+                    self.with(now, other, |binding, cx| {
+                        binding.gives_back(cx, |release, _, _| release.was_refused(address))
+                    });
+                }
+            }
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
                 self.departs(now, id);

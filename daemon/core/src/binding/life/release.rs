@@ -41,7 +41,7 @@ pub(crate) struct Release {
     pub(crate) owed: Owed,
     why: Leave,
     stage: Stage,
-    /// Whether it was granted, and no other station is known to use its address.
+    /// Whether it was granted, no server has refused it since, and no other station is known to use its address.
     good: bool,
     /// Until when it is kept for its identity, which may return.
     kept: Option<Instant>,
@@ -192,9 +192,10 @@ impl Release {
         matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
     }
 
-    /// Returns whether this daemon or an earlier one may have told the server that the address is free.
-    pub(crate) fn may_be_out(&self) -> bool {
-        self.tried
+    /// Returns whether a successor may use the lease unconfirmed: it is good, and neither this daemon nor an earlier one may have
+    /// told the server that the address is free.
+    pub(crate) fn may_be_trusted(&self) -> bool {
+        self.good && !self.tried
     }
 
     pub(in crate::binding) fn speaks_from_host(&self) -> bool {
@@ -390,6 +391,12 @@ impl Release {
         if self.lease.ip() == address {
             (self.owed, self.good) = (Owed::Nothing, false);
         }
+    }
+
+    /// Records that a server refused this address under the same identity, so that no successor uses it unconfirmed. The
+    /// server may hold it for the Ethernet address that it was leased to: it is owed the RELEASE all the same.
+    pub(crate) fn was_refused(&mut self, address: Ipv4Addr) {
+        self.good &= self.lease.ip() != address;
     }
 
     /// Returns whether the lease must be remembered, as the last of an identity that can return, or whose engine may start its

@@ -244,6 +244,11 @@ impl Acquire {
             // answer one DISCOVER first.
             let unwanted = matches!(miss, Miss::Unwanted { .. });
             let may_fail = self.adopts && unwanted;
+            if matches!(miss, Miss::Nak { .. }) {
+                // No later ADD uses the lease that this one takes over, even if no server answers by then.
+                let replaces = self.replaces.clone();
+                cx.out.report(common.id, Report::Refused(address, replaces));
+            }
             let times = self.misses.note(server, address, Cause::Missed(miss));
             if may_fail && times > 1 {
                 ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
