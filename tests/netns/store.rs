@@ -210,7 +210,7 @@ pub(crate) fn fill(dir: &Path) -> PathBuf {
 
 /// Adds containers until one is refused; the store's file has room for some. Returns the reason, and the containers that were
 /// added.
-fn add_until_refused(lab: &Lab) -> Result<(CniError, Vec<Member>), CallError> {
+pub(crate) fn add_until_refused(lab: &Lab) -> Result<(CniError, Vec<Member>), CallError> {
     let mut lucky = Vec::new();
     for n in 0..300 {
         match lab.attach(&format!("more{n}")) {

@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use netns_fixtures::model::Config;
 use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, ModelServer};
 use netns_fixtures::{
-    CallError, Error, Incumbent, Lab, Lan, Need, Process, binary, sandbox, until_found,
+    CallError, DEADLINE, Error, Incumbent, Lab, Lan, Need, Process, binary, sandbox, until_found,
 };
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ use crate::exporter::{
     ALERTS, ask, ask_daemon, encoded, prometheus, start_exporter, start_prometheus, status,
 };
 use crate::servers::short;
+use crate::store::{add_until_refused, fill};
 
 /// A container that has lost its address asks again after a minute at most.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -223,6 +224,7 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
     };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
+    lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     lab.start_daemon()?;
     let socket = lab.daemon().socket();
@@ -242,6 +244,17 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
         "200",
         "an old plugin does not keep ADDs from the store"
     );
+    let ballast = fill(&scene.lab.home().state_dir());
+    // Events give way first, and whatever room the file itself has left is used up.
+    let _lucky = add_until_refused(&scene.lab)?;
+    until_found("a store that is full", DEADLINE, || {
+        Ok((ready() == "503").then_some(()))
+    })?;
+    // `store_fails` lasts until the daemon has made room by dropping events. The disk is full all the same.
+    scene.agree(&["old_plugin", "disk_full", "adds_fail"], &[])?;
+    fs::remove_file(ballast).expect("the ballast is there");
+    scene.agree(&["old_plugin"], &["store_fails", "disk_full"])?;
+    assert_eq!(ready(), "200");
     Ok(())
 }
 
