@@ -329,45 +329,43 @@ impl Netlink {
 
     /// Lists a link's IPv4 addresses.
     fn addresses(&mut self, index: u32) -> Result<Vec<IpNet>, NetlinkError> {
+        let mut addresses = Vec::new();
+        self.dump_addresses(index, |address| {
+            if address.index == index {
+                addresses.extend(IpNet::new(address.address.into(), address.prefix));
+            }
+        })?;
+        Ok(addresses)
+    }
+
+    /// Dumps the IPv4 addresses of a link, or with 0 of all. Kernels that do not filter dump those of all links.
+    fn dump_addresses(
+        &mut self,
+        index: u32,
+        mut each: impl FnMut(AddressAnswer),
+    ) -> Result<(), NetlinkError> {
         let mut request = AddressMessage::default();
         request.header.family = AddressFamily::Inet;
         request.header.index = index;
-        let mut addresses = Vec::new();
-        self.request(
-            RouteNetlinkMessage::GetAddress(request),
-            NLM_F_DUMP,
-            |kind, payload| {
-                if kind == libc::RTM_NEWADDR
-                    && let Some(address) = AddressAnswer::read(payload)?
-                    && address.index == index
-                {
-                    addresses.extend(IpNet::new(address.address.into(), address.prefix));
-                }
-                Ok(())
-            },
-        )?;
-        Ok(addresses)
+        let request = RouteNetlinkMessage::GetAddress(request);
+        self.request(request, NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWADDR
+                && let Some(address) = AddressAnswer::read(payload)?
+            {
+                each(address);
+            }
+            Ok(())
+        })
     }
 
     /// Returns the names of the links that have an IPv4 address with this very prefix, except for macvlans, ipvlans and bridge ports.
     pub(super) fn links_in(&mut self, subnet: Ipv4Net) -> Result<Vec<String>, NetlinkError> {
-        let mut request = AddressMessage::default();
-        request.header.family = AddressFamily::Inet;
         let mut having = BTreeSet::new();
-        self.request(
-            RouteNetlinkMessage::GetAddress(request),
-            NLM_F_DUMP,
-            |kind, payload| {
-                if kind == libc::RTM_NEWADDR
-                    && let Some(address) = AddressAnswer::read(payload)?
-                    && address.prefix == subnet.prefix_len()
-                    && subnet.contains(&address.address)
-                {
-                    having.insert(address.index);
-                }
-                Ok(())
-            },
-        )?;
+        self.dump_addresses(0, |address| {
+            if address.prefix == subnet.prefix_len() && subnet.contains(&address.address) {
+                having.insert(address.index);
+            }
+        })?;
         let mut names = Vec::new();
         self.each_link(|link| {
             let is_lan = having.contains(&link.index) && !link.upper && !link.is_port();
