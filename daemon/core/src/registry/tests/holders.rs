@@ -45,6 +45,13 @@ impl Rig {
         self.codes().iter().filter(|sent| **sent == kind).count()
     }
 
+    /// Returns how many REQUESTs were sent for an offer, not for a lease.
+    fn selecting_requests(&self) -> usize {
+        let sent = self.sent.iter();
+        sent.filter(|(kind, ip)| *kind == 3 && ip.is_unspecified())
+            .count()
+    }
+
     fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
         match &self.answers[&add] {
             Answer::Failed(Failure::AddressHeld {
@@ -312,11 +319,7 @@ fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holde
     let add = rig.add("b", 2, "b");
     rig.run_until(1100.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-    let requests = rig
-        .sent
-        .iter()
-        .filter(|(kind, ip)| *kind == 3 && ip.is_unspecified())
-        .count();
+    let requests = rig.selecting_requests();
     assert_eq!(
         (rig.count_of(1), requests),
         (10, 0),
@@ -361,11 +364,7 @@ fn a_held_address_that_another_server_offers_is_refused() {
     let add = rig.add("b", 2, "b");
     rig.run_until(1100.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-    let requests = rig
-        .sent
-        .iter()
-        .filter(|(kind, ip)| *kind == 3 && ip.is_unspecified())
-        .count();
+    let requests = rig.selecting_requests();
     assert_eq!((rig.count_of(4), requests), (0, 0), "{:?}", rig.codes());
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
