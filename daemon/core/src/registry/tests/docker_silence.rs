@@ -105,6 +105,27 @@ fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
     }
 }
 
+#[test]
+fn a_lease_that_its_server_has_refused_is_not_answered_in_silence() {
+    let mut rig = kept(1000);
+    rig.server = Server::NaksOnly;
+    let refused = rig.endpoint(1);
+    rig.run_until(1031.0);
+    assert!(
+        matches!(rig.answers.get(&refused), Some(Answer::Failed(_))),
+        "{:?}",
+        rig.answers.get(&refused)
+    );
+    rig.server = Server::Silent;
+    let again = rig.endpoint(1);
+    rig.run_until(1062.0);
+    assert!(
+        matches!(rig.answers.get(&again), Some(Answer::Failed(_))),
+        "{:?}",
+        rig.answers.get(&again)
+    );
+}
+
 /// dockerd starts its containers one after the other, and is up only after the last of them.
 #[test]
 fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
