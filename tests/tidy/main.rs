@@ -1,8 +1,10 @@
-//! Checks of our own habits: which crate and module imports which, what the root holds, that the documents are whole.
+//! Checks of our own habits: which crate and module imports which, how large the core is, what the root holds, that the documents
+//! are whole.
 
 mod circles;
 mod documents;
 mod prometheus;
+mod ratchet;
 mod words;
 
 use std::collections::BTreeSet;
