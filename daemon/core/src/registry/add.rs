@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::jobs::Caller;
-use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
+use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready};
 use super::pacing::{Pacing, Urgency};
 use super::slots::Slot;
 use super::timers::Key;
@@ -53,19 +53,10 @@ impl Registry {
         add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
         let ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
-        let (adopts, known_by, came_up) = (None, None, None);
-        let (latest, cleared) = (self.bindings.latest(), false);
+        let latest = self.bindings.latest();
         let admission = Admission {
-            request,
-            add,
-            began,
-            latest,
-            ready,
-            cleared,
-            adopts,
-            known_by,
             ran_with,
-            came_up,
+            ..Admission::new(request, add, began, latest, ready)
         };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
@@ -88,32 +79,25 @@ impl Registry {
         let Adoptee {
             mut add,
             address,
-            mac: known_by,
+            mac,
         } = adoptee;
         self.settle_client_id(&mut add, true);
         let attachment = add.attachment.clone();
-        let op = self.out.inspect(
-            Waiter::Operation(attachment.clone(), Look::Prepare),
-            target(&add.place, known_by),
-        );
-        let (ready, adopts) = (Ready::Preparing(op), Some(address));
+        let target = match (add.place.target(), mac) {
+            (Target::Named(at), Some(mac)) => Target::OfServer(at, mac),
+            (target, _) => target,
+        };
+        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+        let op = self.out.inspect(waiter, target.clone());
         self.timers.set(
             Key::Call(request),
             Some((now.boot + add.timeout, Why::Call)),
         );
-        let (began, ran_with, came_up) = (now.boot, None, None);
-        let (latest, cleared) = (self.bindings.latest(), false);
+        let latest = self.bindings.latest();
         let admission = Admission {
-            request,
-            add,
-            began,
-            latest,
-            ready,
-            cleared,
-            adopts,
-            known_by,
-            ran_with,
-            came_up,
+            target,
+            adopts: Some(address),
+            ..Admission::new(request, add, now.boot, latest, Ready::Preparing(op))
         };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
@@ -217,7 +201,7 @@ impl Registry {
         else {
             return;
         };
-        let target = admission.target();
+        let target = admission.target.clone();
         let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else {
             return;
         };
@@ -264,7 +248,7 @@ impl Registry {
             if view.at() != at {
                 continue;
             }
-            let target = admission.target();
+            let target = admission.target.clone();
             let op = self
                 .out
                 .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);

@@ -9,10 +9,9 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::effect::{Add, Failure, OpId, RequestId};
 use crate::identity::Identity;
 use crate::interface::without;
-use crate::link::{Link, LinkCause, LinkView, Place, Step, Target};
+use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
-use crate::wire::Mac;
 
 /// How long a CHECK may wait behind another operation and for its look at the link.
 pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
@@ -54,6 +53,8 @@ impl Operation {
 pub(super) struct Admission {
     pub(super) request: RequestId,
     pub(super) add: Box<Add>,
+    /// Its interface.
+    pub(super) target: Target,
     pub(super) began: Instant,
     /// The last binding that was there when it began.
     pub(super) latest: BindingId,
@@ -62,8 +63,6 @@ pub(super) struct Admission {
     pub(super) cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     pub(super) adopts: Option<Ipv4Net>,
-    /// The Ethernet address under which its server knows that container, if that is known.
-    pub(super) known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
     /// When the interface got carrier, if it had none when the ADD came.
@@ -96,6 +95,27 @@ pub(super) enum Ready {
 }
 
 impl Admission {
+    pub(super) fn new(
+        request: RequestId,
+        add: Box<Add>,
+        began: Instant,
+        latest: BindingId,
+        ready: Ready,
+    ) -> Self {
+        Self {
+            request,
+            target: add.place.target(),
+            add,
+            began,
+            latest,
+            ready,
+            cleared: false,
+            adopts: None,
+            ran_with: None,
+            came_up: None,
+        }
+    }
+
     fn op(&self) -> Option<OpId> {
         match &self.ready {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
@@ -106,10 +126,6 @@ impl Admission {
         }
     }
 
-    pub(super) fn target(&self) -> Target {
-        target(&self.add.place, self.known_by)
-    }
-
     /// Returns whether frames sent over the link, as it was found, get out.
     pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
         self.add.place.has_carrier(view)
@@ -118,14 +134,15 @@ impl Admission {
     /// Returns whether an interface lacks the address that its container should be adopted with. KubeVirt moves
     /// the address away, and leaves a stand-in under the old name.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
-        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.place.ifname();
+        let is_replaced =
+            matches!(&self.target, Target::OfServer(at, _) if at.ifname != view.ifname);
         self.adopts
-            .filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
+            .filter(|address| !view.addresses.contains(&(*address).into()) && !is_replaced)
     }
 
     pub(super) fn link_failure(&self, cause: LinkCause) -> Failure {
         Failure::Link {
-            target: self.target().to_string(),
+            target: self.target.to_string(),
             cause,
         }
     }
@@ -173,14 +190,6 @@ impl Admission {
             client_id: self.add.client_id.resolve(chaddr),
             chaddr,
         }
-    }
-}
-
-/// Returns the link of a place, named by the Ethernet address that its server knows, if that is known.
-pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
-    match (place, known_by) {
-        (Place::InNetns(at), Some(mac)) => Target::OfServer(at.clone(), mac),
-        (Place::InNetns(_) | Place::Parent { .. }, _) => place.target(),
     }
 }
 
