@@ -77,7 +77,6 @@ impl Asking {
         (arp.sender == target && is_station).then_some(by)
     }
 
-    /// Returns when the clock next matters.
     pub(crate) fn deadline(&self) -> Instant {
         self.next
     }

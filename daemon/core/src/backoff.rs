@@ -14,7 +14,6 @@ impl Backoff {
         Self(1)
     }
 
-    /// Counts a failure.
     pub(crate) fn fail(&mut self) {
         self.0 = self.0.saturating_add(1);
     }

@@ -36,12 +36,10 @@ impl Counts {
             .for_each(|message| *self.messages.entry(message).or_default() += 1);
     }
 
-    /// Counts a phase of an ADD that got its lease.
     pub(crate) fn phase(&mut self, phase: Phase, took: Duration) {
         self.phases.entry(phase).or_default().observe(took);
     }
 
-    /// Counts an extended lease, by the message that did it.
     pub(crate) fn extended(&mut self, by: Form, took: Duration) {
         self.extensions.entry(by).or_default().observe(took);
     }

@@ -123,7 +123,6 @@ impl Accounts {
         self.0.entry(lan.clone()).or_default()
     }
 
-    /// Records that a request had no offer.
     pub(crate) fn no_offer(&mut self, lan: &Lan, now: Instant) {
         self.of(lan, now).gave_up = Some(now);
     }
@@ -161,7 +160,6 @@ impl Accounts {
         });
     }
 
-    /// Records that an ADD succeeded.
     pub(crate) fn add_succeeded(&mut self, lan: &Lan) {
         if let Some(account) = self.0.get_mut(lan) {
             account.failed = None;
@@ -183,7 +181,6 @@ impl Accounts {
         server.silent.take()
     }
 
-    /// Returns the server that was heard last on a LAN.
     pub(crate) fn last_server(&self, lan: &Lan) -> Option<Ipv4Addr> {
         let servers = self.0.get(lan)?.servers.iter();
         let last = servers.max_by_key(|(_, server)| server.heard)?;

@@ -46,7 +46,6 @@ impl<K: Copy + Ord> Timers<K> {
         by_time.max(self.by_key.keys().filter(|key| is_one(key)).count())
     }
 
-    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<(Instant, Why)> {
         self.by_time.first().map(|(at, _, why)| (*at, *why))
     }

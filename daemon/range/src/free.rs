@@ -39,7 +39,6 @@ impl Free {
         true
     }
 
-    /// Returns the first free address from `from` to `to`.
     pub(super) fn first_in(&self, from: IpAddr, to: IpAddr) -> Option<IpAddr> {
         let within = self.span_of(from).map(|_| from);
         let first = within.or_else(|| self.0.range(from..).next().map(|(first, _)| *first));
@@ -52,7 +51,6 @@ impl Free {
     }
 }
 
-/// Returns the address after this one, if its family has any.
 pub(super) fn after(address: IpAddr) -> Option<IpAddr> {
     plus(address, 1)
 }

@@ -228,7 +228,6 @@ impl Sets {
             .for_each(|range| range.gateway = gateway);
     }
 
-    /// Returns the ranges of a set.
     pub(super) fn set(&self, set: usize) -> &[Range] {
         &self.0[set]
     }
@@ -247,7 +246,6 @@ impl Sets {
         within && self.ranges().all(|(_, range)| range.gateway != address)
     }
 
-    /// Returns the gateways of all ranges.
     pub(super) fn gateways(&self) -> BTreeSet<IpAddr> {
         self.ranges().map(|(_, range)| range.gateway).collect()
     }

@@ -112,7 +112,6 @@ pub(crate) enum Leave {
 }
 
 impl Common {
-    /// Returns what a lease gives the interface.
     pub(super) fn grant(&self, lease: &Lease) -> Grant {
         lease.grant(&self.profile.policy)
     }
@@ -182,7 +181,6 @@ impl Common {
         }
     }
 
-    /// Returns whether the binding's record must still be written.
     pub(crate) fn record_is_due(&self) -> bool {
         self.persistence.is_due()
     }
@@ -299,7 +297,6 @@ impl Common {
         self.parent = Some(Box::new(found));
     }
 
-    /// Closes the binding's sockets.
     pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
         self.close_guard(cx);

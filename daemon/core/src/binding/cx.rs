@@ -29,7 +29,6 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Changes a link: see [`change`].
     pub(super) fn change(&mut self, waiter: Waiter, link: &Link, steps: Vec<Step>) {
         change(self.out, self.interfaces, waiter, link, steps);
     }

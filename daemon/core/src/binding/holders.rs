@@ -50,7 +50,6 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Returns whether a server granted the address.
     pub(crate) fn is_granted(&self) -> bool {
         self.basis == Basis::Granted
     }
@@ -159,7 +158,6 @@ impl Holders {
         self.settled.remove(&binding.id);
     }
 
-    /// Returns the live holder of an identity.
     pub(crate) fn of(&self, key: &IdentityKey) -> Option<BindingId> {
         self.live.get(key).copied()
     }
@@ -174,7 +172,6 @@ impl Holders {
             .collect()
     }
 
-    /// Returns a binding's standing.
     pub(crate) fn standing(&self, id: BindingId) -> Option<Standing> {
         self.known.get(&id).map(|known| known.standing)
     }
@@ -281,7 +278,6 @@ impl Holders {
         self.stirred.pop_first()
     }
 
-    /// Takes out a held binding that got its address.
     pub(crate) fn next_settled(&mut self) -> Option<BindingId> {
         self.settled.pop_first()
     }

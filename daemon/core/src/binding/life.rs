@@ -94,7 +94,6 @@ pub(super) trait Living {
     /// Returns what the store should hold now.
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record>;
 
-    /// Returns whether its record may be written now.
     fn may_write(&self, _common: &Common, _cx: &Cx<'_>) -> bool {
         true
     }

@@ -158,7 +158,6 @@ impl Binding {
         }
     }
 
-    /// Returns the binding's state.
     pub(crate) fn state(&self) -> BindingState {
         self.life.get().state()
     }
@@ -321,7 +320,6 @@ impl Binding {
         }
     }
 
-    /// Goes on after the LAN's link was looked for.
     fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
         if self.common.exchange.found() {
             self.happens(cx, |life, common, cx| life.on_line(common, result, cx));
@@ -360,7 +358,6 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_news(common, news, cx));
     }
 
-    /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
     pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
         self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
     }
@@ -382,7 +379,6 @@ impl Binding {
         }
     }
 
-    /// Closes the binding's sockets, in any life.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.common.close(cx);
     }
@@ -419,7 +415,6 @@ impl Binding {
         self.common.doubts_reach(lease);
     }
 
-    /// Returns its client, if its life has one.
     pub(crate) fn client(&self) -> Option<&Client> {
         self.life.get().client()
     }
@@ -436,7 +431,6 @@ impl Binding {
         })
     }
 
-    /// Returns whether there is a lease that the store does not have.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.held_now()
             .is_some_and(|hold| hold.is_unwritten(&self.common))
@@ -448,12 +442,10 @@ impl Binding {
             .is_some_and(|hold| hold.waits_for_store(&self.common, now))
     }
 
-    /// Returns the address that the interface should carry by now.
     pub(crate) fn expected_address(&self, interfaces: &Interfaces) -> Option<IpAddr> {
         self.held_now()?.expected_address(&self.common, interfaces)
     }
 
-    /// Returns whether the interface is about to carry what the lease says.
     pub(crate) fn is_changing(&self, interfaces: &Interfaces, now: Instant) -> bool {
         self.held_now()
             .is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
@@ -513,14 +505,12 @@ impl Binding {
         hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
-    /// Notes an event about the lease that is held.
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
         self.held_now()
             .into_iter()
             .for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
     }
 
-    /// Applies another profile from now on.
     pub(crate) fn set_profile(&mut self, profile: Arc<Profile>, cx: &mut Cx<'_>) {
         self.common.profile = profile;
         self.keeps(cx, |hold, _, _| hold.record_again());
@@ -539,7 +529,6 @@ impl Binding {
         self.releasing_now()?.waits_until()
     }
 
-    /// Returns whether the lease must be remembered as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now()
             .is_some_and(|release| release.is_to_remember(&self.common))

@@ -387,7 +387,6 @@ impl Client {
     }
 }
 
-/// Returns whether a message is a NAK that came through a relay.
 fn is_relayed_nak(message: &Message) -> bool {
     message.kind == MessageType::Nak && !message.giaddr.is_unspecified()
 }

@@ -101,7 +101,6 @@ impl Extension {
         (self.attempt, self.turn) = (Attempt::Due(at), false);
     }
 
-    /// Returns whether a REQUEST is out.
     pub(super) fn is_out(&self) -> bool {
         matches!(self.attempt, Attempt::Sent { .. })
     }

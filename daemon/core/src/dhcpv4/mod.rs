@@ -459,7 +459,6 @@ impl Client {
         self.sender.set_mtu(mtu);
     }
 
-    /// Returns its messages that wait for an answer.
     pub(crate) fn outstanding(&self) -> Option<Outstanding> {
         self.state.outstanding()
     }

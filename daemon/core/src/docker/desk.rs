@@ -57,7 +57,6 @@ impl Desk<'_> {
         self.registry.out.inspect(Waiter::Above(waiter), target)
     }
 
-    /// Sets the time-out of a call.
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
         self.registry
             .set_timer(DoorTimer::Call(id), Some((at, Why::Call)));

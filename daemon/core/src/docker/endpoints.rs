@@ -173,7 +173,6 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether it is being deleted.
     fn is_ending(&self) -> bool {
         self.ends || self.left || matches!(self.stage, Stage::Forgetting | Stage::Unmaking)
     }

@@ -34,7 +34,6 @@ pub(crate) struct Docker {
 }
 
 impl Docker {
-    /// Returns the host links that networks and pools use.
     pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
         let lans = self.pools.iter().filter_map(|pool| pool.lan.as_ref());
         self.networks.parents().chain(lans.filter_map(Lan::parent))

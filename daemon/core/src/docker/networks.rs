@@ -66,7 +66,6 @@ impl Networks {
         self.kept.insert(network.clone());
     }
 
-    /// Forgets a network.
     pub(super) fn forget(&mut self, network: &DoorId) {
         self.by_id.remove(network);
         self.kept.remove(network);

@@ -40,12 +40,10 @@ impl Pools {
         self.by_id.values()
     }
 
-    /// Returns a pool.
     fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
         self.by_id.get(id)
     }
 
-    /// Returns a pool, mutably.
     fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
         self.by_id.get_mut(id)
     }
@@ -80,7 +78,6 @@ impl Pools {
         Some(oldest)
     }
 
-    /// Forgets a pool. Returns whether it was known.
     fn remove(&mut self, id: &PoolId) -> bool {
         self.by_id.remove(id).is_some()
     }

@@ -116,12 +116,10 @@ impl Given {
         }
     }
 
-    /// Records that it is down.
     pub(super) fn on_down(&mut self) {
         self.setup.iter_mut().for_each(|setup| *setup = Setup::Down);
     }
 
-    /// Returns whether Docker is setting the interface up.
     pub(super) fn is_being_set_up(&self) -> bool {
         self.setup.is_some()
     }

@@ -92,12 +92,10 @@ impl Interfaces {
         self.forget_idle(at);
     }
 
-    /// Returns what a binding has on its interface, if it has one.
     pub(crate) fn seat(&self, link: &Link, id: BindingId) -> Option<&Seat> {
         self.of(link)?.seat(id)
     }
 
-    /// Returns the same, mutably.
     pub(crate) fn seat_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Seat> {
         let interface = self.all.get_mut(&link.in_netns()?)?;
         let place = interface.place(id).ok()?;
@@ -244,12 +242,10 @@ impl Interfaces {
         Some(at)
     }
 
-    /// Has an ADD wait until the change under way is over.
     pub(crate) fn await_change(&mut self, at: At, attachment: &Attachment) {
         self.adds.insert((at, attachment.clone()));
     }
 
-    /// Takes out the ADDs that waited for a change of an interface.
     pub(crate) fn take_adds(&mut self, at: At) -> Vec<Attachment> {
         let adds = self.adds.extract_if(.., |(waits_at, _)| *waits_at == at);
         adds.map(|(_, attachment)| attachment).collect()
@@ -260,7 +256,6 @@ impl Interfaces {
         self.checks.insert(attachment.clone());
     }
 
-    /// Takes out the CHECKs that wait.
     pub(crate) fn take_checks(&mut self) -> BTreeSet<Attachment> {
         std::mem::take(&mut self.checks)
     }

@@ -57,12 +57,10 @@ impl Seat {
         self.presence
     }
 
-    /// Returns the work to be done there, if any.
     pub(crate) fn work(&self) -> Option<&Work> {
         self.work.as_deref()
     }
 
-    /// Returns the same, mutably.
     pub(crate) fn work_mut(&mut self) -> Option<&mut Work> {
         self.work.as_deref_mut()
     }
@@ -132,7 +130,6 @@ impl Seat {
         self.is_changing() || self.differs() && self.wish(holding) != Wish::AsIs
     }
 
-    /// Returns whether the interface is being changed to what the lease says.
     pub(crate) fn is_changing(&self) -> bool {
         self.work()
             .is_some_and(|work| work.differs() && work.busy())

@@ -170,7 +170,6 @@ impl Work {
         }
     }
 
-    /// Returns what the interface may carry of earlier grants.
     pub(crate) fn former(&self) -> &Former {
         &self.former
     }
@@ -180,7 +179,6 @@ impl Work {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
     }
 
-    /// Returns whether something of a grant with this address may be on the interface.
     pub(crate) fn may_carry(&self, address: IpAddr) -> bool {
         self.former.grants.iter().any(|grant| grant.has(address))
     }
@@ -224,7 +222,6 @@ impl Work {
         self.stirred |= matches!(self.stage, Stage::Applying { .. });
     }
 
-    /// Records that the MTU must still be set.
     pub(crate) fn size_later(&mut self) {
         self.former.mtu_due = true;
     }
@@ -236,7 +233,6 @@ impl Work {
         self.route_later();
     }
 
-    /// Records that no routes need to be put on any more.
     pub(crate) fn route_no_more(&mut self) {
         self.former.routes_due = false;
     }
@@ -319,7 +315,6 @@ impl Work {
         self.patience = Some(now + PATIENCE);
     }
 
-    /// Returns whether it waits for the store.
     pub(crate) fn is_patient(&self) -> bool {
         self.patience.is_some()
     }
@@ -336,7 +331,6 @@ impl Work {
         retries.or(hurries).is_some()
     }
 
-    /// Returns whether it may go on now.
     pub(crate) fn may_go_on(&self, now: Instant) -> bool {
         !self.busy() && self.retry.is_none_or(|at| now >= at)
     }

@@ -88,12 +88,10 @@ impl Journal {
         self.bound();
     }
 
-    /// Returns how many events were dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Returns whether no event waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -205,7 +203,6 @@ impl Ready {
         )
     }
 
-    /// Returns the bindings that they are about.
     pub(super) fn bindings(&self) -> Vec<BindingId> {
         self.0.iter().map(|note| note.binding).collect()
     }

@@ -201,7 +201,6 @@ impl Outbox {
         waiter
     }
 
-    /// Makes the core ignore the outcome of an effect.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.ops.remove(&op);
     }
@@ -211,7 +210,6 @@ impl Outbox {
         self.ops.retain(|_, waiter| !is_one(waiter));
     }
 
-    /// Returns the owner of this exchange.
     pub(crate) fn exchange(&self, exchange: ExchangeId) -> Option<Owner> {
         self.exchanges.get(&exchange).copied()
     }
@@ -291,7 +289,6 @@ impl Outbox {
         }
     }
 
-    /// Records that a transaction is over, for the events in it.
     pub(crate) fn written(&mut self, op: OpId, done: bool) {
         self.journal.over(op, done);
     }

@@ -32,12 +32,10 @@ pub(super) struct Adoptions {
 }
 
 impl Adoptions {
-    /// Returns how many are still to be adopted.
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Returns why the last tries failed.
     pub(super) fn failures(&self) -> Vec<(Attachment, String)> {
         self.failures.clone().into_iter().collect()
     }

@@ -40,7 +40,6 @@ impl Registry {
         self.delete(now, attachment, id);
     }
 
-    /// Handles a CHECK.
     pub(super) fn check(
         &mut self,
         now: Now,

@@ -41,7 +41,6 @@ impl Registry {
     }
 }
 
-/// Returns whether a wall clock differs from what is expected.
 pub(super) fn is_off(wall: WallTime, expected: WallTime) -> bool {
     wall.saturating_since(expected)
         .max(expected.saturating_since(wall))

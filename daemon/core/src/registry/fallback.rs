@@ -233,7 +233,6 @@ impl Registry {
     }
 }
 
-/// Returns whether a binding holds an address of a local range.
 pub(in crate::registry) fn is_of_range(binding: &Binding, now: Instant) -> bool {
     binding
         .lease(now)

@@ -44,17 +44,14 @@ impl Before {
 }
 
 impl Heard {
-    /// Returns how many leases it knows about.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Returns what is known about a lease.
     pub(super) fn of(&self, id: BindingId) -> Option<&Exchanged> {
         self.by_id.get(&id)
     }
 
-    /// Forgets a lease that is over.
     pub(super) fn forget(&mut self, id: BindingId) {
         if self.by_id.remove(&id).is_some() {
             self.order.retain(|other| *other != id);

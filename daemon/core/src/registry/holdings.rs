@@ -41,7 +41,6 @@ pub struct Kind {
 }
 
 impl Registry {
-    /// Returns what was counted since the start.
     pub(crate) fn counts(&self) -> &Counts {
         &self.out.counts
     }

@@ -32,13 +32,11 @@ impl Index {
         self.last = self.last.max(last.0);
     }
 
-    /// Returns an id that no binding has had.
     pub(super) fn mint(&mut self) -> BindingId {
         self.last += 1;
         BindingId(self.last)
     }
 
-    /// Returns the last id that a binding has had.
     pub(super) fn latest(&self) -> BindingId {
         BindingId(self.last)
     }
@@ -51,7 +49,6 @@ impl Index {
         self.bindings.values().map(|binding| &**binding)
     }
 
-    /// Records the host's own addresses on the link of a LAN.
     pub(super) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
         self.holders.note_host(lan, view);
     }

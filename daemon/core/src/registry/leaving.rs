@@ -16,12 +16,10 @@ use crate::time::Now;
 pub(super) struct Leavings(BTreeMap<BindingId, Vec<RequestId>>);
 
 impl Leavings {
-    /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the bindings whose leases they are.
     pub(super) fn bindings(&self) -> impl Iterator<Item = BindingId> {
         self.0.keys().copied()
     }

@@ -217,7 +217,6 @@ impl Registry {
         }
     }
 
-    /// Returns the next thing to do outside.
     pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         self.out.pop().or_else(|| self.publish())
     }
@@ -227,7 +226,6 @@ impl Registry {
         self.timers.next()
     }
 
-    /// Returns how many events were dropped because the store did not accept them.
     pub(crate) fn events_dropped(&self) -> u64 {
         self.out.events_dropped()
     }

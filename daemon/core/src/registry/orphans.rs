@@ -61,7 +61,6 @@ impl Orphans {
         self.0.front().map(|orphan| orphan.due)
     }
 
-    /// Returns how many wait.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -49,12 +49,10 @@ impl Past {
         forgotten.map(|last| last.record)
     }
 
-    /// Returns what is remembered about an identity.
     pub(super) fn of(&self, key: &IdentityKey) -> Option<Last> {
         self.last.get(key).map(|(_, last)| *last)
     }
 
-    /// Forgets an identity.
     pub(super) fn forget(&mut self, key: &IdentityKey) {
         self.last.remove(key);
     }

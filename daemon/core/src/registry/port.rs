@@ -41,7 +41,6 @@ impl<'a> Holding<'a> {
         &self.0.identity.lan
     }
 
-    /// Returns its client's Ethernet address (chaddr).
     pub(crate) fn chaddr(self) -> Mac {
         self.0.identity.chaddr
     }
@@ -56,12 +55,10 @@ impl<'a> Holding<'a> {
         self.0.is_live()
     }
 
-    /// Returns whether it lives on the LAN's link.
     pub(crate) fn is_on_host(self) -> bool {
         self.0.is_on_host()
     }
 
-    /// Returns whether it has a lease there.
     pub(crate) fn holds_on_host(self) -> bool {
         self.0.holds_on_host()
     }
@@ -71,7 +68,6 @@ impl<'a> Holding<'a> {
         self.0.told
     }
 
-    /// Returns the address that it has leased.
     pub(crate) fn leased(self, now: Instant) -> Option<Ipv4Addr> {
         self.0.lease(now).map(Lease::ip)
     }
@@ -99,7 +95,6 @@ impl Registry {
         errand
     }
 
-    /// Gives a lease back.
     pub(crate) fn release(&mut self, now: Now, id: BindingId) {
         self.leave(now, id, None);
     }
@@ -110,17 +105,14 @@ impl Registry {
         self.call_goes_on(call, next);
     }
 
-    /// Returns the binding that holds a lease for an attachment, or looks for another.
     pub(crate) fn holding(&self, attachment: &Attachment) -> Option<Holding<'_>> {
         self.holder_of(attachment).map(Holding)
     }
 
-    /// Returns whether somebody holds a lease for an attachment, or looks for another.
     pub(crate) fn is_held(&self, attachment: &Attachment) -> bool {
         self.slots.holder(attachment).is_some()
     }
 
-    /// Returns all bindings.
     pub(crate) fn every_holding(&self) -> impl Iterator<Item = Holding<'_>> {
         self.bindings.iter().map(Holding)
     }
@@ -207,7 +199,6 @@ impl Registry {
         self.timers.set(Key::Above(timer), deadline);
     }
 
-    /// Returns whether an exchange belongs to a door above.
     pub(crate) fn is_above(&self, exchange: ExchangeId) -> bool {
         self.out.exchange(exchange) == Some(Owner::Above)
     }

@@ -154,7 +154,6 @@ impl Registry {
         }
     }
 
-    /// Does the same for all.
     pub(crate) fn await_all_interfaces_soon(&mut self, now: Now) {
         let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
         all.into_iter()
@@ -169,7 +168,6 @@ impl Registry {
         self.time_seeking();
     }
 
-    /// Waits for a binding's interface no longer.
     pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
         if self.seeking.awaited.remove(&id).is_some() {
             self.time_seeking();
@@ -226,7 +224,6 @@ impl Registry {
         self.seek(None, None);
     }
 
-    /// Looks for all interfaces that are sought.
     pub(super) fn seek_all(&mut self) {
         self.seek(None, None);
     }

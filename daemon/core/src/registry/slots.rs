@@ -67,19 +67,16 @@ impl Slots {
         self.holders.keys().chain(self.busy.keys())
     }
 
-    /// Returns the attachments that hold a lease, with the bindings that hold it.
     pub(super) fn holders(&self) -> impl Iterator<Item = (&Arc<Attachment>, BindingId)> {
         self.holders
             .iter()
             .map(|(attachment, id)| (attachment, *id))
     }
 
-    /// Returns the attachments that do something.
     pub(super) fn busy(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
         self.busy.iter()
     }
 
-    /// Returns the same, mutably.
     pub(super) fn busy_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
         self.busy.iter_mut()
     }
@@ -110,22 +107,18 @@ impl Slots {
             .unwrap_or_else(|| Arc::new(attachment.clone()))
     }
 
-    /// Returns the binding that holds an attachment's lease.
     pub(super) fn holder(&self, attachment: &Attachment) -> Option<BindingId> {
         self.holders.get(attachment).copied()
     }
 
-    /// Returns what an attachment is doing.
     pub(super) fn operation(&self, attachment: &Attachment) -> Option<&Operation> {
         self.get(attachment)?.operation.as_ref()
     }
 
-    /// Records that a binding holds an attachment's lease.
     pub(super) fn hold(&mut self, attachment: Arc<Attachment>, id: BindingId) {
         self.holders.insert(attachment, id);
     }
 
-    /// Records that a binding holds nothing for its attachment any more.
     pub(super) fn vacate(&mut self, attachment: &Attachment, id: BindingId) {
         if self.holder(attachment) == Some(id) {
             self.holders.remove(attachment);

@@ -30,7 +30,6 @@ impl Registry {
         found
     }
 
-    /// Returns the host link of each live binding.
     pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
         let live = self.bindings.iter().filter(|binding| binding.is_live());
         live.filter_map(|binding| binding.identity.lan.parent())

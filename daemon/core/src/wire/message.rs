@@ -185,7 +185,6 @@ impl Message {
     }
 }
 
-/// Returns a message's fixed part and its options.
 fn split(bytes: &[u8]) -> Option<(Header<'_>, &[u8])> {
     let (header, options) = bytes.split_at_checked(HEADER)?;
     Some((Header::read(header)?, options))

@@ -9,21 +9,18 @@ use super::Mac;
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Takes the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*head)
     }
 
-    /// Takes the next `n` bytes.
     pub(super) fn slice(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
         Some(head)
     }
 
-    /// Takes the next byte.
     pub(super) fn u8(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
@@ -38,12 +35,10 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Takes the next IPv4 address.
     pub(super) fn ipv4(&mut self) -> Option<Ipv4Addr> {
         self.array::<4>().map(Ipv4Addr::from)
     }
 
-    /// Takes the next Ethernet address.
     pub(super) fn mac(&mut self) -> Option<Mac> {
         self.array().map(Mac)
     }

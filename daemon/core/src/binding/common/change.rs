@@ -33,7 +33,6 @@ impl Common {
         interfaces.seat(&self.link, self.id)
     }
 
-    /// Returns the same, mutably.
     pub(in crate::binding) fn seat_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Seat> {
         cx.interfaces.seat_mut(&self.link, self.id)
     }

@@ -140,12 +140,10 @@ impl Exchange {
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 
-    /// Returns whether the host's link is being looked for.
     pub(in crate::binding) fn is_finding(&self) -> bool {
         matches!(self, Self::Finding(_))
     }
 
-    /// Returns whether there are no sockets, and none being opened.
     pub(in crate::binding) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
@@ -160,7 +158,6 @@ impl Exchange {
         matches!(self, Self::Opening(_, own) | Self::Open(own) if *own == exchange)
     }
 
-    /// Returns whether this exchange is the binding's and open.
     pub(in crate::binding) fn is_open(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Open(own) if *own == exchange)
     }

@@ -160,7 +160,6 @@ impl Guard {
 }
 
 impl Common {
-    /// Returns whether the lease waits for the probes.
     pub(in crate::binding) fn probes_first(&self) -> bool {
         self.detects() && self.profile.policy.detection == Detection::Strict
     }
@@ -492,7 +491,6 @@ impl Common {
             .is_some_and(|guard| guard.exchange.is(exchange))
     }
 
-    /// Returns whether this exchange is the window's own, and open.
     pub(in crate::binding) fn guard_hears(&self, exchange: ExchangeId) -> bool {
         self.guard
             .as_ref()

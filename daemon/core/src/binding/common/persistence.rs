@@ -65,7 +65,6 @@ impl Persistence {
         self.durable.as_deref().filter(|_| !leaves)
     }
 
-    /// Records that the store's lease is lost.
     pub(in crate::binding) fn lost(&mut self) {
         self.lost = true;
         // Nor is a lease that is being written.
@@ -83,17 +82,14 @@ impl Persistence {
         stays && self.durable.as_deref().is_some_and(is_like)
     }
 
-    /// Wants the store to hold this from now on.
     pub(in crate::binding) fn want(&mut self, want: Want) {
         (self.want, self.dirty, self.retry) = (want, true, None);
     }
 
-    /// Returns what the store should hold.
     pub(in crate::binding) fn wanted(&self) -> &Want {
         &self.want
     }
 
-    /// Returns whether there is something to write, and no write is under way.
     pub(in crate::binding) fn may_begin(&self) -> bool {
         self.in_flight.is_none() && self.dirty
     }
@@ -129,7 +125,6 @@ impl Persistence {
         }
     }
 
-    /// Returns whether a write is under way.
     pub(in crate::binding) fn busy(&self) -> bool {
         self.in_flight.is_some()
     }

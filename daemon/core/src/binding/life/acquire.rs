@@ -155,7 +155,6 @@ impl Acquire {
         }
     }
 
-    /// Returns whether the current lease has ended.
     pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
@@ -382,7 +381,6 @@ impl Acquire {
         SAME
     }
 
-    /// Fails the ADD because of its link.
     fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let target = Target::Known(common.link.clone()).to_string();
         self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)

@@ -146,7 +146,6 @@ impl Hold {
         lease.is_some() && self.lease(common, now).is_none()
     }
 
-    /// Returns whether there is a lease that the store does not have.
     pub(in crate::binding) fn is_unwritten(&self, common: &Common) -> bool {
         self.client.lease().is_some() && common.persistence.durable().is_none()
     }

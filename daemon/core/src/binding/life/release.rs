@@ -239,7 +239,6 @@ impl Release {
         Life::Releasing(release)
     }
 
-    /// Returns the life, begun.
     pub(in crate::binding) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(self);
         release.begin(common, cx);
@@ -412,7 +411,6 @@ impl Release {
         common.is_held_over(own, cx)
     }
 
-    /// Has a waiting DEL answered.
     fn answer_del(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.del_answered, true) {
             cx.out.report(common.id, Report::GivenBack);

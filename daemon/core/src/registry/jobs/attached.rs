@@ -97,7 +97,6 @@ impl Attached {
         Next::Nothing
     }
 
-    /// Fails an operation that looks at its link.
     fn fail_looking(self, core: &mut Registry, now: Now, id: RequestId, failure: Failure) {
         let attachment = self.attachment.clone();
         self.answer(core, now, id, Answer::Failed(failure));

@@ -65,7 +65,6 @@ pub(super) struct Jobs {
 const FIRST_ERRAND: u64 = 1 << 63;
 
 impl Jobs {
-    /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -90,7 +89,6 @@ impl Jobs {
         id
     }
 
-    /// Forgets a call that nobody needs any more.
     pub(super) fn forget(&mut self, id: RequestId) {
         self.by_id.remove(&id);
     }
@@ -105,12 +103,10 @@ impl Jobs {
         })
     }
 
-    /// Returns the attachment that a call is about.
     pub(super) fn attachment(&self, id: RequestId) -> Option<&Attachment> {
         self.attached(id).map(|job| &job.attachment)
     }
 
-    /// Returns who made a call about an attachment.
     pub(super) fn caller(&self, id: RequestId) -> Option<&Caller> {
         self.attached(id).map(|job| &job.by)
     }
@@ -256,7 +252,6 @@ impl Registry {
         }
     }
 
-    /// Sets the time-out of a call.
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
         self.timers.set(Key::Call(id), Some((at, Why::Call)));
     }

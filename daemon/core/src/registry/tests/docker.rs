@@ -732,7 +732,6 @@ impl Rig {
         }));
     }
 
-    /// Returns the endpoints that hold a lease.
     fn holding(&mut self) -> Vec<Attachment> {
         let rows = self.rows().into_iter().filter(|row| row.state == BOUND);
         rows.map(|row| row.attachment).collect()

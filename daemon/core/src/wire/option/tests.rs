@@ -13,7 +13,6 @@ fn route(destination: &str, via: Option<&str>) -> WireRoute {
     }
 }
 
-/// Reads an ACK with these options.
 fn read(options: &[u8]) -> Options {
     read_reply(Reply::ack(options))
 }

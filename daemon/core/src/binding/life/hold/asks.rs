@@ -67,7 +67,6 @@ impl Hold {
         self.asks().is_some()
     }
 
-    /// Returns when a question that is not answered ends.
     pub(super) fn asks_until(&self) -> Option<Instant> {
         self.asks().map(|asks| asks.until)
     }
@@ -79,7 +78,6 @@ impl Hold {
         }
     }
 
-    /// Ends the question.
     pub(super) fn asks_no_more(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.rare.iter_mut().for_each(|rare| rare.asks = None);
         common.end_exchange(cx);

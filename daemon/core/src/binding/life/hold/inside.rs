@@ -31,7 +31,6 @@ impl Hold {
         common.holding(&self.client, &self.last)
     }
 
-    /// Returns the address that the interface should carry by now.
     pub(in crate::binding) fn expected_address(
         &self,
         common: &Common,
