@@ -10,7 +10,6 @@ use nix::unistd::geteuid;
 pub(crate) const REMEDY: &str =
     "others may write in its directory: give that to root, and run `chmod go-w` on it";
 
-/// Returns the directory of a file.
 pub(crate) fn directory(path: &Path) -> &Path {
     let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))

@@ -166,7 +166,6 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Returns the frames for those who ask.
     pub(crate) fn frames(&self) -> Frames {
         self.frames.clone()
     }
@@ -176,7 +175,6 @@ impl Tap {
         self.whose.extend(whose.map(|whose| (exchange, whose)));
     }
 
-    /// Forgets an exchange that is closed.
     pub(crate) fn forget(&mut self, exchange: ExchangeId) {
         self.whose.remove(&exchange);
     }

@@ -78,7 +78,6 @@ impl Clock {
     }
 }
 
-/// Returns the id of the current boot.
 pub(crate) fn boot_id() -> io::Result<BootId> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(BootId(text.trim().to_owned()))

@@ -341,7 +341,6 @@ impl Place {
         self.protocol
     }
 
-    /// Returns the socket's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -223,7 +223,6 @@ impl Store {
         self.id
     }
 
-    /// Returns the path of its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -258,12 +257,10 @@ impl Store {
         }
     }
 
-    /// Returns what the store has done so far.
     pub(crate) fn commits(&self) -> Commits {
         self.commits.read()
     }
 
-    /// Returns the journal's reading end.
     pub(crate) fn journal(&self) -> Journal {
         self.journal.clone()
     }

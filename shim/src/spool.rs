@@ -111,7 +111,6 @@ fn is_roots(owner: u32, mode: u32, me: u32) -> bool {
     [0, me].contains(&owner) && !Mode::from_bits_truncate(mode).intersects(for_others)
 }
 
-/// Returns the name of a file in the spool's directory.
 fn name(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }

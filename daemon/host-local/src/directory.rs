@@ -57,7 +57,6 @@ impl Names {
         self.taken.contains_key(&address)
     }
 
-    /// Adds an address that got a file meanwhile.
     pub(crate) fn add(&mut self, address: IpAddr) {
         self.taken.entry(address).or_default();
     }
@@ -372,7 +371,6 @@ impl Locked<'_> {
         }
     }
 
-    /// Records the last address given of a set.
     pub(crate) fn set_last(&self, set: usize, address: IpAddr) -> Result<(), Fault> {
         let file = cni::File::Last { set, address };
         self.write(&file.name(), &file.contents())

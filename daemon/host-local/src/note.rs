@@ -147,7 +147,6 @@ impl Note {
     }
 }
 
-/// Returns the name of an address's note.
 pub(crate) fn name(address: IpAddr, mark: u64) -> String {
     format!("{address}{BY}{mark:016x}")
 }
@@ -169,7 +168,6 @@ pub(crate) fn mark(container: &str, ifname: &str) -> u64 {
     })
 }
 
-/// Returns the mark of a holder that names its interface.
 pub(crate) fn mark_of(holder: &Holder) -> Option<u64> {
     let ifname = holder.ifname.as_deref()?;
     Some(mark(&holder.container, ifname))

@@ -76,7 +76,6 @@ pub(crate) enum ClientError {
     Unreadable(#[from] serde_json::Error),
 }
 
-/// Reads the daemon's answer.
 pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ClientError> {
     Ok(serde_json::from_slice(answer)?)
 }
@@ -87,7 +86,6 @@ pub(crate) fn pretty(answer: &[u8]) -> Result<String, ClientError> {
     Ok(format!("{:#}\n", read::<Value>(answer)?))
 }
 
-/// Asks the daemon at `socket` for `url` and returns the body of its answer.
 pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
     request(socket, ("GET", url), "", PATIENCE)
 }

@@ -30,7 +30,6 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Returns what all doors share.
     pub(super) fn doors(&self) -> &Doors {
         &self.door.doors
     }

@@ -16,7 +16,6 @@ pub(super) fn attachment(named: Named<'_>) -> Attachment {
     Attachment::cni(named.network, named.container, named.ifname)
 }
 
-/// Returns the path of the container's namespace.
 pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
     cni::netns(&request.env)
 }

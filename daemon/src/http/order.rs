@@ -92,7 +92,6 @@ fn meant(which: control::Which) -> Which {
     }
 }
 
-/// Writes the outcome of an order.
 pub(super) fn obeyed(obeyed: &[Obeyed]) -> control::Obeyed {
     control::Obeyed {
         leases: obeyed.iter().map(upshot).collect(),

@@ -44,7 +44,6 @@ impl Filter {
         )
     }
 
-    /// Returns the last warnings.
     pub(crate) fn recent(&self) -> &Recent {
         &self.0.recent
     }

@@ -47,12 +47,10 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Counts a call that is over.
     pub(crate) fn call(&mut self, name: &'static str, ending: Ending, took: Duration) {
         self.calls.entry((name, ending)).or_default().observe(took);
     }
 
-    /// Counts how late the loop is.
     pub(crate) fn lag(&mut self, late: Duration) {
         self.lag.observe(late);
     }

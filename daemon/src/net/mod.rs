@@ -468,12 +468,10 @@ impl Net {
         self.answer(op, async move { Outcome::Sought(look.await.flatten()) });
     }
 
-    /// Makes a link in the host's namespace.
     pub(crate) fn make(&mut self, op: OpId, link: OwnLink) {
         self.own.ask(op, Work::Make(link));
     }
 
-    /// Deletes a link in the host's namespace.
     pub(crate) fn unmake(&mut self, op: OpId, owner: LinkOwner) {
         self.own.ask(op, Work::Unmake(owner));
     }

@@ -190,7 +190,6 @@ impl Netlink {
         Ok(links)
     }
 
-    /// Hands over each link.
     pub(super) fn each_link(&mut self, take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
         self.each_link_of(LinkMessage::default(), take)
     }

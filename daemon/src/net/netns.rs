@@ -593,7 +593,6 @@ impl Worker {
         self.here()?.apply(which, cookie, steps, goes_on)
     }
 
-    /// Returns the socket in the host's namespace.
     pub(super) fn here(&mut self) -> Result<&mut Netlink, LinkCause> {
         opened(&mut self.netlink)
     }

@@ -89,7 +89,6 @@ impl Sender {
         None
     }
 
-    /// Returns whether the exchange is over.
     pub(super) fn is_abandoned(&self) -> bool {
         self.0.queue().abandoned
     }
@@ -114,7 +113,6 @@ impl Outbox {
         }
     }
 
-    /// Returns whether somebody waits for the end.
     pub(super) fn is_waited_for(&self) -> bool {
         self.0.queue().waiter.is_some()
     }

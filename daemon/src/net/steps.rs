@@ -378,7 +378,6 @@ fn family(of: IpAddr) -> AddressFamily {
     }
 }
 
-/// Reads an address of either family.
 fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
     v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
@@ -394,7 +393,6 @@ fn scope(route: &LinkRoute) -> RouteScope {
     }
 }
 
-/// Returns the number of a route's table.
 fn table(route: &LinkRoute) -> u32 {
     route.table.unwrap_or(MAIN)
 }

@@ -164,7 +164,6 @@ pub(crate) fn check_version(dir: &Path) -> Result<(), StoreError> {
 }
 
 impl LeaseFile {
-    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

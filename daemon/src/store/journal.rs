@@ -187,12 +187,10 @@ pub(super) fn last(database: &Database) -> Result<u64, redb::Error> {
 }
 
 impl Reading {
-    /// Returns whether the reader still waits.
     pub(super) fn is_wanted(&self) -> bool {
         !self.answer.is_closed()
     }
 
-    /// Answers the reader, if it still waits.
     pub(super) fn answer(self, result: Result<Read, String>) {
         let _ = self.answer.send(result);
     }

@@ -29,7 +29,6 @@ pub(crate) struct DirLock {
 }
 
 impl DirLock {
-    /// Returns the directory that is locked.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -5,12 +5,10 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 /// Such a table.
 pub(super) type NamedTable<'a> = TableDefinition<'a, &'static str, &'static [u8]>;
 
-/// Returns the table with this name.
 pub(super) const fn table(name: &str) -> NamedTable<'_> {
     TableDefinition::new(name)
 }
 
-/// Writes a record.
 pub(super) fn put(
     txn: &WriteTransaction,
     table: NamedTable<'_>,
@@ -21,7 +19,6 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Removes a record.
 pub(super) fn remove(
     txn: &WriteTransaction,
     table: NamedTable<'_>,

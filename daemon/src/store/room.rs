@@ -12,7 +12,6 @@ const SIZE: usize = 256 << 10;
 pub(super) struct Room(PathBuf);
 
 impl Room {
-    /// Returns the room of a file.
     pub(super) fn beside(path: &Path) -> Self {
         Self(path.with_extension("room"))
     }

@@ -132,7 +132,6 @@ impl<'a> Object<'a> {
             .filter(|value| !value.is_null())
     }
 
-    /// Reads the value of a key, if it is there.
     pub(super) fn read<T>(
         &self,
         key: &str,
@@ -155,7 +154,6 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Reads the value of a required key.
     pub(super) fn require<T>(
         &self,
         key: &str,
@@ -165,14 +163,12 @@ impl<'a> Object<'a> {
             .ok_or_else(|| Fault::Missing.at(self.path(key)))
     }
 
-    /// Reads the object at a key, if it is there.
     pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, BadKey> {
         self.get(key)
             .map(|value| Object::new(self.path(key), value))
             .transpose()
     }
 
-    /// Reads each entry of the list at a key.
     pub(super) fn list<T>(
         &self,
         key: &str,
@@ -182,7 +178,6 @@ impl<'a> Object<'a> {
         self.entries(key)?.map(each).collect()
     }
 
-    /// Reads each object of the list at a key.
     pub(super) fn objects<T>(
         &self,
         key: &str,

@@ -15,7 +15,6 @@ pub(super) fn directory(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
 }
 
-/// Reads an address or a subnet.
 pub(super) fn net(text: &str) -> Result<IpNet, &'static str> {
     control::net(text).ok_or("not an address or a subnet")
 }
@@ -63,7 +62,6 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
         .ok_or("not a time such as 90s, 10m or 2h".to_owned())
 }
 
-/// Reads a number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -80,7 +80,6 @@ impl<W: Write> Pcapng<W> {
         self.block(ENHANCED_PACKET, body)
     }
 
-    /// Writes what is still buffered.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -104,12 +104,10 @@ pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> 
     )
 }
 
-/// Answers with events as they happen.
 pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Response<Answer> {
     with_headers(StatusCode::OK, "text/event-stream", Answer::Events(events))
 }
 
-/// Answers with JSON.
 pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Answer> {
     said(status, "application/json", body)
 }

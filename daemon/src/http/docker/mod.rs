@@ -129,7 +129,6 @@ pub(crate) enum Refused {
     Said(String),
 }
 
-/// Refuses a call with a reason.
 fn refused(why: impl Into<String>) -> Refused {
     Refused::Said(why.into())
 }

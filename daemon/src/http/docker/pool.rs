@@ -73,7 +73,6 @@ pub(super) fn known(text: &str) -> Result<(PoolId, Options), Refused> {
     Ok((id, options))
 }
 
-/// Reads a PoolID.
 pub(super) fn id(text: &str) -> Result<PoolId, Refused> {
     text.parse()
         .map_err(|bad| refused(format!("PoolID {}: {bad}", quoted(text))))
