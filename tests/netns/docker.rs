@@ -601,6 +601,27 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
 }
 
 #[test]
+fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    lab.daemon().wait_until_inside()?;
+    lab.kill9()?;
+    docker.leave(&web)?;
+    drop(web);
+    lab.start_daemon()?;
+    server.wait_for("RELEASE", UNSAID + DEADLINE, |_| {
+        server.leases().ok()?.is_empty().then_some(())
+    })?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
 fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());

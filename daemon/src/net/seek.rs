@@ -12,9 +12,9 @@ use super::netns::Worker;
 
 /// Looks through the namespace with that number, or through all that have a file in the directory.
 ///
-/// If something cannot be looked into, the rest is still searched. The kernel is then asked whether everything was seen, because
-/// a killed dockerd leaves files of dead namespaces behind, and they look like files of namespaces that are mounted where this
-/// process cannot see them.
+/// If something cannot be looked into, the rest is still searched. After a search through all, the kernel is asked whether what
+/// was not found is elsewhere: a killed dockerd leaves files of dead namespaces behind, and they look like files of namespaces
+/// that are mounted where this process cannot see them; and the directory may be another than the engine's.
 pub(super) fn look(
     worker: &mut Worker,
     directory: &Path,
@@ -34,7 +34,16 @@ pub(super) fn look(
             Err(cause) => left_out.push((path, cause)),
         }
     }
-    if !left_out.is_empty() && may_be_elsewhere(worker, &looked, sought) {
+    let is_found = |sought: &&Sought| sightings.found.iter().any(|found| found.sought == **sought);
+    let missed: Vec<_> = sought.iter().filter(|sought| !is_found(sought)).collect();
+    let asks = number.is_none() || !left_out.is_empty();
+    if asks && may_be_elsewhere(worker, &looked, &missed) {
+        let reason = format!(
+            "the kernel knows one with such an interface to which nothing in {} leads",
+            directory.display()
+        );
+        let elsewhere = LinkCause::refused("look through all network namespaces", reason);
+        left_out.push((directory.to_owned(), elsewhere));
         left_out
             .into_iter()
             .for_each(|(path, cause)| miss(&mut sightings, &path, cause));
@@ -45,7 +54,10 @@ pub(super) fn look(
 /// Returns whether a link with one of the Ethernet addresses is, or may be, in a namespace that was not looked through.
 ///
 /// The kernel gave the host's namespace a number for each namespace into which a link was moved from there.
-fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) -> bool {
+fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[&Sought]) -> bool {
+    if sought.is_empty() {
+        return false;
+    }
     let looked: BTreeSet<_> = looked
         .iter()
         .filter_map(|path| worker.number_of(path).ok().flatten())

@@ -357,7 +357,6 @@ impl Registry {
         });
         self.interfaces
             .on_carrier(view.at(), view.carrier, now.boot);
-        self.saw(id);
         // What has happened there since the search was reported before anybody listened.
         self.audit_one(id);
     }

@@ -11,6 +11,9 @@
 //! This holds for a single namespace too. So if a host's last container ended without a DEL while no daemon ran, it may keep its
 //! address until the lease's end, or until the next ADD, which shows that this daemon can see: that hurts nobody. An address that
 //! is given away under a running container costs two containers their network.
+//!
+//! An interface that is found by its Ethernet address, such as Docker's, needs none of this: a search through all namespaces, in
+//! which the kernel is asked too, decides whether it is gone ([`seek`](super::seek)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -364,14 +364,14 @@ impl Registry {
                 .get(id)
                 .is_some_and(|binding| binding.is_hidden);
             let counts = !outdated && (self.sight.takes_voucher(&id) || was_hidden);
-            // Without a lease there is nothing to give back, whether or not this daemon is blind.
+            // Whether or not this daemon is blind: without a lease there is nothing to give back, and an interface that is found
+            // by its Ethernet address is searched for in all namespaces first.
             let is_over = !outdated
                 && cause.is_unseen()
                 && !matches!(cause, LinkCause::NoPath(_))
-                && self
-                    .bindings
-                    .get(id)
-                    .is_some_and(|binding| binding.lacks_lease(now.boot));
+                && self.bindings.get(id).is_some_and(|binding| {
+                    binding.lacks_lease(now.boot) || binding.profile.wants.is_found_later()
+                });
             if cause.is_gone() && (counts || !cause.is_missing()) || is_over {
                 self.sight.forget(&id);
                 if !cause.is_unseen() {

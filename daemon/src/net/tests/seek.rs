@@ -237,6 +237,11 @@ fn what_cannot_be_looked_through_is_said_only_where_a_link_may_be_there_and_the_
             fs::remove_file(directory.path().join("bare")).unwrap();
             assert!(lab.seek(sought("br0", 0), None).await.unwrap().whole);
 
+            // Nothing is left out, and the kernel knows better.
+            fs::remove_file(directory.path().join("own")).unwrap();
+            let empty = lab.seek(sought("br0", 0), None).await.unwrap();
+            assert!(!empty.whole && empty.unseen.is_some(), "{empty:?}");
+
             let path = directory.path().to_owned();
             directory.close().unwrap();
             assert_eq!(

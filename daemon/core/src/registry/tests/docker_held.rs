@@ -2,13 +2,14 @@
 //! host's addresses.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, ClientIdRule, Failure};
 use crate::event::EventKind;
 use crate::identity::{AddressHolder, ClientId, Lan};
-use crate::link::KernelMessage;
+use crate::link::{KernelMessage, LinkCause};
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
@@ -49,19 +50,58 @@ fn ended_unheard() -> Rig {
     rig.inside.clear();
     rig.interface.carry([]);
     rig.live.remove(&1);
+    rig
+}
+
+/// The next daemon has just looked for it.
+fn missed() -> Rig {
+    let mut rig = ended_unheard();
     rig.restart();
-    rig.run_until(1100.0);
+    rig.run_until(1050.0);
     assert_eq!(
         (rig.rows().len(), rig.sends(7)),
         (1, 0),
-        "of what is missing nobody knows whether it is gone"
+        "Docker may give it back"
     );
     rig
 }
 
 #[test]
+fn the_only_container_that_ended_unheard_keeps_no_lease() {
+    for while_down in [0, 20_000] {
+        let mut rig = ended_unheard();
+        rig.at += Duration::from_secs(while_down);
+        rig.restart();
+        let began = rig.at.as_secs_f64();
+        rig.run_until(began + 62.0);
+        assert_eq!(
+            (rig.rows().len(), rig.store.records().len()),
+            (0, 0),
+            "{while_down}"
+        );
+        assert_eq!(
+            (rig.sends(1), rig.sends(7)),
+            (1, usize::from(while_down == 0)),
+            "none is acquired for nobody, {while_down}"
+        );
+    }
+}
+
+#[test]
+fn a_container_that_may_be_out_of_sight_keeps_its_lease() {
+    for way in [LinkCause::NoDirectory, LinkCause::NoNetns] {
+        let mut rig = ended_unheard();
+        (rig.missing, rig.sees_part) = (way, true);
+        rig.restart();
+        rig.run_until(5000.0);
+        assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+        assert_eq!(rig.rows()[0].state.as_str(), "BOUND");
+    }
+}
+
+#[test]
 fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
-    let mut rig = ended_unheard();
+    let mut rig = missed();
     let again = rig.web(2);
     assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
     rig.run_until(1200.0);
@@ -80,7 +120,7 @@ fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
 #[test]
 fn a_name_whose_container_may_run_is_not_given_away_and_the_error_says_what_was_seen() {
     for (sees_part, moved, seen) in [(true, false, false), (false, true, true)] {
-        let mut rig = ended_unheard();
+        let mut rig = missed();
         rig.sees_part = sees_part;
         rig.inside.extend(moved.then_some((endpoint_mac(1), 2)));
         let again = rig.web(2);

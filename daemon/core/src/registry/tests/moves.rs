@@ -634,28 +634,6 @@ fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
 }
 
 #[test]
-fn an_interface_that_is_found_shows_that_the_namespaces_of_others_which_are_missing_are_gone() {
-    let mut rig = moved_in();
-    rig.lease = 10_000;
-    rig.run_until(rig.t1() + 1.0);
-    let left = rig.at.as_secs_f64();
-    rig.live.remove(&1);
-    rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(left + 100.0);
-    assert_eq!(
-        (rig.link(), rig.sends(7)),
-        (inside(1), 0),
-        "it may be that nothing is seen"
-    );
-    rig.add_endpoint(OTHER, "b");
-    rig.put_inside(2, OTHER);
-    rig.run_until(left + 170.0);
-    let left: Vec<_> = rig.rows().into_iter().map(|row| row.attachment).collect();
-    assert_eq!((left, rig.sends(7)), (vec![endpoint(OTHER)], 1));
-}
-
-#[test]
 fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went_before() {
     let mut rig = moved_in();
     rig.lease = 10_000;

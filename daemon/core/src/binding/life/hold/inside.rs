@@ -238,7 +238,9 @@ impl Hold {
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let stays = common.profile.wants.is_found_later();
+        // No other lease is asked for on behalf of a container that is gone.
+        let is_over = self.client.lease().is_none() && cause.is_missing();
+        let stays = common.profile.wants.is_found_later() && !is_over;
         let what = if stays {
             "waiting for the lease to be released"
         } else {
