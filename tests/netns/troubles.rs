@@ -218,6 +218,45 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
 }
 
 #[test]
+fn every_surface_and_a_probe_name_what_only_broadcasts_reach() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("prometheus"), Need::Program("nft")]) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    // As a virtual machine's port does it: only what is for the host itself, and for groups, comes in.
+    let links = lab
+        .lan
+        .host
+        .run_command("ip", &["-j", "link", "show", Lan::IFNAME], "")?;
+    let links: Value = serde_json::from_str(&links).expect("JSON");
+    let host = links[0]["address"].as_str().expect("an Ethernet address");
+    let port = format!(
+        "table netdev port {{\nchain out {{\ntype filter hook egress device eth0 priority 0;\n\
+         ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != {host} drop\n}}\n}}\n"
+    );
+    lab.lan.server.run_command("nft", &["-f", "-"], &port)?;
+    lab.start_daemon()?;
+    let scene = Scene::new(lab)?;
+    let web = scene.lab.attach("web")?;
+    scene.agree(&["unreachable"], &["adds_fail"])?;
+    let sentence = "only broadcasts arrive: a DHCP server answered only when asked for a broadcast";
+    let troubles = serde_json::to_string(&scene.troubles()).expect("JSON");
+    assert!(troubles.contains(sentence), "{troubles}");
+    let mut probe = Command::new(binary("leasehold")?);
+    probe.args(["probe", Lan::IFNAME, "--json"]);
+    let output = scene.lab.lan.host.output(probe, b"")?;
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert!(
+        report["reasons"].to_string().contains(sentence),
+        "{report:#}"
+    );
+    scene.lab.detach(&web)?;
+    Ok(scene.agree(&[], &["unreachable"])?)
+}
+
+#[test]
 fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::RealRoot, Need::Program("prometheus")]) else {
         return Ok(());

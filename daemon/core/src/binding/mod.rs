@@ -27,7 +27,7 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 pub(crate) use self::life::acquire::{Abort, Acquire, Known};
-pub(crate) use self::life::hold::{Hold, Standstill, UNREACHED};
+pub(crate) use self::life::hold::{Hold, Standstill};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 pub(crate) use self::row::row;

@@ -8,10 +8,11 @@ use ipnet::Ipv4Net;
 use super::accept::{self, Expect, Refusal};
 use super::lease::Lease;
 use super::message::{CLIENT_PORT, Sender};
+use super::reach::Reach;
 use super::state::StateName;
 use super::{Refused, Tally, timing};
 use crate::time::Instant;
-use crate::wire::frame::{BadFrame, Udp};
+use crate::wire::frame::{Arp, BadFrame, Udp};
 use crate::wire::message::{Message, MessageType};
 
 /// An inquiry, over sockets that are open.
@@ -24,6 +25,9 @@ pub struct Inquiry {
     next: Instant,
     tally: Tally,
     rng: Rng,
+    is_answered: bool,
+    /// The question whether anything but broadcasts reaches this client.
+    reach: Option<Reach>,
 }
 
 /// What a server's offer says about its LAN.
@@ -56,21 +60,32 @@ impl Inquiry {
             next: now,
             tally: Tally::default(),
             rng,
+            is_answered: false,
+            reach: None,
         }
     }
 
-    /// Returns the DISCOVER that is due, if one is.
-    pub fn on_clock(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if now < self.next {
-            return None;
+    /// Returns what is due: DISCOVER, and the question whether anything but broadcasts reaches this client. That is asked as soon
+    /// as it arises, and with each DISCOVER.
+    pub fn on_clock(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let is_due = now >= self.next;
+        let asks = |reach: &&mut Reach| is_due || reach.times() == 0;
+        let reach = self.reach.as_mut().filter(asks);
+        let mut frames = reach.map_or_else(Vec::new, |reach| {
+            reach.ask(self.sender.station, Ipv4Addr::UNSPECIFIED)
+        });
+        if is_due {
+            frames.push(self.discover(now));
         }
+        frames
+    }
+
+    fn discover(&mut self, now: Instant) -> Vec<u8> {
         self.tally.discovers += 1;
         self.sender.asks();
         self.next = now + timing::acquisition_wait(self.tally.discovers, true, &mut self.rng);
-        Some(
-            self.sender
-                .discover(self.xid, timing::secs(self.began, now), None),
-        )
+        let secs = timing::secs(self.began, now);
+        self.sender.discover(self.xid, secs, None)
     }
 
     /// Returns whether a DISCOVER other than the first is due.
@@ -97,8 +112,25 @@ impl Inquiry {
 
     /// Returns a datagram's complete offer, if it is an OFFER to this inquiry and is believed.
     pub fn offer(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
-        self.believed(now, udp)
-            .inspect_err(|refused| self.tally.count(refused.clone()))
+        let offer = self
+            .believed(now, udp)
+            .inspect_err(|refused| self.tally.count(refused.clone()))?;
+        if !std::mem::replace(&mut self.is_answered, true)
+            && self.sender.flag_helped() == Some(true)
+        {
+            self.reach = Reach::of(&offer.lease);
+        }
+        Ok(offer)
+    }
+
+    /// Hears an ARP packet.
+    pub fn on_arp(&mut self, arp: &Arp) {
+        self.reach.take_if(|reach| reach.is_answered_by(arp));
+    }
+
+    /// Returns whether only broadcasts reach this client, once the first question has had its time.
+    pub fn is_unreached(&self) -> bool {
+        self.reach.as_ref().is_some_and(|reach| reach.times() > 1)
     }
 
     /// Counts a frame that could not be read.

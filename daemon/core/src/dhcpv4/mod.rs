@@ -15,6 +15,7 @@ pub mod lease;
 pub mod message;
 pub mod profile;
 mod queue;
+pub mod reach;
 mod refuse;
 pub mod release;
 mod state;

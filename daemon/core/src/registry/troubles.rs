@@ -7,7 +7,8 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::servers::Waiting;
-use crate::binding::{Binding, UNREACHED, row};
+use crate::binding::{Binding, row};
+use crate::dhcpv4::reach::{UNREACHED, UNREACHED_REMEDY};
 use crate::effect::BindingState;
 use crate::identity::Lan;
 use crate::time::Now;
@@ -78,7 +79,7 @@ impl Registry {
             since: None,
             count: unreached.len() as u64,
             sentence: format!("{} on {lan}: {UNREACHED}", names(&unreached, now)),
-            remedy: "see \"Only broadcasts reach a container\" in operations.md".to_owned(),
+            remedy: UNREACHED_REMEDY.to_owned(),
         };
         unreached.into_iter().map(trouble).collect()
     }

@@ -73,6 +73,8 @@ pub(super) struct Asked {
     pub(super) silence: Option<Silence>,
     /// Why a server in a macvlan on this host could not be asked.
     pub(super) not_beside: Option<LinkCause>,
+    /// Whether only broadcasts reach the client.
+    pub(super) is_unreached: bool,
 }
 
 /// Why nothing was asked.
@@ -223,7 +225,7 @@ impl Asking<'_> {
                     Err(cause) => not_beside = Some(cause),
                 }
             }
-            if let Some(frame) = inquiry.on_clock(now) {
+            for frame in inquiry.on_clock(now) {
                 self.net.send(None, exchange, frame, None);
             }
             tokio::select! {
@@ -254,6 +256,7 @@ impl Asking<'_> {
             tally: inquiry.tally().clone(),
             silence,
             not_beside,
+            is_unreached: inquiry.is_unreached(),
         })
     }
 
@@ -345,7 +348,10 @@ fn answer(
 ) -> Option<Answer> {
     let udp = match frame::decode(bytes, meta) {
         Ok(Frame::Udp(udp)) => udp,
-        Ok(Frame::Arp(_)) => return None,
+        Ok(Frame::Arp(arp)) => {
+            inquiry.on_arp(&arp);
+            return None;
+        }
         Err(cause) => {
             inquiry.on_unreadable(cause);
             return None;

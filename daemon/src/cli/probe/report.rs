@@ -7,6 +7,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::profile::Servers;
+use leasehold_core::dhcpv4::reach::{UNREACHED, UNREACHED_REMEDY};
 use leasehold_core::wire::message::MessageType;
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ pub(super) struct Report {
     discovers: u32,
     /// The answers in the order in which they came, each once.
     answers: Vec<Heard>,
-    /// Why there was no acceptable offer, as far as is known.
+    /// Why there was no acceptable offer, as far as is known, or what else is wrong.
     reasons: Vec<String>,
 }
 
@@ -164,6 +165,9 @@ impl Judge {
                 question.ifname
             )
         });
+        let reach = asked
+            .is_unreached
+            .then(|| format!("{UNREACHED} ({UNREACHED_REMEDY})"));
         let silence = asked.silence.as_ref().filter(|_| answers.is_empty());
         let host = silence
             .map(|silence| silence.reasons(&question.lan()))
@@ -182,7 +186,12 @@ impl Judge {
             seconds: question.wait.as_secs_f64(),
             discovers: asked.tally.discovers,
             answers,
-            reasons: tally.into_iter().chain(host).chain(beside).collect(),
+            reasons: tally
+                .into_iter()
+                .chain(host)
+                .chain(beside)
+                .chain(reach)
+                .collect(),
         }
     }
 }
@@ -382,6 +391,7 @@ mod tests {
             tally,
             silence,
             not_beside: None,
+            is_unreached: false,
         }
     }
 

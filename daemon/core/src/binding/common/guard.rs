@@ -20,18 +20,17 @@
 
 mod decline;
 mod doubt;
-mod reach;
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use self::reach::Reach;
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
 use crate::conflict::{Action, Heard, Window};
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::reach::Reach;
 use crate::dhcpv4::{Client, StateName};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
@@ -475,7 +474,7 @@ impl Common {
                 }
                 Action::Wait => return None,
                 Action::Over => {
-                    let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.is_in_vain());
+                    let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.times() > 0);
                     self.close_guard(cx);
                     return is_unreached.then_some(Found::Unreached);
                 }
@@ -556,6 +555,27 @@ impl Common {
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
         Some(Found::Unwatched { waits, cause })
+    }
+
+    /// Has the window ask whether anything reaches the container: an answer came only with the broadcast flag.
+    pub(in crate::binding) fn doubts_reach(&mut self, lease: &Lease) {
+        let is_inside = self.link.in_netns().is_some();
+        if let Some(guard) = self.guard.as_mut().filter(|_| is_inside) {
+            guard.reach = Reach::of(lease).map(Box::new);
+        }
+    }
+
+    /// Asks that, from the leased address, if it is in use.
+    fn ask_reach(&mut self, cx: &mut Cx<'_>) {
+        let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_in_use()) else {
+            return;
+        };
+        let (from, address) = (guard.window.from(), guard.window.address());
+        let Some(reach) = &mut guard.reach else {
+            return;
+        };
+        let frames = reach.ask(from, address);
+        self.guard_send(frames, cx);
     }
 
     /// Sends over the window's sockets, or over those of the DHCP exchange if it has none.
@@ -644,7 +664,10 @@ impl Common {
         arp: &Arp,
         cx: &mut Cx<'_>,
     ) -> Option<Found> {
-        self.is_reached_by(arp);
+        let answers = |reach: &mut Box<Reach>| reach.is_answered_by(arp);
+        if let Some(guard) = &mut self.guard {
+            guard.reach.take_if(answers);
+        }
         if !self.detects() || self.has_departed(arp.sender_mac, cx) {
             return None;
         }

@@ -20,6 +20,7 @@ use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::form::Fate;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::reach::UNREACHED;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
@@ -35,11 +36,6 @@ use crate::wire::frame::{BadFrame, Frame};
 
 /// How often the removal of the leased address is reported at most: repeated removals must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
-
-/// Why nothing reaches a container, for a person.
-pub(crate) const UNREACHED: &str = "only broadcasts reach the container: a DHCP server answered only when asked for a broadcast, and neither \
-    server nor router answers its ARP. The host's port seems to let in only frames to the host's own Ethernet address, as those of virtual \
-    machines, access points and switches with port security do";
 
 /// A lease that is held.
 #[derive(Debug)]

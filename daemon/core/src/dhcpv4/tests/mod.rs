@@ -5,6 +5,7 @@ mod choices;
 mod conflicts;
 mod extend;
 mod messages;
+mod reach;
 mod script;
 mod timers;
 mod values;

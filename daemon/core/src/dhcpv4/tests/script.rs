@@ -188,7 +188,7 @@ impl Reply {
         self
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![2, 1, 6, 0];
         bytes.extend(self.xid.to_be_bytes());
         bytes.extend([0; 8]);
@@ -205,6 +205,32 @@ impl Reply {
         bytes.push(255);
         bytes.truncate(bytes.len() - self.cut);
         bytes
+    }
+}
+
+/// The server's datagram.
+pub(super) fn from_server(payload: &[u8]) -> Udp<'_> {
+    Udp {
+        source_mac: SERVER_MAC,
+        destination_mac: MAC,
+        source: SERVER,
+        destination: LEASED,
+        source_port: 67,
+        destination_port: 68,
+        payload,
+    }
+}
+
+/// The server's ARP answer, from this Ethernet address.
+pub(super) fn arp_of_server(mac: Mac) -> Arp {
+    Arp {
+        op: ArpOp::Reply,
+        source_mac: mac,
+        destination_mac: MAC,
+        sender_mac: mac,
+        sender: SERVER,
+        target_mac: MAC,
+        target: LEASED,
     }
 }
 
@@ -302,32 +328,14 @@ impl Bench {
     /// Delivers an answer.
     pub(super) fn answer(&mut self, now: Instant, reply: &Reply) -> Output {
         let payload = reply.bytes();
-        let udp = Udp {
-            source_mac: SERVER_MAC,
-            destination_mac: MAC,
-            source: SERVER,
-            destination: LEASED,
-            source_port: 67,
-            destination_port: 68,
-            payload: &payload,
-        };
-        let output = self.signal(now, Signal::Udp(&udp));
+        let output = self.signal(now, Signal::Udp(&from_server(&payload)));
         self.listening = output.listen;
         output
     }
 
     /// Delivers the server's ARP answer from this Ethernet address.
     pub(super) fn arp(&mut self, now: Instant, mac: Mac) -> Output {
-        let arp = Arp {
-            op: ArpOp::Reply,
-            source_mac: mac,
-            destination_mac: MAC,
-            sender_mac: mac,
-            sender: SERVER,
-            target_mac: MAC,
-            target: LEASED,
-        };
-        self.signal(now, Signal::Arp(&arp))
+        self.signal(now, Signal::Arp(&arp_of_server(mac)))
     }
 
     pub(super) fn deadline(&self) -> (Instant, Timer) {

@@ -85,10 +85,9 @@ impl Hold {
 
     /// Sends the DISCOVER: the sockets are open.
     pub(super) fn put_question(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let frame = self
-            .asks_mut()
-            .and_then(|asks| asks.inquiry.on_clock(cx.now.boot));
-        common.exchange.send(frame.into_iter().collect(), cx);
+        if let Some(asks) = self.asks_mut() {
+            common.exchange.send(asks.inquiry.on_clock(cx.now.boot), cx);
+        }
         SAME
     }
 
