@@ -70,11 +70,6 @@ impl Tally {
         self.in_vain
     }
 
-    /// Returns whether a server has been heard, whatever it said.
-    pub fn has_heard(&self) -> bool {
-        self.answers > 0 || self.naks > 0 || self.requested.is_some()
-    }
-
     /// Returns what is known about why the messages sent came to nothing, for a person; `None` if nothing is.
     pub fn reason(&self) -> Option<String> {
         let last = |cause: &Option<String>| {

@@ -184,10 +184,10 @@ impl Acquire {
         {
             return SAME;
         }
-        let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
+        let from = warnings::sender(&signal);
         let mut output = self.client.handle(cx.now.boot, signal);
         cx.out.counts.settled(output.settled);
-        self.hear(common, answered, cx);
+        self.hear(common, output.heard.is_some(), cx);
         common.tell_refused(from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
@@ -642,16 +642,6 @@ impl Living for Acquire {
                 common.exchange.take(common.id, sockets, cx);
                 self.signal(common, Signal::Opened, cx)
             }
-        }
-    }
-}
-
-/// Returns whether a signal did not come in from outside.
-fn is_ours(signal: &Signal<'_>) -> bool {
-    match signal {
-        Signal::Clock | Signal::Opened | Signal::Unopened => true,
-        Signal::Udp(_) | Signal::Unreadable { .. } | Signal::Arp(_) | Signal::Conflict { .. } => {
-            false
         }
     }
 }

@@ -129,18 +129,34 @@ impl Rig {
 
 #[test]
 fn whatever_a_server_says_it_is_there() {
-    for server in [Server::OffersOnly, Server::Naks] {
-        let mut rig = silent();
-        rig.server = server;
-        let add = rig.add("a", 1, "a");
-        rig.run_until(1031.0);
-        assert!(
-            matches!(rig.answers[&add], Answer::Failed(_)),
-            "{server:?}: {:?}",
-            rig.answers[&add]
-        );
-        assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
-    }
+    let mut rig = silent();
+    rig.server = Server::Naks;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1031.0);
+    assert!(
+        matches!(rig.answers[&add], Answer::Failed(_)),
+        "{:?}",
+        rig.answers[&add]
+    );
+    assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
+}
+
+#[test]
+fn a_server_that_leaves_after_its_offer_is_silent() {
+    let mut rig = silent();
+    rig.server = Server::OffersOnly;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1001.0);
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == REQUEST));
+    rig.server = Server::Silent;
+    rig.run_until(1029.9);
+    assert!(
+        rig.count_of_probes("192.0.2.201") > 0,
+        "{:?} {:?}",
+        rig.sent,
+        rig.answers.get(&add)
+    );
+    assert_eq!(rig.given(add), "192.0.2.201/24");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The last resort: an address of a local range, when no server has answered for long enough.
 //!
-//! Only silence counts, from the first DISCOVER on: a server that was heard, even with a NAK or an unacceptable offer, is
-//! there. The address is probed for before it is used (RFC 5227 §2.1.1), whatever the network says about conflict detection:
+//! Only silence counts, from the first DISCOVER or the last offer on: a server that says NAK, or offers what is not acceptable, is
+//! there. One that offers and then falls silent has gone. The address is probed for before it is used (RFC 5227 §2.1.1), whatever the network says about conflict detection:
 //! nobody on the wire keeps a list of who has which address. If another station has it, the next one is tried.
 
 use std::collections::BTreeSet;
@@ -33,8 +33,6 @@ const LAST: Duration = Duration::from_secs(4);
 pub(super) struct Resort {
     fallback: Fallback,
     awaits: Awaits,
-    /// Whether a server was heard.
-    heard: bool,
     /// The addresses that others use.
     used: BTreeSet<Ipv4Addr>,
     /// The last address of its identity, if the ranges have it.
@@ -55,6 +53,18 @@ enum Awaits {
     Address { none: Option<NoAddress> },
 }
 
+impl Awaits {
+    /// Begins to wait anew: a server has just spoken.
+    fn answered(&mut self, now: Instant) {
+        if matches!(self, Self::Answer(_) | Self::LastAnswer { .. }) {
+            *self = Self::LastAnswer {
+                since: now,
+                last: now,
+            };
+        }
+    }
+}
+
 impl Resort {
     /// Returns the last resort of an ADD that waits for its turn from now on. `last`: the last address of its identity, if that has
     /// returned.
@@ -65,7 +75,6 @@ impl Resort {
         Self {
             fallback,
             awaits: Awaits::Permit(now),
-            heard: false,
             used: BTreeSet::new(),
             last,
         }
@@ -78,17 +87,17 @@ impl Resort {
 }
 
 impl Acquire {
-    /// Records what the client has done and heard. `answered`: something has come in.
+    /// Records what the client has done and heard. `answered`: a server that may serve it has said something.
     pub(super) fn hear(&mut self, common: &Common, answered: bool, cx: &mut Cx<'_>) {
         let Some(resort) = &mut self.resort else {
             return;
         };
-        let (tally, lan, now) = (self.client.tally(), &common.identity.lan, cx.now.boot);
-        resort.heard |= tally.has_heard() || self.client.compares();
-        if resort.heard && answered {
+        let (lan, now) = (&common.identity.lan, cx.now.boot);
+        if answered {
             cx.conflicts.heard(lan, now);
+            resort.awaits.answered(now);
         }
-        if tally.discovers > 0
+        if self.client.tally().discovers > 0
             && let Awaits::Permit(waits) = resort.awaits
         {
             let since = if cx.conflicts.was_heard(lan, waits) {
@@ -106,9 +115,9 @@ impl Acquire {
     /// Returns when it asks once more, or falls back, if nobody answers by then. An ADD that insists on an address gets that or
     /// none.
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
-        let resort = self.resort.as_ref().filter(|resort| !resort.heard)?;
+        let resort = self.resort.as_ref()?;
         let after = resort.fallback.after;
-        if self.insists.is_some() || !self.misses.is_empty() {
+        if self.insists.is_some() || self.misses.show_a_server() {
             return None;
         }
         match (self.stage, &resort.awaits) {

@@ -79,9 +79,12 @@ struct Tried {
 pub(super) struct Misses(Vec<Tried>);
 
 impl Misses {
-    /// Returns whether anything came to nothing so far.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns whether a server is there, though nothing of it was acceptable. One that did not acknowledge what it had offered may
+    /// have left.
+    pub(super) fn show_a_server(&self) -> bool {
+        self.0
+            .iter()
+            .any(|tried| !matches!(tried.cause, Cause::Missed(Miss::Unacknowledged { .. })))
     }
 
     /// Records why an address came to nothing. Returns how often that happened.

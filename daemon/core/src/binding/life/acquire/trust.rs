@@ -15,7 +15,7 @@ impl Acquire {
     /// Returns when to use the existing lease, if no server answers by then.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
-        let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();
+        let heard = self.client.tally().requested.is_some() || self.misses.show_a_server();
         self.trusts
             .as_ref()
             .filter(|_| waits && !heard)
