@@ -454,12 +454,27 @@ fn what_a_document_points_at_is_there() {
     }
 }
 
+#[test]
+fn the_architecture_is_told_in_four_thousand_words() {
+    let words = read(ARCHITECTURE).split_whitespace().count();
+    assert!(words <= 4000, "{ARCHITECTURE} has {words} words");
+}
+
 /// Those who read a table look for one row: symptom, cause, what to do.
 #[test]
 fn no_cell_of_a_table_has_more_than_forty_words() {
     let mut long = Vec::new();
     for document in [
-        README, CHANGELOG, CNI, DOCKER, SCENARIOS, KUBERNETES, METRICS, OPERATIONS, REFERENCE,
+        ARCHITECTURE,
+        README,
+        CHANGELOG,
+        CNI,
+        DOCKER,
+        SCENARIOS,
+        KUBERNETES,
+        METRICS,
+        OPERATIONS,
+        REFERENCE,
     ] {
         let text = read(document);
         for row in text.lines().filter(|line| line.starts_with('|')) {

@@ -8,13 +8,13 @@
 //!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
 //!   identities, `unblock` the kept lease that is given back for an ADD that insists on its address, `kept` the sizes of all this.
 //! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn: `add`
-//!   goes from an ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over containers that already ran.
-//! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address if
-//!   servers are silent, and asks whether one is back.
+//!   goes from an ADD to its binding, past its `rivals`, `delete` is a DEL, `check` a CHECK; `adopt` takes over containers that
+//!   already ran.
+//! * Without a server: `fallback` gives an address of a local range if servers are silent, and asks whether one is back.
 //! * A door above the registry leases through `port`, and hears what concerns it through a `notice`.
-//! * Doors that say little: `seek` finds interfaces that nobody names, `leaving` gives back a lease named by its address, `silent`
-//!   saves impatient callers from waiting on a LAN without an answer.
-//! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last.
+//! * Doors that say little: `seek` finds interfaces that nobody names, `leaving` gives back a lease named by its address.
+//! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last, `servers` notices which of them fall
+//!   silent, `troubles` says what is wrong, `holdings` counts what is held.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight`
 //!   decides whether a missing namespace is gone, `orphans` waits for a DEL, `pacing` gives permits and turns.
 
