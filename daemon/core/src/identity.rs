@@ -389,10 +389,8 @@ mod tests {
 
     #[test]
     fn an_identifier_that_begins_with_the_containers_path_is_the_containers() {
-        let (c1, long) = (
-            Attachment::cni("lan", "c1", "eth0"),
-            Attachment::cni("lan", "c".repeat(64), "eth0"),
-        );
+        let c1 = Attachment::cni("lan", "c1", "eth0");
+        let long = Attachment::cni("lan", "c".repeat(64), "eth0");
         let hashed = format!("\0{}{}", "c".repeat(63), "0".repeat(64));
         let docker = Attachment::Docker {
             pool: "lan".into(),

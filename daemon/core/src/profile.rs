@@ -71,15 +71,14 @@ impl Wants {
 
 impl Default for Profile {
     fn default() -> Self {
-        let (client, policy, wants) = (Arc::default(), Policy::default(), Wants::default());
         Self {
-            client,
+            client: Arc::default(),
             on_parent: false,
             is_router_on_host: false,
             release: true,
             grace: None,
-            policy,
-            wants,
+            policy: Policy::default(),
+            wants: Wants::default(),
         }
     }
 }
@@ -125,7 +124,8 @@ mod tests {
     fn a_profile_is_written_as_one_and_read_in_its_parts() {
         let written: serde_json::Value = serde_json::from_str(WRITTEN).expect("JSON");
         let profile: Profile = serde_json::from_str(WRITTEN).expect("a profile");
-        let (client, policy) = (&profile.client, &profile.policy);
+        let client = &profile.client;
+        let policy = &profile.policy;
         assert_eq!(
             (
                 client.hostname.as_deref(),

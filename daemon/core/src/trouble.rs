@@ -177,10 +177,8 @@ pub fn listed(mut troubles: Vec<Trouble>) -> Vec<Trouble> {
             None => list.push(trouble),
             Some(last) => {
                 let count = last.count + trouble.count;
-                let (sentence, subject) = (
-                    format!("the same is wrong in {} further places", *seen - MOST + 1),
-                    Subject::Host,
-                );
+                let sentence = format!("the same is wrong in {} further places", *seen - MOST + 1);
+                let subject = Subject::Host;
                 *last = Trouble {
                     subject,
                     count,

@@ -130,11 +130,9 @@ mod tests {
 
     #[test]
     fn families_end_where_their_addresses_do() {
-        let (last_v4, first_v6, last_v6) = (
-            ip("255.255.255.255"),
-            ip("::"),
-            ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
-        );
+        let last_v4 = ip("255.255.255.255");
+        let first_v6 = ip("::");
+        let last_v6 = ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
         let mut free = Free::default();
         [last_v4, first_v6, last_v6]
             .into_iter()

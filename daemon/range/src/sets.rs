@@ -139,8 +139,10 @@ impl Range {
             }
             IpNet::V6(_) => subnet.broadcast(),
         };
-        let (start, end) = (start.unwrap_or(lowest), end.unwrap_or(highest));
-        let (first, last) = (start.max(lowest), end.min(highest));
+        let start = start.unwrap_or(lowest);
+        let end = end.unwrap_or(highest);
+        let first = start.max(lowest);
+        let last = end.min(highest);
         if first > last {
             return Err(BadRange::EmptyRange { start, end, subnet });
         }

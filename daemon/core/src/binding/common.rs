@@ -124,12 +124,6 @@ impl Common {
             link,
             told,
         } = holder;
-        let (exchange, persistence, permit) = (
-            Exchange::default(),
-            Persistence::default(),
-            Permit::default(),
-        );
-        let (is_hidden, parent, guard, warnings) = (false, None, None, Warnings::default());
         Self {
             id,
             attachment,
@@ -137,13 +131,13 @@ impl Common {
             profile,
             link,
             told,
-            is_hidden,
-            parent,
-            exchange,
-            persistence,
-            permit,
-            guard,
-            warnings,
+            is_hidden: false,
+            parent: None,
+            exchange: Exchange::default(),
+            persistence: Persistence::default(),
+            permit: Permit::default(),
+            guard: None,
+            warnings: Warnings::default(),
         }
     }
 

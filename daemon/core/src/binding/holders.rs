@@ -110,7 +110,8 @@ impl Holders {
         if before == Some(standing) {
             return;
         }
-        let (attachment, chaddr) = (binding.attachment.clone(), binding.identity.chaddr);
+        let attachment = binding.attachment.clone();
+        let chaddr = binding.identity.chaddr;
         self.known.insert(
             binding.id,
             Known {
@@ -228,10 +229,8 @@ impl Holders {
                 let has = known.standing.stage.is_live()
                     && claim.basis != Basis::Asked
                     && claim.ends.is_none_or(|end| now < end);
-                let (who, chaddr) = (
-                    || AddressHolder::Attachment(known.attachment.clone()),
-                    known.chaddr,
-                );
+                let who = || AddressHolder::Attachment(known.attachment.clone());
+                let chaddr = known.chaddr;
                 (has && id != but).then(|| Tenant {
                     id,
                     who: who(),
@@ -336,10 +335,8 @@ impl Holders {
     }
 
     fn move_claim(&mut self, binding: &Binding, from: Option<Claim>, to: Option<Claim>) {
-        let (from, to) = (
-            from.map(|claim| claim.address),
-            to.map(|claim| claim.address),
-        );
+        let from = from.map(|claim| claim.address);
+        let to = to.map(|claim| claim.address);
         if from == to {
             return;
         }

@@ -299,7 +299,8 @@ fn has_unread_routes(options: &Options) -> bool {
             return true;
         }
     }
-    let (no_router, no_statics) = (options.routers.is_empty(), options.static_routes.is_empty());
+    let no_router = options.routers.is_empty();
+    let no_statics = options.static_routes.is_empty();
     no_router && options.is_unread(code::ROUTER)
         || no_statics && options.is_unread(code::STATIC_ROUTE)
 }

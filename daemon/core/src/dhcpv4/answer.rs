@@ -81,7 +81,8 @@ impl Client {
         let state = self.state.name();
         match &self.state {
             State::Selecting { tx, .. } => {
-                let (xid, began) = (tx.xid, tx.began);
+                let xid = tx.xid;
+                let began = tx.began;
                 let server = self.addressee(&message, xid)?;
                 if self.sender.profile.rapid_commit
                     && message.options.rapid_commit
@@ -98,7 +99,10 @@ impl Client {
             State::Requesting {
                 tx, offer, taken, ..
             } => {
-                let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
+                let xid = tx.xid;
+                let began = tx.began;
+                let offer = offer.clone();
+                let taken = *taken;
                 let server = self.addressee(&message, xid)?;
                 if message.kind == MessageType::Offer && server != offer.server {
                     let spare = self.offer(now, &message, server, udp, out)?;
@@ -124,7 +128,9 @@ impl Client {
                 Ok(())
             }
             State::Rebooting { tx, lease, .. } => {
-                let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
+                let xid = tx.xid;
+                let began = tx.began;
+                let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
                 match message.kind == MessageType::Nak && server != lease.server

@@ -63,7 +63,8 @@ impl Client {
             });
             return;
         }
-        let (tx, wanted) = (*tx, *wanted);
+        let tx = *tx;
+        let wanted = *wanted;
         let kept = second
             .as_ref()
             .map(|(kept, until)| (self.fault(kept, wanted), *until));
@@ -210,11 +211,9 @@ impl Client {
         else {
             return false;
         };
-        let (tx, server, spare) = (
-            *tx,
-            offer.server,
-            beside.take().and_then(|beside| beside.spare),
-        );
+        let tx = *tx;
+        let server = offer.server;
+        let spare = beside.take().and_then(|beside| beside.spare);
         self.shun(server);
         let Some(spare) = spare else { return false };
         self.select(

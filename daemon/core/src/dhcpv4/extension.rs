@@ -108,7 +108,8 @@ impl Extension {
     /// Returns how many REQUESTs had their time to be answered.
     pub(super) fn asked_in_vain(&self, now: Instant) -> Option<InVain> {
         let is_open = matches!(self.attempt, Attempt::Sent { until, .. } if now < until);
-        let (times, since) = (self.sent - u32::from(is_open), self.began);
+        let times = self.sent - u32::from(is_open);
+        let since = self.began;
         (times > 0).then_some(InVain { times, since })
     }
 

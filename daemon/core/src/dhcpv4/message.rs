@@ -80,12 +80,12 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<ClientProfile>) -> Self {
-        let (client_id, by_station, unanswered) = (client_id.clone(), false, 0);
+        let client_id = client_id.clone();
         Self {
             chaddr,
             station: chaddr,
-            by_station,
-            unanswered,
+            by_station: false,
+            unanswered: 0,
             max_size: MOST_SIZE,
             client_id,
             profile,
@@ -229,10 +229,8 @@ impl Sender {
         said: &'a [(u8, Vec<u8>)],
     ) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
-        let (broadcast, max_size) = (
-            self.is_flagged() || self.wants_broadcast(),
-            Some(self.max_size),
-        );
+        let broadcast = self.is_flagged() || self.wants_broadcast();
+        let max_size = Some(self.max_size);
         ClientMessage {
             secs,
             broadcast,

@@ -320,20 +320,18 @@ impl Client {
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
-        let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
-        let (repeats_first, insists, asked) = (None, None, None);
         Self {
             sender,
             state,
-            line,
+            line: Line::Closed,
             waited_for,
-            repeats_first,
-            insists,
-            asked,
-            tally,
+            repeats_first: None,
+            insists: None,
+            asked: None,
+            tally: None,
             rng,
-            addressed,
-            declines,
+            addressed: true,
+            declines: 0,
         }
     }
 
@@ -540,7 +538,8 @@ impl Client {
                 wanted,
                 second: None,
             } if now >= tx.next => {
-                let (tx, wanted) = (*tx, *wanted);
+                let tx = *tx;
+                let wanted = *wanted;
                 self.discover(
                     now,
                     wanted,
@@ -552,20 +551,24 @@ impl Client {
                 self.on_unacknowledged(now, out);
             }
             State::Requesting { tx, offer, .. } if now >= tx.next => {
-                let (before, offer) = (*tx, offer.clone());
+                let before = *tx;
+                let offer = offer.clone();
                 let after = self.request(now, before, &offer, out);
                 if let State::Requesting { tx, .. } = &mut self.state {
                     *tx = after;
                 }
             }
             State::InitReboot { lease, silence, .. } => {
-                let (lease, silence) = (lease.clone(), *silence);
+                let lease = lease.clone();
+                let silence = *silence;
                 self.reboot(now, lease, silence, None, out);
             }
             State::Rebooting {
                 tx, lease, silence, ..
             } if now >= tx.next => {
-                let (tx, lease, silence) = (*tx, lease.clone(), *silence);
+                let tx = *tx;
+                let lease = lease.clone();
+                let silence = *silence;
                 self.reboot(now, lease, silence, Some(tx), out);
             }
             State::Renewing { .. } => self.renew(now, out),

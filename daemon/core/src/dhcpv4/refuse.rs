@@ -27,13 +27,11 @@ impl Client {
     /// on the same sockets at once.
     pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
-        let (leased, hop) = (
-            lease.ip(),
-            Hop {
-                server: lease.server,
-                mac: lease.server_mac,
-            },
-        );
+        let leased = lease.ip();
+        let hop = Hop {
+            server: lease.server,
+            mac: lease.server_mac,
+        };
         Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
@@ -41,7 +39,8 @@ impl Client {
     /// the address is free for others.
     pub fn abort_in_conflict(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
-        let (address, server) = (lease.ip(), lease.server);
+        let address = lease.ip();
+        let server = lease.server;
         self.asked = None;
         Some(self.sender.decline(self.rng.u32(..), address, server))
     }
@@ -137,7 +136,8 @@ impl Client {
 
     /// Refuses an address that was granted, and goes back to INIT for a pause, which grows with each DECLINE in a row.
     pub(super) fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
-        let (address, server) = (lease.ip(), lease.server);
+        let address = lease.ip();
+        let server = lease.server;
         if lease.source.is_asked() {
             out.frames
                 .push(self.sender.decline(self.rng.u32(..), address, server));

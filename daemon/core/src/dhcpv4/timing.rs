@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn an_extension_waits_half_of_what_is_left_and_a_minute_at_least() {
         // lease of 8 h: T1 at 4 h, T2 at 7 h
-        let (t1, t2) = (at(14_400.0), at(25_200.0));
+        let t1 = at(14_400.0);
+        let t2 = at(25_200.0);
         assert_eq!(next_extension(t1, t1, t2), at(19_800.0));
         assert_eq!(next_extension(at(25_000.0), t1, t2), at(25_100.0));
         assert_eq!(
@@ -321,7 +322,8 @@ mod tests {
 
     #[test]
     fn what_is_to_be_confirmed_is_extended_each_minute() {
-        let (t1, t2) = (at(14_400.0), at(25_200.0));
+        let t1 = at(14_400.0);
+        let t2 = at(25_200.0);
         assert_eq!(next_confirming(t1, t1, t2), at(14_460.0));
         assert_eq!(
             next_confirming(at(5.0), at(5.0), at(8.75)),
@@ -354,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_lease_of_ten_seconds_still_gets_tries() {
-        let (t1, t2) = (at(5.0), at(8.75));
+        let t1 = at(5.0);
+        let t2 = at(8.75);
         assert_eq!(next_extension(t1, t1, t2), at(6.875));
         assert_eq!(
             next_extension(at(6.75), t1, t2),

@@ -156,20 +156,17 @@ impl Endpoints {
 
 impl Endpoint {
     fn new(stage: Stage) -> Self {
-        let (creating, deleting) = (Vec::new(), Vec::new());
-        let (ends, abandoned, left) = (false, false, false);
-        let (record, sandbox) = (None, String::new());
         Self {
-            record,
+            record: None,
             written: false,
-            sandbox,
+            sandbox: String::new(),
             stage,
-            creating,
-            deleting,
-            ends,
+            creating: Vec::new(),
+            deleting: Vec::new(),
+            ends: false,
             stray: None,
-            abandoned,
-            left,
+            abandoned: false,
+            left: false,
         }
     }
 
@@ -500,10 +497,8 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
             return;
         };
-        let (creating, record) = (
-            std::mem::take(&mut endpoint.creating),
-            endpoint.record.clone(),
-        );
+        let creating = std::mem::take(&mut endpoint.creating);
+        let record = endpoint.record.clone();
         for call in creating {
             let answer = record.clone().map(NetworkAnswer::Endpoint);
             self.answer(

@@ -150,7 +150,8 @@ impl Desk<'_> {
             None => self.docker.pools.automatic(definition),
         };
         if let Some(record) = known {
-            let (pool, gateway) = (record.id.clone(), record.gateway);
+            let pool = record.id.clone();
+            let gateway = record.gateway;
             let subnet = pool.subnet;
             let answer =
                 match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
@@ -193,13 +194,12 @@ impl Desk<'_> {
         } else {
             Undo::Pool(pool.clone())
         };
-        let reserved = BTreeSet::new();
         let lan = Some(lan);
         let new = PoolRecord {
             id: pool.clone(),
             lan: lan.clone(),
             gateway,
-            reserved,
+            reserved: BTreeSet::new(),
             automatic,
             since: now.wall,
         };
@@ -281,12 +281,12 @@ impl Desk<'_> {
         // The store may have lost it.
         let mut changes = Vec::new();
         if self.docker.pools.get(pool).is_none() {
-            let (reserved, since) = (BTreeSet::new(), now.wall);
+            let since = now.wall;
             let record = PoolRecord {
                 id: pool.clone(),
                 lan: None,
                 gateway: None,
-                reserved,
+                reserved: BTreeSet::new(),
                 automatic: false,
                 since,
             };

@@ -165,7 +165,8 @@ impl Policy {
             .iter()
             .map(|address| Route::new(address.trunc(), None).key());
         let mut taken: BTreeSet<_> = subnets.collect();
-        let (extra, kept) = (extra.map(with_metric), kept.map(with_metric));
+        let extra = extra.map(with_metric);
+        let kept = kept.map(with_metric);
         let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
         let kept: Vec<_> = kept.filter(|route| taken.insert(route.key())).collect();
         let (mut routes, via): (Vec<_>, Vec<_>) = kept

@@ -152,7 +152,8 @@ mod tests {
         let mut given = Given::answered(at(0), Some(Duration::from_secs(50)));
         let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000]
             .map(|millis| given.on_clock(false, at(millis)));
-        let (early, late) = (Due::Look { is_over: false }, Due::Look { is_over: true });
+        let early = Due::Look { is_over: false };
+        let late = Due::Look { is_over: true };
         assert_eq!(due, [Due::Later, early, Due::Later, late, Due::Later, late]);
         assert_eq!(
             (given.on_clock(true, at(599_999)), given.wakes_at()),

@@ -40,15 +40,14 @@ pub(crate) struct Seat {
 // What is known about it.
 impl Seat {
     pub(super) fn new(binding: BindingId) -> Self {
-        let (presence, given, work) = (Presence::default(), None, None);
         Self {
             binding,
-            presence,
+            presence: Presence::default(),
             moved: false,
             vacates: false,
-            given,
+            given: None,
             mtu: None,
-            work,
+            work: None,
         }
     }
 
@@ -325,7 +324,8 @@ impl Seat {
         let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else {
             return;
         };
-        let (missing, moves) = (!self.presence.on_link(), was.addresses != next.addresses);
+        let missing = !self.presence.on_link();
+        let moves = was.addresses != next.addresses;
         // What somebody took off by hand is not put back.
         if self.presence.is_left() || missing && !moves {
             return;
@@ -444,7 +444,8 @@ impl Seat {
         start: Option<Instant>,
         now: Instant,
     ) -> (Presence, Presence) {
-        let (was, settles) = (self.presence, self.is_settling());
+        let was = self.presence;
+        let settles = self.is_settling();
         let configured =
             start.is_some_and(|start| Given::is_configured(self.given.as_deref(), start, now));
         self.presence = match (was, was.seen(there, configured)) {
@@ -486,7 +487,8 @@ impl Seat {
     /// Returns whether to look at the interface now, to check what the runtime did with its grant. While the daemon itself
     /// works there, something missing does not mean that somebody removed it.
     pub(crate) fn looks_now(&mut self, has_lease: bool, now: Instant) -> bool {
-        let (is_known, is_idle) = (self.presence != Presence::Unknown, self.work.is_none());
+        let is_known = self.presence != Presence::Unknown;
+        let is_idle = self.work.is_none();
         match self
             .given
             .as_mut()
@@ -551,7 +553,8 @@ impl Seat {
             .given
             .as_ref()
             .is_none_or(|given| !given.is_being_set_up());
-        let (wish, by_now) = (self.wish(holding), self.wish_by_now(holding));
+        let wish = self.wish(holding);
+        let by_now = self.wish_by_now(holding);
         let kept = holding
             .grant
             .as_ref()

@@ -327,7 +327,8 @@ impl Work {
     /// Tries again, or stops waiting, when the time has come. Returns whether it has.
     pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
         let is_due = |at: &mut Instant| now >= *at;
-        let (retries, hurries) = (self.retry.take_if(is_due), self.patience.take_if(is_due));
+        let retries = self.retry.take_if(is_due);
+        let hurries = self.patience.take_if(is_due);
         retries.or(hurries).is_some()
     }
 
@@ -467,7 +468,8 @@ impl Work {
         let is_on = next
             .as_deref()
             .is_some_and(|next| differs || is_there(next));
-        let (bare, unrouted) = (self.former.bare, self.former.routes_due);
+        let bare = self.former.bare;
+        let unrouted = self.former.routes_due;
         let Former { grants, router, .. } = &self.former;
         let before = Before {
             grants,
@@ -487,7 +489,8 @@ impl Work {
         // The kernel takes no route on a link that is down.
         let routes = steps.len();
         steps.retain(|step| view.up || !matches!(step, Step::AddRoute(_)));
-        let (put_off, routed) = (steps.len() < routes, view.up && (is_on || next.is_none()));
+        let put_off = steps.len() < routes;
+        let routed = view.up && (is_on || next.is_none());
         let steps = resize.into_iter().chain(steps);
         let steps: Vec<_> = steps.filter(|step| !self.refused.contains(step)).collect();
         // What is missing waits for an event, not for a look.
@@ -573,7 +576,8 @@ impl Work {
             .extract_if(.., |step| matches!(step, Step::Mtu(_)))
             .count()
             > 0;
-        let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
+        let bare = next.is_none();
+        let mtu_due = next.is_some() && (short || refused);
         let routes_due = self.former.routes_due && !routed;
         let again = self.back(next.as_deref(), &view.addresses);
         let comes_back = !again.is_empty();

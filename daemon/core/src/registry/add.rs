@@ -109,7 +109,8 @@ impl Registry {
             return;
         };
         let is_known = |id: &ClientId| {
-            let (key, holders) = ((add.lan.clone(), id.clone()), self.bindings.holders());
+            let key = (add.lan.clone(), id.clone());
+            let holders = self.bindings.holders();
             holders.of(&key).is_some()
                 || !holders.leaving(&key).is_empty()
                 || self.past.of(&key).is_some()
@@ -138,7 +139,8 @@ impl Registry {
                 self.refuse(now, attachment, failure);
             }
             Ok(view) if let Some(address) = admission.lacks_address(&view) => {
-                let (attachment, ifname) = (attachment.clone(), view.ifname);
+                let attachment = attachment.clone();
+                let ifname = view.ifname;
                 self.refuse(
                     now,
                     &attachment.clone(),
@@ -302,15 +304,16 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else {
             return;
         };
-        let (request, began, limit) = (
-            admission.request,
-            admission.began,
-            admission.began + admission.add.timeout,
-        );
-        let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
+        let request = admission.request;
+        let began = admission.began;
+        let limit = admission.began + admission.add.timeout;
+        let wanted = admission.add.wanted;
+        let adopts = admission.adopts;
+        let came_up = admission.came_up;
         let hurried = admission.add.hurried;
         let profile = admission.add.profile.clone();
-        let (limits, fallback) = (admission.add.limits.clone(), admission.add.fallback.clone());
+        let limits = admission.add.limits.clone();
+        let fallback = admission.add.fallback.clone();
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) =
             wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
@@ -548,7 +551,8 @@ impl Registry {
     /// Fails an ADD that has no binding.
     pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            let (request, lan) = (admission.request, admission.add.lan.clone());
+            let request = admission.request;
+            let lan = admission.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
                 self.add_failed(now, &by, (attachment, Some(&lan)), &failure);
             }

@@ -21,7 +21,8 @@ impl Registry {
         let ran_with = self.forget_adoption(&add.attachment);
         let timeout = self.time_for(&add, now.boot);
         (add.hurried, add.timeout) = (timeout < add.timeout, timeout);
-        let (attachment, limit) = (add.attachment.clone(), add.timeout);
+        let attachment = add.attachment.clone();
+        let limit = add.timeout;
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
     }
 

@@ -105,11 +105,9 @@ impl Registry {
             expected,
             look,
         } = &mut **check;
-        let (id, expected, sought) = (
-            *request,
-            std::mem::take(expected),
-            look.map(|(_, address)| address),
-        );
+        let id = *request;
+        let expected = std::mem::take(expected);
+        let sought = look.map(|(_, address)| address);
         let binding = self.holder_of(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let answer = match (binding, lease, view) {
@@ -166,7 +164,8 @@ impl Registry {
                 continue;
             };
             if check.look.is_none() {
-                let (id, expected) = (check.request, std::mem::take(&mut check.expected));
+                let id = check.request;
+                let expected = std::mem::take(&mut check.expected);
                 self.begin_check(now, &attachment, id, expected);
             }
         }

@@ -24,10 +24,8 @@ impl Registry {
         let Some(before) = self.clocks.replace(now) else {
             return Duration::ZERO;
         };
-        let (expected, passed) = (
-            now.wall_since(before),
-            now.boot.saturating_since(before.boot),
-        );
+        let expected = now.wall_since(before);
+        let passed = now.boot.saturating_since(before.boot);
         if !is_off(now.wall, expected) {
             return passed;
         }

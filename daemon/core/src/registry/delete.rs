@@ -67,13 +67,11 @@ impl Registry {
         if attachment.is_named_by(&binding.identity.client_id) {
             return;
         }
-        let (id, profile) = (
-            binding.id,
-            Profile {
-                grace: Some(grace),
-                ..(*binding.profile).clone()
-            },
-        );
+        let id = binding.id;
+        let profile = Profile {
+            grace: Some(grace),
+            ..(*binding.profile).clone()
+        };
         let profile = self.profiles.share(profile);
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }

@@ -205,7 +205,8 @@ impl Registry {
         let Some(binding) = self.bindings.get(id) else {
             return;
         };
-        let (lan, attachment) = (binding.identity.lan.clone(), (*binding.attachment).clone());
+        let lan = binding.identity.lan.clone();
+        let attachment = (*binding.attachment).clone();
         if self.fallbacks.silent.remove(&lan).is_none() {
             return;
         }

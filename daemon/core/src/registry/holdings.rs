@@ -50,7 +50,8 @@ impl Registry {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> =
             BTreeMap::new();
         for binding in self.bindings.iter() {
-            let (door, network) = (binding.attachment.door(), binding.attachment.network());
+            let door = binding.attachment.door();
+            let network = binding.attachment.network();
             let source = if is_of_range(binding, now) {
                 "range"
             } else {

@@ -268,10 +268,8 @@ impl Registry {
             .into_iter()
             .map(|(_, row)| row)
             .collect();
-        let (not_adopted, refused) = (
-            self.adoptions.failures(),
-            self.out.counts.refusals().clone(),
-        );
+        let not_adopted = self.adoptions.failures();
+        let refused = self.out.counts.refusals().clone();
         Answer::Bindings {
             rows,
             pools,
@@ -415,13 +413,13 @@ impl Registry {
 
     /// Has a binding handle something, and keeps the tables in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
-        let (boot, out, rng, conflicts) = (
-            &self.boot,
-            &mut self.out,
-            &mut self.rng,
-            &mut self.conflicts,
-        );
-        let (interfaces, departed, lans) = (&mut self.interfaces, &self.departed, &self.lans);
+        let boot = &self.boot;
+        let out = &mut self.out;
+        let rng = &mut self.rng;
+        let conflicts = &mut self.conflicts;
+        let interfaces = &mut self.interfaces;
+        let departed = &self.departed;
+        let lans = &self.lans;
         self.bindings.with(id, now.boot, |binding, holders| {
             f(
                 binding,
@@ -565,7 +563,8 @@ impl Registry {
             .get(id)
             .filter(|binding| binding.is_to_remember())
         {
-            let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
+            let key = binding.identity.key();
+            let lease = binding.lease(now.boot);
             // A successor writes its own address.
             let returns = binding.profile.returns();
             let last = lease.map(|lease| Last {

@@ -95,7 +95,8 @@ mod tests {
 
     fn event(n: usize) -> Box<Event> {
         let attachment = Attachment::cni("lan", n.to_string(), "eth0");
-        let (wall, kind) = (WallTime::from_epoch(Duration::ZERO), EventKind::OrphanFound);
+        let wall = WallTime::from_epoch(Duration::ZERO);
+        let kind = EventKind::OrphanFound;
         Box::new(Event {
             wall,
             attachment,
@@ -115,10 +116,8 @@ mod tests {
 
     #[test]
     fn of_very_many_at_once_the_oldest_are_told_of_early() {
-        let (mut orphans, now) = (
-            Orphans::default(),
-            Instant::from_boot(Duration::from_secs(1)),
-        );
+        let mut orphans = Orphans::default();
+        let now = Instant::from_boot(Duration::from_secs(1));
         (0..MOST + 2).for_each(|n| orphans.add(BindingId(n as u64), event(n), now));
         assert_eq!(told(&mut orphans, now), ["0", "1"]);
         orphans.claim(&event(7).attachment);

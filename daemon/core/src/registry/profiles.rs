@@ -41,11 +41,9 @@ mod tests {
     #[test]
     fn equal_profiles_are_one_and_others_are_not() {
         let mut profiles = Profiles::default();
-        let (a, b, c) = (
-            profiles.share(named(1)),
-            profiles.share(named(2)),
-            profiles.share(named(1)),
-        );
+        let a = profiles.share(named(1));
+        let b = profiles.share(named(2));
+        let c = profiles.share(named(1));
         assert!(Arc::ptr_eq(&a, &c) && !Arc::ptr_eq(&a, &b));
         assert_eq!((&*a, &*b), (&named(1), &named(2)));
     }

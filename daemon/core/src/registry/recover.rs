@@ -87,7 +87,8 @@ impl Registry {
             former,
             ..
         } = record;
-        let (unconfirmed, told) = (record.unconfirmed, record.told);
+        let unconfirmed = record.unconfirmed;
+        let told = record.told;
         let former =
             former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
         let left = (former, presence);
@@ -105,12 +106,11 @@ impl Registry {
             link,
             told,
         };
-        let (out, rng) = (&mut self.out, &mut self.rng);
-        let (holders, interfaces, conflicts) = (
-            self.bindings.holders(),
-            &mut self.interfaces,
-            &mut self.conflicts,
-        );
+        let out = &mut self.out;
+        let rng = &mut self.rng;
+        let holders = self.bindings.holders();
+        let interfaces = &mut self.interfaces;
+        let conflicts = &mut self.conflicts;
         interfaces.enter(&holder.link, id);
         let departed = &self.departed;
         let mut cx = Cx {

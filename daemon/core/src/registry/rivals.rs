@@ -25,16 +25,12 @@ impl Registry {
         if admission.add.place.netns().is_none() {
             self.bindings.note_host(&admission.add.lan, &view);
         }
-        let (link, identity, cleared) = (
-            admission.link(&view),
-            admission.identity(&view),
-            admission.cleared,
-        );
+        let link = admission.link(&view);
+        let identity = admission.identity(&view);
+        let cleared = admission.cleared;
         let latest = admission.latest;
-        let (wanted, netns) = (
-            admission.add.wanted,
-            admission.add.place.netns().map(Path::to_owned),
-        );
+        let wanted = admission.add.wanted;
+        let netns = admission.add.place.netns().map(Path::to_owned);
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let limits = admission.add.limits.clone();
         let own = self.slots.holder(attachment);
@@ -48,7 +44,8 @@ impl Registry {
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if let Some(why) = limits.as_ref().and_then(|limits| limits.refuse(lease.ip())) {
-                    let (server, address) = (Some(lease.server), lease.ip());
+                    let server = Some(lease.server);
+                    let address = lease.ip();
                     return self.refuse(
                         now,
                         attachment,
@@ -167,7 +164,8 @@ impl Registry {
         let Ready::AwaitingRival(_, view) = &admission.ready else {
             return;
         };
-        let (view, identity) = (view.clone(), admission.identity(view));
+        let identity = admission.identity(view);
+        let view = view.clone();
         let gone = match &seen {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
             // Our own sockets may keep the namespace of an ended container for a moment.
@@ -219,7 +217,9 @@ impl Registry {
         let Ready::AwaitingSearch(rival, view) = &admission.ready else {
             return;
         };
-        let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
+        let rival = *rival;
+        let identity = admission.identity(view);
+        let view = view.clone();
         match self
             .bindings
             .get(rival)

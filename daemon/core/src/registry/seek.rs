@@ -99,7 +99,8 @@ impl Registry {
         {
             return;
         }
-        let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
+        let next = now.boot + FIRST_LOOK;
+        let until = now.boot + long;
         self.await_anew(
             id,
             Awaited {
@@ -249,7 +250,8 @@ impl Registry {
         if sought.is_empty() {
             return;
         }
-        let (mut last_for, mut adds) = (BTreeSet::new(), BTreeSet::new());
+        let mut last_for = BTreeSet::new();
+        let mut adds = BTreeSet::new();
         if mac.is_none() {
             adds = std::mem::take(&mut self.seeking.adds);
             let last = |awaited: &mut Awaited| std::mem::take(&mut awaited.is_last);
@@ -348,7 +350,8 @@ impl Registry {
         let Some(id) = of_lan.map(|binding| binding.id).min() else {
             return;
         };
-        let (link, view) = (sighting.link(), sighting.view);
+        let link = sighting.link();
+        let view = sighting.view;
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| {
             binding.holds(cx, |hold, common, cx| {

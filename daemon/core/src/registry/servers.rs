@@ -87,7 +87,8 @@ impl Registry {
             let Some((lease, in_vain)) = binding.unextended(now.boot) else {
                 continue;
             };
-            let (lan, server) = (binding.identity.lan.clone(), lease.server);
+            let lan = binding.identity.lan.clone();
+            let server = lease.server;
             let attachment = (*binding.attachment).clone();
             let is_news = in_vain
                 .since

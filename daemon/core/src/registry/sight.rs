@@ -169,7 +169,8 @@ impl Registry {
                 continue;
             }
             doubt.blind = true;
-            let (directory, leases) = (at.display(), doubt.unseen.len());
+            let directory = at.display();
+            let leases = doubt.unseen.len();
             match leases {
                 1 => tracing::warn!(
                     %directory,

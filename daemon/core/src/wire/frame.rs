@@ -238,7 +238,9 @@ pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
 /// Returns the Ethernet source of a frame that bears IPv4, readable or not.
 pub fn ipv4_source(bytes: &[u8]) -> Option<Mac> {
     let mut reader = Reader(bytes);
-    let (_, source, ethertype) = (reader.mac()?, reader.mac()?, reader.u16()?);
+    let _ = reader.mac()?;
+    let source = reader.mac()?;
+    let ethertype = reader.u16()?;
     (ethertype == ETHERTYPE_IPV4).then_some(source)
 }
 
@@ -295,7 +297,8 @@ fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
     if protocol != PROTOCOL_UDP {
         return Err(BadFrame::Protocol(protocol));
     }
-    let (source, destination) = (Ipv4Addr::new(s0, s1, s2, s3), Ipv4Addr::new(d0, d1, d2, d3));
+    let source = Ipv4Addr::new(s0, s1, s2, s3);
+    let destination = Ipv4Addr::new(d0, d1, d2, d3);
     Ok(Datagram {
         source,
         destination,

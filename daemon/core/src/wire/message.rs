@@ -308,7 +308,8 @@ impl ClientMessage<'_> {
     fn write_options(&self, bytes: &mut Vec<u8>) {
         let [requested, server_id] =
             [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
-        let (kind, max_size) = ([self.kind.to_wire()], self.max_size.map(u16::to_be_bytes));
+        let kind = [self.kind.to_wire()];
+        let max_size = self.max_size.map(u16::to_be_bytes);
         let text = self
             .message
             .map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);

@@ -119,20 +119,18 @@ enum Way {
 
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
-        let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, None);
-        let (control, ignores, heard) = (None, false, None);
         Box::new(Self {
             window,
             way,
-            exchange,
+            exchange: Exchange::default(),
             reopened: false,
-            waits,
+            waits: Waits::Nothing,
             claims: Vec::new(),
-            control,
-            ignores,
+            control: None,
+            ignores: false,
             reach: None,
-            heard,
-            decline,
+            heard: None,
+            decline: None,
             recording: false,
         })
     }

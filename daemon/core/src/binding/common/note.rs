@@ -60,7 +60,8 @@ impl Common {
         let server = Some(lease.server)
             .filter(|server| !server.is_unspecified())
             .map(Into::into);
-        let (attachment, address) = ((*self.attachment).clone(), Some(lease.address.into()));
+        let attachment = (*self.attachment).clone();
+        let address = Some(lease.address.into());
         Event {
             wall: cx.now.wall,
             attachment,

@@ -45,7 +45,8 @@ impl Common {
         };
         let Some(request) = frames.pop() else { return };
         self.exchange.send(frames, cx);
-        let (lan, now) = (&self.identity.lan, cx.now.boot);
+        let lan = &self.identity.lan;
+        let now = cx.now.boot;
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
         self.exchange
             .send_over(request, Some(lower).filter(|_| is_on_wire), cx);

@@ -147,7 +147,8 @@ impl Common {
     }
 
     fn tell_unsent(&self, what: &str, lease: &Lease, tenant: &Tenant, cx: &mut Cx<'_>) {
-        let (attachment, holder) = (&self.attachment, &tenant.who);
+        let attachment = &self.attachment;
+        let holder = &tenant.who;
         tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
         self.note(
             EventKind::AddressHeld,

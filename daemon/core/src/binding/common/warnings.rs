@@ -88,7 +88,8 @@ impl Common {
     }
 
     fn tell_of(&mut self, (from, mac): From, output: &Output, cx: &mut Cx<'_>) {
-        let (attachment, from) = (&self.attachment, from.map(tracing::field::display));
+        let attachment = &self.attachment;
+        let from = from.map(tracing::field::display);
         if let Some(refused) = &output.refused {
             cx.out.counts.refused(refused.name());
             if is_noise(refused) || !self.warnings.is_new(&refused.to_string()) {

@@ -177,7 +177,8 @@ impl Hold {
         common.tell_refused(from, &output, cx);
         count(&output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);
-        let (asked, last) = (self.client.requesting(), self.last.clone());
+        let asked = self.client.requesting();
+        let last = self.last.clone();
         common.guard_request(asked, &mut output.frames, cx);
         match &output.verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
@@ -208,7 +209,8 @@ impl Hold {
         output.replace(self.client.refuse(cx.now.boot, pause));
         cx.out
             .report(common.id, Report::WantsRenewed(taken.tenant.id));
-        let (server, address) = (taken.lease.server, taken.lease.ip());
+        let server = taken.lease.server;
+        let address = taken.lease.ip();
         used.map(|_| Loss::Misplaced { server, address })
     }
 
@@ -339,16 +341,12 @@ impl Hold {
                 .for_each(|rare| rare.is_unreached = false);
         }
         let last = std::mem::replace(&mut self.last, lease.clone());
-        let (attachment, was, address, server) = (
-            &common.attachment,
-            last.address,
-            lease.address,
-            lease.server,
-        );
-        let (had, unchanged) = (
-            before.used.is_some(),
-            before.state == StateName::Renewing && lease.grants_the_same(&last),
-        );
+        let attachment = &common.attachment;
+        let was = last.address;
+        let address = lease.address;
+        let server = lease.server;
+        let had = before.used.is_some();
+        let unchanged = before.state == StateName::Renewing && lease.grants_the_same(&last);
         match (had, was == address) {
             // Not worth a line: every lease does that as long as it lives.
             (true, true) if unchanged => {
@@ -362,7 +360,8 @@ impl Hold {
         if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the previous address was not there, and no ADD has come since");
         }
-        let (holding, before_it) = (self.holding(common), common.grant(&last));
+        let holding = self.holding(common);
+        let before_it = common.grant(&last);
         match common.seat_mut(cx) {
             Some(seat) if had => seat.changed(&holding, &before_it),
             Some(seat) => seat.returned(&holding, &before_it),
@@ -393,7 +392,8 @@ impl Hold {
             return;
         };
         self.rare.get_or_insert_default().is_unreached = true;
-        let (attachment, lan) = (&common.attachment, &common.identity.lan);
+        let attachment = &common.attachment;
+        let lan = &common.identity.lan;
         tracing::warn!(%attachment, %lan, address = %lease.address, UNREACHED);
         common.note(EventKind::Unreachable, &lease, UNREACHED, cx);
     }
@@ -485,7 +485,8 @@ impl Living for Hold {
     /// Returns a lease in which everything new, besides its times, is durable (invariant 1). Another address means that the
     /// previous lease is lost, even while the store still has it.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
-        let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
+        let lease = self.client.lease()?;
+        let durable = common.persistence.durable()?;
         let told = if lease.grants_the_same(durable) {
             Some(lease)
         } else {

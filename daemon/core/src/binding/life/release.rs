@@ -135,10 +135,8 @@ enum Stage {
 impl Release {
     pub(in crate::binding) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
         // Only a server is told. What no server granted is good until it goes.
-        let (is_asked, is_good) = (
-            lease.source.is_asked(),
-            matches!(owed, Owed::Leased | Owed::Left),
-        );
+        let is_asked = lease.source.is_asked();
+        let is_good = matches!(owed, Owed::Leased | Owed::Left);
         let owed = if is_asked { owed } else { Owed::Nothing };
         let link_gone = why == Leave::LinkGone;
         Self {

@@ -88,10 +88,8 @@ impl Renewal {
                 .bindings
                 .get(id)
                 .and_then(|binding| binding.lease(now.boot));
-            let (attachment, address) = (
-                (*asked.attachment).clone(),
-                lease.map(|lease| lease.address.into()),
-            );
+            let attachment = (*asked.attachment).clone();
+            let address = lease.map(|lease| lease.address.into());
             self.done.push(Obeyed {
                 attachment,
                 address,

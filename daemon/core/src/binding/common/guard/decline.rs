@@ -66,7 +66,9 @@ impl Common {
     /// Records that a lease is given up because a station uses its address, and counts its DECLINE. Returns whether one may be
     /// sent: a LAN has a few in ten minutes, so that a station which claims every address does not empty its pool.
     pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> bool {
-        let (attachment, address, lan) = (&self.attachment, lease.ip(), &self.identity.lan);
+        let attachment = &self.attachment;
+        let address = lease.ip();
+        let lan = &self.identity.lan;
         let may = cx.conflicts.decline(lan, cx.now.boot);
         if may {
             tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");

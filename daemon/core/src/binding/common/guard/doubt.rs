@@ -168,7 +168,8 @@ impl Common {
         if let Some(control) = &mut guard.control {
             control.on_arp(arp);
         }
-        let (by, address) = (arp.sender_mac, guard.window.address());
+        let by = arp.sender_mac;
+        let address = guard.window.address();
         let Some(proxy) = cx.conflicts.proxy(&self.identity.lan, by, cx.now.boot) else {
             return false;
         };
@@ -183,11 +184,9 @@ impl Common {
         let guard = self.guard.as_mut()?;
         let control = guard.control.take()?;
         guard.ignores = true;
-        let (address, control, lan) = (
-            guard.window.address(),
-            control.address(),
-            self.identity.lan.clone(),
-        );
+        let address = guard.window.address();
+        let control = control.address();
+        let lan = self.identity.lan.clone();
         for by in proxies {
             tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
             cx.conflicts

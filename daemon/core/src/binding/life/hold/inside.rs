@@ -208,7 +208,8 @@ impl Hold {
     /// Does what is due at the interface by now: Docker has finished with it, what failed is tried again, and the daemon checks
     /// what the runtime did with its answer.
     pub(in crate::binding) fn on_time(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let (now, has_lease) = (cx.now.boot, self.client.lease().is_some());
+        let now = cx.now.boot;
+        let has_lease = self.client.lease().is_some();
         let follows = has_lease && common.profile.policy.on_change == OnChange::Apply;
         let Some(seat) = common.seat_mut(cx) else {
             return;
@@ -403,7 +404,8 @@ impl Hold {
     /// servers cannot answer a renewal, so the lease is from then on extended by INIT-REBOOT. An address that only stays
     /// there after its lease does not count.
     pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
-        let (lease, now) = (self.client.shared(), cx.now.boot);
+        let lease = self.client.shared();
+        let now = cx.now.boot;
         let Some(seat) = common.seat_mut(cx) else {
             return;
         };
@@ -422,7 +424,8 @@ impl Hold {
             .filter(|_| is.is_left())
             .into_iter()
             .for_each(Work::route_no_more);
-        let (attachment, address) = (&common.attachment, lease.address);
+        let attachment = &common.attachment;
+        let address = lease.address;
         if there {
             if !was.on_link() {
                 tracing::debug!(%attachment, %address, "leased address is on the interface again");

@@ -21,14 +21,13 @@ impl Hold {
         (link, view): (Link, &LinkView),
         cx: &mut Cx<'_>,
     ) -> Next {
-        let (ifname, netns) = (
-            &view.ifname,
-            link.netns().map(|path| path.display().to_string()),
-        );
+        let ifname = &view.ifname;
+        let netns = link.netns().map(|path| path.display().to_string());
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
         self.client.set_mtu(view.mtu);
-        let (holding, now) = (self.holding(common), cx.now.boot);
+        let holding = self.holding(common);
+        let now = cx.now.boot;
         if let Some(seat) = common.seat_mut(cx) {
             seat.is_found(holding.grant.as_ref(), view, now);
         }
