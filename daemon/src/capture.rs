@@ -141,7 +141,8 @@ impl Kept {
             .front()
             .map_or(self.last + 1, |frame| frame.number);
         let missed = (oldest - 1).saturating_sub(after);
-        let (mut frames, mut next_after) = (Vec::new(), after + missed);
+        let mut frames = Vec::new();
+        let mut next_after = after + missed;
         for frame in self.frames.iter().filter(|frame| frame.number > after) {
             if frames.len() == limit {
                 break;
@@ -251,7 +252,8 @@ mod tests {
     async fn a_reader_waits_for_what_it_wants() {
         let tap = Tap::default();
         read(&tap, None).await;
-        let (frames, until) = (tap.frames(), Instant::now() + Duration::from_secs(20));
+        let frames = tap.frames();
+        let until = Instant::now() + Duration::from_secs(20);
         let waits = tokio::spawn(async move {
             frames
                 .read(Some(0), 10, until, |frame| frame.bytes == b"wanted")

@@ -78,7 +78,8 @@ pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
         .map_err(StartError::io("start the event loop"))?
         .block_on(async {
             let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
-            let (socket, other) = (&settings.socket, settings.other_state_dir.as_deref());
+            let socket = &settings.socket;
+            let other = settings.other_state_dir.as_deref();
             let state = tokio::select! {
                 state = DirLock::take(&settings.state_dir, socket, other) => state?,
                 signal = signals.next() => {
@@ -99,7 +100,8 @@ async fn hold(
     _state: DirLock,
 ) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let (plugin_dir, read) = (settings.plugin_dir.as_ref(), settings.read_socket.as_ref());
+    let plugin_dir = settings.plugin_dir.as_ref();
+    let read = settings.read_socket.as_ref();
     let (listeners, places) = listen::listen(&settings.socket, plugin_dir, read, inherited)?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
@@ -241,7 +243,8 @@ impl Driver {
         let publisher =
             Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
-        let (log, frames) = (settings.log.clone(), tap.frames());
+        let log = settings.log.clone();
+        let frames = tap.frames();
         let (doors, door_reports) = Doors::new(
             settings.site(),
             settings
@@ -266,7 +269,6 @@ impl Driver {
             accepting,
         };
         let core = Core::new(Config::default(), seed());
-        let (open, late) = (HashMap::new(), Vec::new());
         let phase = Phase::Running;
         let driver = Self {
             core,
@@ -277,8 +279,8 @@ impl Driver {
             places,
             spool,
             listeners,
-            open,
-            late,
+            open: HashMap::new(),
+            late: Vec::new(),
             phase,
             tap,
             meter: Meter::default(),

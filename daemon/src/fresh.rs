@@ -48,7 +48,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_made_once_however_many_hang_up() {
-        let (fresh, made) = (Fresh::default(), Arc::new(AtomicUsize::new(0)));
+        let fresh = Fresh::default();
+        let made = Arc::new(AtomicUsize::new(0));
         let make = |takes| {
             let made = made.clone();
             async move {
@@ -57,7 +58,8 @@ mod tests {
                 7
             }
         };
-        let (takes, patience) = (Duration::from_secs(60), Duration::from_secs(1));
+        let takes = Duration::from_secs(60);
+        let patience = Duration::from_secs(1);
         for _ in 0..50 {
             let hung_up = tokio::time::timeout(patience, fresh.or(make(takes))).await;
             assert!(hung_up.is_err());

@@ -52,7 +52,8 @@ fn hand_over(
     host: &Host,
     end: &dyn Fn(Vec<Attachment>),
 ) -> Vec<RangeRecord> {
-    let (mut ended, mut left) = (Vec::new(), Vec::new());
+    let mut ended = Vec::new();
+    let mut left = Vec::new();
     for record in records {
         match write(&record, host_prefix, host) {
             Ok(()) => ended.push(record.attachment),

@@ -221,7 +221,8 @@ pub(crate) fn listen(
     read: Option<&ReadSocket>,
     inherited: Vec<(String, OwnedFd)>,
 ) -> Result<(Listeners, Vec<Place>), ListenError> {
-    let (mut control, mut reads) = (None, None);
+    let mut control = None;
+    let mut reads = None;
     let mut docker = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
     for (name, fd) in inherited {
         let protocol = Protocol::of_name(&name);
@@ -251,7 +252,8 @@ pub(crate) fn listen(
             (place.bind()?, place)
         }
     };
-    let (mut listeners, mut places) = (vec![(Protocol::Control, listener)], vec![control]);
+    let mut listeners = vec![(Protocol::Control, listener)];
+    let mut places = vec![control];
     match (reads, read) {
         (Some((listener, place)), _) => {
             listeners.push((Protocol::Read, listener));

@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn a_link_is_replaced_and_not_followed() {
         let dir = TempDir::new().unwrap();
-        let (path, precious) = (dir.path().join("pid"), dir.path().join("precious"));
+        let path = dir.path().join("pid");
+        let precious = dir.path().join("precious");
         fs::write(&precious, "precious").unwrap();
         std::os::unix::fs::symlink(&precious, &path).unwrap();
         PidFile::write(&path).unwrap().remove();

@@ -183,7 +183,9 @@ impl Store {
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
-        let (id, is_whole, path) = (file.id(), file.is_whole(), file.path().to_owned());
+        let id = file.id();
+        let is_whole = file.is_whole();
+        let path = file.path().to_owned();
         let commits = CommitCounts::default();
         let mut writer = Writer {
             file,

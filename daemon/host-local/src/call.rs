@@ -155,11 +155,13 @@ impl Call {
     /// # Errors
     /// Why it cannot be carried out, in CNI's words.
     pub fn run(self, host: Host) -> Result<String, Error> {
-        let (call, progress) = (Arc::new(self), Arc::new(Mutex::new(Progress::default())));
+        let call = Arc::new(self);
+        let progress = Arc::new(Mutex::new(Progress::default()));
         let (done, outcome) = mpsc::channel();
         let deadline = Instant::now() + call.patience;
         let work = {
-            let (call, progress) = (call.clone(), progress.clone());
+            let call = call.clone();
+            let progress = progress.clone();
             move || {
                 // Nobody may listen any more.
                 let _ = done.send(call.carry_out(&host, &progress));

@@ -271,7 +271,8 @@ impl Locked<'_> {
             address,
             by: Some(by.clone()),
         };
-        let (path, contents) = (self.path(&file.name()), file.contents());
+        let path = self.path(&file.name());
+        let contents = file.contents();
         let from = self.path(unfinished);
         let linked = self.write(unfinished, &contents).map(|()| {
             fs::hard_link(&from, &path).or_else(|error| match error.kind() {

@@ -50,7 +50,8 @@ pub fn parse(text: &str) -> Dns {
         .filter(|line| !line.starts_with(['#', ';']))
     {
         let mut words = line.split_whitespace();
-        let (keyword, mut rest) = (words.next(), words.map(str::to_owned).peekable());
+        let keyword = words.next();
+        let mut rest = words.map(str::to_owned).peekable();
         if rest.peek().is_none() {
             continue;
         }

@@ -380,7 +380,8 @@ mod tests {
     #[test]
     fn a_missing_daemon_is_named_with_the_way_to_start_it() {
         let dir = TempDir::new().unwrap();
-        let (missing, stale) = (dir.path().join("missing"), dir.path().join("stale"));
+        let missing = dir.path().join("missing");
+        let stale = dir.path().join("stale");
         drop(UnixListener::bind(&stale).unwrap());
         for socket in [missing, stale] {
             let error = get(&socket, "/").unwrap_err();

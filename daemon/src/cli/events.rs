@@ -39,7 +39,9 @@ struct Answer {
 /// Prints the requested events. Ends when the reader has seen enough.
 pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), EventsError> {
     let wanted = Wanted::of(args)?;
-    let (mut after, mut found, mut silent) = (args.after, false, false);
+    let mut after = args.after;
+    let mut found = false;
+    let mut silent = false;
     let mut last = args.number.map(|_| VecDeque::new());
     loop {
         // Existing events need no waiting.

@@ -125,7 +125,8 @@ fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
 /// Returns what delays RELEASEs.
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
-        let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
+        let what = binding.held_up_by.as_ref()?;
+        let seconds = binding.seconds_held_up?;
         let end = binding
             .seconds_to_expiry
             .map(|seconds| format!(" (the lease expires in {seconds} s)"));
@@ -164,7 +165,8 @@ fn pathless(bindings: &[Binding]) -> String {
 /// Returns the containers whose address is not the one that Docker was told.
 fn misbelieved(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
-        let (told, address) = (binding.told?, binding.address?);
+        let told = binding.told?;
+        let address = binding.address?;
         let differs = told.addr() != address.addr();
         differs.then(|| {
             escaped(&format!(
@@ -343,7 +345,8 @@ mod tests {
             kept,
             kept_beyond_its_end,
         ];
-        let (few, wide) = (table::few(&bindings, Some(80)), table::wide(&bindings));
+        let few = table::few(&bindings, Some(80));
+        let wide = table::wide(&bindings);
         assert_eq!(few, include_str!("list/few.golden"), "\n{few}");
         assert_eq!(wide, include_str!("list/wide.golden"), "\n{wide}");
     }

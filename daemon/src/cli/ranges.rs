@@ -64,7 +64,8 @@ impl Listed {
         others.sort();
         for path in others {
             let network = path.file_name().unwrap_or_default().to_string_lossy();
-            let (network, directory) = (network.into_owned(), Directory::of(path.clone()));
+            let network = network.into_owned();
+            let directory = Directory::of(path.clone());
             let taken = listed.read(&directory, &network);
             if !taken.is_empty() {
                 listed.unconfigured.push(Unconfigured { network, taken });

@@ -13,8 +13,10 @@ pub(super) fn input(input: &Input<'_>) {
             spooled,
             adoptees,
         } => {
-            let (records, doors) = (records.len(), doors.len());
-            let (spooled, adoptees) = (spooled.len(), adoptees.len());
+            let records = records.len();
+            let doors = doors.len();
+            let spooled = spooled.len();
+            let adoptees = adoptees.len();
             debug!(%boot, records, doors, spooled, adoptees, "start");
         }
         Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),

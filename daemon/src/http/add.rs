@@ -97,7 +97,8 @@ pub(super) fn add(
         .timeout
         .filter(|s| *s > 0.0)
         .map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
-    let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
+    let release = ipam.release.unwrap_or(true);
+    let policy = policy(&ipam);
     Ok(Add {
         attachment: attachment(named),
         limits: None,
@@ -131,7 +132,8 @@ pub(super) fn add(
 /// Returns how many seconds the lease of a DEL is kept, if its configuration says that its identity can return. Whatever is
 /// unreadable is ignored: a DEL must succeed whatever its configuration says.
 pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
-    let (ipam, said) = (config.ipam().ok()?, config.runtime_config().ok()?);
+    let ipam = config.ipam().ok()?;
+    let said = config.runtime_config().ok()?;
     let provided = provided(&ipam, &Args::parse(request.env.args.as_deref())).ok()?;
     grace(&ipam, &provided, said.mac.is_some())
 }

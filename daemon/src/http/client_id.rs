@@ -182,10 +182,8 @@ fn path_of(
 }
 
 fn of_pod(names: &Names<'_>) -> Result<String, Error> {
-    let (namespace, pod) = (
-        names.arg(KEY, "pod", POD_NAMESPACE)?,
-        names.arg(KEY, "pod", POD_NAME)?,
-    );
+    let namespace = names.arg(KEY, "pod", POD_NAMESPACE)?;
+    let pod = names.arg(KEY, "pod", POD_NAME)?;
     Ok(format!("{namespace}/{pod}/{}", names.named.ifname))
 }
 
@@ -282,7 +280,8 @@ mod tests {
     #[test]
     fn containers_of_a_network_with_a_long_name_are_told_apart_and_known_as_the_incumbent_knew_them()
      {
-        let (network, container) = ("n".repeat(250), "c".repeat(64));
+        let network = "n".repeat(250);
+        let container = "c".repeat(64);
         let of = |ifname| {
             of_container(Named {
                 network: &network,

@@ -82,7 +82,8 @@ impl Asked {
             Verb::Check => {
                 let named = named(request, config)?;
                 netns(request)?;
-                let (attachment, expected) = (attachment(named), expected(config, named.ifname)?);
+                let attachment = attachment(named);
+                let expected = expected(config, named.ifname)?;
                 (
                     of(&attachment),
                     Call::Check {

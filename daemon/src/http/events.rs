@@ -67,7 +67,8 @@ impl Question {
         self,
         mut journal: Journal,
     ) -> Result<control::Events, JournalError> {
-        let (until, mut after) = (Instant::now() + self.wait, self.after);
+        let until = Instant::now() + self.wait;
+        let mut after = self.after;
         loop {
             let read = journal.read(after, self.limit).await?;
             after = read.next_after;
@@ -119,13 +120,14 @@ pub(super) fn event(Numbered { number, event }: &Numbered) -> control::Event {
 
 /// Writes a wall time as RFC 3339 in UTC, to the millisecond.
 pub(crate) fn rfc3339(time: WallTime) -> String {
-    let (seconds, millis) = (
-        time.since_epoch().as_secs(),
-        time.since_epoch().subsec_millis(),
-    );
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let seconds = time.since_epoch().as_secs();
+    let millis = time.since_epoch().subsec_millis();
+    let days = seconds / 86_400;
+    let second = seconds % 86_400;
     let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let hour = second / 3600;
+    let minute = second / 60 % 60;
+    let second = second % 60;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
@@ -134,7 +136,8 @@ pub(crate) fn rfc3339(time: WallTime) -> String {
 /// Counts from 0000-03-01, so that the leap day is the last of its year, in eras of 400 years.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let of_era = days % 146_097;
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * of_year + 2) / 153;

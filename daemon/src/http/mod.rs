@@ -175,7 +175,9 @@ impl Doors {
         let of = |places| Arc::new(Semaphore::new(places));
         let most = places.clamp(1, MAX_OPEN);
         let share = |protocol| {
-            let (places, waiting, reading) = (of(most), of(MAX_WAITING), of(MAX_READING));
+            let places = of(most);
+            let waiting = of(MAX_WAITING);
+            let reading = of(MAX_READING);
             (
                 protocol,
                 Share {
@@ -187,8 +189,6 @@ impl Doors {
             )
         };
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let (said, old_plugin, warned) = (Arc::default(), Arc::default(), Arc::default());
-        let next = Arc::default();
         let doors = Self {
             site,
             networks: networks.into(),
@@ -197,10 +197,10 @@ impl Doors {
             journal,
             log,
             frames,
-            said,
-            old_plugin,
-            warned,
-            next,
+            said: Arc::default(),
+            old_plugin: Arc::default(),
+            warned: Arc::default(),
+            next: Arc::default(),
         };
         (doors, driver)
     }

@@ -48,7 +48,8 @@ pub(super) async fn snapshot(doors: &Doors) -> Option<Snapshot> {
     let (to, snapshot) = oneshot::channel();
     doors.reports.send(DoorReport::Measured(to)).ok()?;
     let mut snapshot = *snapshot.await.ok()?;
-    let (store, links) = (snapshot.store.clone(), snapshot.links.clone());
+    let store = snapshot.store.clone();
+    let links = snapshot.links.clone();
     let look = tokio::task::spawn_blocking(move || {
         let seen = links.into_iter().filter_map(|(ifname, leases)| {
             let state = net::link_state(&ifname)?;

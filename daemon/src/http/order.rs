@@ -39,7 +39,9 @@ pub(super) fn which(query: &str) -> Result<Which, BadOrder> {
 
 /// Reads an order from a URL's query.
 pub(super) fn parse(query: &str, kind: Kind) -> Result<Order, BadOrder> {
-    let (mut which, mut all, mut force) = (control::Which::default(), false, false);
+    let mut which = control::Which::default();
+    let mut all = false;
+    let mut force = false;
     for parameter in parameters(query) {
         match parameter {
             "all=true" => all = true,

@@ -379,7 +379,8 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
 
 /// Answers a caller that only reads. However many ask, leases are listed once a second, and only a few may wait for events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
-    let (said, asker) = (&caller.doors().said, caller.clone());
+    let said = &caller.doors().said;
+    let asker = caller.clone();
     let asks_for_all = request.uri().query().is_none_or(str::is_empty);
     match (request.method(), request.uri().path()) {
         (&Method::GET, wire_control::BINDINGS) if asks_for_all => {

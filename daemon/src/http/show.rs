@@ -39,7 +39,8 @@ pub(super) async fn events_of(
     journal: &Journal,
     of: &Attachment,
 ) -> Result<Vec<control::Event>, JournalError> {
-    let (mut after, mut last) = (0, VecDeque::new());
+    let mut after = 0;
+    let mut last = VecDeque::new();
     loop {
         let read = journal.read(after, MOST).await?;
         for numbered in read

@@ -33,7 +33,8 @@ pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
         rows,
         warnings,
     } = facts;
-    let (commits, store) = (&snapshot.commits, &snapshot.store);
+    let commits = &snapshot.commits;
+    let store = &snapshot.store;
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: fs::read_to_string("/proc/sys/kernel/hostname")

@@ -61,7 +61,8 @@ impl Filter {
 
     /// Logs what `filter` lets through, for `limit`. Must be called inside a runtime.
     pub(crate) fn set(&self, filter: &str, limit: Duration) -> Result<(), LogError> {
-        let (targets, until) = (parse(filter)?, Instant::now() + limit);
+        let targets = parse(filter)?;
+        let until = Instant::now() + limit;
         info!(filter, seconds = limit.as_secs(), "log filter changed");
         *self.meanwhile() = Some((filter.to_owned(), until));
         self.apply(targets);

@@ -53,7 +53,8 @@ pub(super) struct Ours {
 /// and, inside a namespace, where no others arrive, an answer to the link's own address with another chaddr.
 pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
-    let (accept, drop) = (program.end(LONGEST + 1), program.end(0));
+    let accept = program.end(LONGEST + 1);
+    let drop = program.end(0);
     let arp = match program.arp(ours.own, hears, accept, drop) {
         nothing if nothing == drop => drop,
         heard => program.equal(None, libc::ETH_P_ARP.cast_unsigned(), heard, drop),
@@ -96,7 +97,8 @@ pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
 /// Returns a program that picks out the ARP for IPv4 that `hears` names, and nothing else.
 pub(super) fn arp(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
-    let (accept, drop) = (program.end(LONGEST + 1), program.end(0));
+    let accept = program.end(LONGEST + 1);
+    let drop = program.end(0);
     let heard = program.arp(ours.own, hears, accept, drop);
     program.equal(
         Some((libc::BPF_H | libc::BPF_ABS, TYPE)),
@@ -162,10 +164,8 @@ impl Program {
         yes: Place,
         no: Place,
     ) -> Place {
-        let (first, last) = (
-            u32::from_be_bytes([a, b, c, d]),
-            u32::from_be_bytes([0, 0, e, f]),
-        );
+        let first = u32::from_be_bytes([a, b, c, d]);
+        let last = u32::from_be_bytes([0, 0, e, f]);
         let rest = self.equal(Some((libc::BPF_H | mode, at + 4)), last, yes, no);
         self.equal(Some((libc::BPF_W | mode, at)), first, rest, no)
     }

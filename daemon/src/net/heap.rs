@@ -29,7 +29,8 @@ pub(crate) fn share() {
 pub(super) fn trim() {
     // SAFETY: it changes nothing that is in use, and locks each heap.
     unsafe { libc::malloc_trim(0) };
-    let (from, to) = (&raw const __executable_start, &raw const etext);
+    let from = &raw const __executable_start;
+    let to = &raw const etext;
     let length = (to.addr() - from.addr()) / PAGE * PAGE;
     // SAFETY: nobody writes to these pages, so the file has all that they hold.
     unsafe { libc::madvise(from.cast_mut().cast(), length, libc::MADV_DONTNEED) };

@@ -331,7 +331,8 @@ impl Net {
         let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone())
             .map_err(NetError::Watch)?;
         let runtime = Handle::current();
-        let (alarm, ends) = (Alarm::new(WATCH, &reports), reports.clone());
+        let alarm = Alarm::new(WATCH, &reports);
+        let ends = reports.clone();
         let watch = runtime.spawn(async move {
             let _alarm = alarm;
             watch.run().await;
@@ -344,7 +345,7 @@ impl Net {
                 .clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS),
         ));
         let own = Own::start(config.store, pool.clone(), reports.clone());
-        let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
+        let docker_netns = config.docker_netns;
         let uplinks = Arc::new(Uplinks::open());
         let mut net = Self {
             runtime,
@@ -352,7 +353,7 @@ impl Net {
             reports,
             docker_netns,
             own,
-            exchanges,
+            exchanges: HashMap::new(),
             into,
             uplinks,
             sockets,
@@ -389,11 +390,10 @@ impl Net {
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
         // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long changes
         // nothing any more, because somebody else may have the link by then.
-        let (taken, over) = (
-            Arc::new(AtomicUsize::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (counter, is_over) = (Arc::clone(&taken), Arc::clone(&over));
+        let taken = Arc::new(AtomicUsize::new(0));
+        let over = Arc::new(AtomicBool::new(false));
+        let counter = Arc::clone(&taken);
+        let is_over = Arc::clone(&over);
         let work = self.pool.run(move |worker| {
             worker.apply(&target, &steps, |taken| {
                 counter.store(taken, Ordering::Relaxed);
@@ -535,11 +535,9 @@ impl Net {
     }
 
     fn exchange(&self, id: ExchangeId) -> Exchange {
-        let (reports, into, pool) = (
-            self.reports.clone(),
-            Arc::clone(&self.into),
-            self.pool.clone(),
-        );
+        let reports = self.reports.clone();
+        let into = Arc::clone(&self.into);
+        let pool = self.pool.clone();
         Exchange {
             id,
             reports,

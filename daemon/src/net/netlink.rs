@@ -262,7 +262,8 @@ impl Netlink {
     /// of. The right one is the link whose other end is outside, else a bridge's port: nothing else can reach a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
-        let (mut stands_in, mut is_named) = (false, false);
+        let mut stands_in = false;
+        let mut is_named = false;
         let asked = self.each_link(|link| {
             let is_own = link.name == name;
             is_named |= is_own;

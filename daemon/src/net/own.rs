@@ -225,7 +225,8 @@ fn marked(
     store: StoreId,
     owner: &LinkOwner,
 ) -> Result<Option<u32>, LinkCause> {
-    let (wanted, mut own) = (Mark::of(owner), None);
+    let wanted = Mark::of(owner);
+    let mut own = None;
     let asked = netlink.each_link(|link| {
         own = own
             .or((Mark::read(&link.alias, store).as_ref() == Some(&wanted)).then_some(link.index));

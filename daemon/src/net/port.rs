@@ -104,7 +104,8 @@ impl Port {
         let made = here.change(veth(mac, bridge.mtu, ns), NLM_F_CREATE | NLM_F_EXCL);
         made.map_err(|error| error.at(Which::Name(INSIDE), "make a veth"))?;
         let (end, _) = here.ethernet(Which::Name(INSIDE))?;
-        let (inside, index) = (end.index, end.other);
+        let inside = end.index;
+        let index = end.other;
         without_ipv6(&mut here, inside);
         without_ipv6(netlink, index);
         let failed = |doing| move |error: NetlinkError| error.at(Which::Index(index), doing);

@@ -25,7 +25,8 @@ impl Process {
     /// process here: a daemon in a container may have its own PID namespace.
     pub(super) fn of(path: &Path, ns: &OwnedFd) -> Option<Self> {
         let fd = open(pid_in(path)?)?;
-        let (there, here) = (stat(path).ok()?, fstat(ns).ok()?);
+        let there = stat(path).ok()?;
+        let here = fstat(ns).ok()?;
         ((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)).then(|| Self {
             fd,
             path: path.to_owned(),

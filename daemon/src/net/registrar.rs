@@ -101,13 +101,14 @@ impl Registrar {
         ] {
             socket.add_membership(group)?;
         }
-        let (socket, paths, book) = (Arc::new(socket), Paths::new()?, Mutex::default());
+        let socket = Arc::new(socket);
+        let paths = Paths::new()?;
         Ok(Arc::new(Self {
             socket,
             port,
             paths,
             docker,
-            book,
+            book: Mutex::default(),
             lost: AtomicU64::new(0),
         }))
     }

@@ -25,7 +25,8 @@ pub(super) fn look(
         whole: number.is_none(),
         ..Sightings::default()
     };
-    let (mut looked, mut left_out) = (Vec::new(), Vec::new());
+    let mut looked = Vec::new();
+    let mut left_out = Vec::new();
     for path in worker.list(directory)? {
         match through(worker, &path, sought, number, &mut sightings) {
             Ok(()) => looked.push(path),
@@ -111,7 +112,8 @@ fn through(
             }
             // The watch reports on it from before the look.
             let view = worker.look_within(path, link.index)?;
-            let (sought, netns) = (sought.clone(), path.to_owned());
+            let sought = sought.clone();
+            let netns = path.to_owned();
             sightings
                 .found
                 .extend((view.mac == sought.mac).then_some(Sighting {

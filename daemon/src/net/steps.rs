@@ -284,7 +284,8 @@ impl Netlink {
         cookie: Cookie,
     ) -> Result<LinkView, LinkCause> {
         let view = self.view(which, cookie)?;
-        let (mut routes, mut count) = (Vec::new(), 0);
+        let mut routes = Vec::new();
+        let mut count = 0;
         let asked = self.routes_of(AddressFamily::Inet, None, Some(view.ifindex), |there| {
             if there.index == Some(view.ifindex) && there.protocol != RouteProtocol::Kernel {
                 count += 1;
@@ -438,8 +439,13 @@ impl RouteAnswer {
         if (header.kind, header.tos) != (RouteType::Unicast, 0) {
             return Ok(None);
         }
-        let (mut destination, mut via, mut metric, mut index) = (nowhere, None, 0, None);
-        let (mut table, mut mtu, mut advmss) = (header.table.into(), None, None);
+        let mut destination = nowhere;
+        let mut via = None;
+        let mut metric = 0;
+        let mut index = None;
+        let mut table = header.table.into();
+        let mut mtu = None;
+        let mut advmss = None;
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute
                 .map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
@@ -469,7 +475,8 @@ impl RouteAnswer {
         }
         let destination = IpNet::new(destination, header.destination_prefix_length)
             .map_err(|_| NetlinkError::Unreadable("a route with an impossible prefix"))?;
-        let (protocol, scope) = (header.protocol, header.scope);
+        let protocol = header.protocol;
+        let scope = header.scope;
         Ok(Some(Self {
             destination,
             via,

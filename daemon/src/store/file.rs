@@ -170,7 +170,8 @@ impl LeaseFile {
 
     /// Opens or makes the file in `dir`, and reads its records. A new file begins with what was copied of the previous one.
     pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
-        let (path, copy) = (dir.join(NAME), Copied::beside(socket));
+        let path = dir.join(NAME);
+        let copy = Copied::beside(socket);
         let new_id = RandomState::new().build_hasher().finish();
         let opened = match open_checked(&path, new_id, &copy) {
             Err(Unusable::Damaged(reason)) => {
@@ -207,11 +208,9 @@ impl LeaseFile {
             id,
             last_event,
         } = contents;
-        let (is_whole, is_missing) = (
-            unreadable.is_empty() && !is_new,
-            database.is_none() && !path.exists(),
-        );
-        let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
+        let is_whole = unreadable.is_empty() && !is_new;
+        let is_missing = database.is_none() && !path.exists();
+        let on_disk = OnDisk::of(&path);
         let room = Room::beside(&path);
         if database.is_some() {
             room.keep();
@@ -225,7 +224,7 @@ impl LeaseFile {
             failure: None,
             id,
             last_event,
-            runs,
+            runs: Runs::default(),
             is_whole,
             is_missing,
         };
@@ -593,7 +592,8 @@ fn agree_on_id(
 
 fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb::Error> {
     let txn = database.begin_read()?;
-    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
+    let mut records = Vec::new();
+    let mut unreadable = Vec::new();
     for row in txn.open_table(LEASES)?.iter()? {
         let (id, bytes) = row?;
         match serde_json::from_slice(bytes.value()) {

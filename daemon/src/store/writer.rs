@@ -52,7 +52,8 @@ impl Writer {
             };
             // Transactions that arrive during the pause after a failure share the next try.
             thread::sleep(self.file.pause());
-            let (mut writes, mut closing) = (Vec::new(), false);
+            let mut writes = Vec::new();
+            let mut closing = false;
             for job in first.into_iter().chain(queue.try_iter()) {
                 match job {
                     Job::Write { op, changes } => writes.push((op, changes)),

@@ -95,7 +95,9 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     };
     let mut file = Pcapng::new(out).map_err(unwritten)?;
     let until = args.limit.map(|limit| Instant::now() + limit);
-    let (mut frames, mut missed, mut unsaid) = (0, 0, 0);
+    let mut frames = 0;
+    let mut missed = 0;
+    let mut unsaid = 0;
     while file.written() < args.size.saturating_mul(1 << 20) {
         let left = until.map(|until| {
             until

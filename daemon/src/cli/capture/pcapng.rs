@@ -64,7 +64,8 @@ impl<W: Write> Pcapng<W> {
     pub(super) fn frame(&mut self, frame: &Frame, bytes: &[u8], missed: u64) -> io::Result<()> {
         let interface = self.interface(frame.attachment.as_deref().unwrap_or("-"))?;
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        let (high, low) = ((frame.micros >> 32) as u32, frame.micros as u32);
+        let high = (frame.micros >> 32) as u32;
+        let low = frame.micros as u32;
         let mut body: Vec<u8> = [interface, high, low, length, length]
             .iter()
             .flat_map(|word| word.to_le_bytes())
@@ -154,7 +155,8 @@ mod tests {
         file.frame(&frame("b", true), b"", 0).unwrap();
         assert_eq!(file.written(), bytes.len() as u64);
         let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
-        let (mut at, mut kinds) = (0, Vec::new());
+        let mut at = 0;
+        let mut kinds = Vec::new();
         while at < bytes.len() {
             let length = word(at + 4) as usize;
             assert_eq!((word(at + length - 4) as usize, length % 4), (length, 0));

@@ -60,7 +60,8 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new() -> Self {
         let hash = |tag: &str| {
-            let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+            let open = format!("<{tag}>");
+            let close = format!("</{tag}>");
             let inner = PAGE
                 .split_once(&open)
                 .and_then(|(_, rest)| rest.split_once(&close))

@@ -92,12 +92,11 @@ impl Feed {
     pub(super) async fn follow(self, socket: PathBuf) {
         let socket: Arc<PathBuf> = socket.into();
         // Pages are told at once whether the daemon answers; only then is there something to wait for.
-        let (mut after, mut wait) = (0, 0);
+        let mut after = 0;
+        let mut wait = 0;
         loop {
-            let (socket, url) = (
-                socket.clone(),
-                format!("{EVENTS}?after={after}&wait={wait}"),
-            );
+            let socket = socket.clone();
+            let url = format!("{EVENTS}?after={after}&wait={wait}");
             let patience = Duration::from_secs(WAIT + 5);
             let asked = spawn_blocking(move || client::get_within(&socket, &url, patience)).await;
             let answer = asked

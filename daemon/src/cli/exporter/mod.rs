@@ -98,11 +98,11 @@ async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
     );
     let feed = Feed::default();
     spawn_local(feed.clone().follow(args.socket.clone()));
-    let (page, said) = (Page::new(), ASKED.map(|url| (url, Fresh::default())).into());
+    let said = ASKED.map(|url| (url, Fresh::default())).into();
     let site = Rc::new(Site {
         socket: args.socket.as_path().into(),
         hosts: args.host.clone(),
-        page,
+        page: Page::new(),
         feed,
         said,
     });
@@ -167,7 +167,8 @@ async fn accept(listener: &TcpListener, site: &Rc<Site>) {
             .await
             .expect("the places are never closed");
         let (id, cut_off) = silent.borrow_mut().enter();
-        let (site, silent) = (site.clone(), silent.clone());
+        let site = site.clone();
+        let silent = silent.clone();
         spawn_local(async move {
             let _place = place;
             let asks = || silent.borrow_mut().leave(id);
@@ -219,7 +220,9 @@ async fn gives_way(cut_off: oneshot::Receiver<()>) {
 
 /// Serves one request. `asks`: what to do when it has come in.
 async fn connection(stream: TcpStream, site: Rc<Site>, asks: impl Fn()) {
-    let (site, follows, asks) = (&site, &Cell::new(None), &asks);
+    let site = &site;
+    let follows = &Cell::new(None);
+    let asks = &asks;
     let service = service_fn(|request| async move {
         asks();
         Ok::<_, Infallible>(respond(&request, site, follows).await)

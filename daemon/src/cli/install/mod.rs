@@ -135,7 +135,8 @@ impl<T> Doing<T> for io::Result<T> {
 ///
 /// Nothing is changed anywhere if somebody else's file is in the way, or if a later release wrote the store.
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
-    let (shim, program) = (shim()?, own_program()?);
+    let shim = shim()?;
+    let program = own_program()?;
     enter(&args.root)?;
     if args.systemd && args.root == Path::new("/") && !Path::new(BOOTED).is_dir() {
         return Err(InstallError::NoSystemd);

@@ -182,9 +182,11 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     async fn run(mut self, mut hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
-        let (mut clock, question) = (Clock::new().map_err(AskError::Runtime)?, self.question);
+        let mut clock = Clock::new().map_err(AskError::Runtime)?;
+        let question = self.question;
         let view = self.look().await?;
-        let (mac, lan) = (chaddr(question, &view), question.lan());
+        let mac = chaddr(question, &view);
+        let lan = question.lan();
         let place = question.place(mac);
         if !view.up {
             return Err(AskError::Down(question.ifname.clone()));
@@ -211,7 +213,8 @@ impl Asking<'_> {
         let began = Clock::now().boot;
         let end = began + question.wait;
         let mut inquiry = Inquiry::new(sender, began, Rng::with_seed(seed()));
-        let (mut offered, mut not_beside) = (false, None);
+        let mut offered = false;
+        let mut not_beside = None;
         loop {
             let now = Clock::now().boot;
             if now >= end {
@@ -284,7 +287,8 @@ impl Asking<'_> {
     }
 
     async fn look(&mut self) -> Result<LinkView, AskError> {
-        let (op, target) = (self.op(), self.question.place(Mac::default()).target());
+        let op = self.op();
+        let target = self.question.place(Mac::default()).target();
         self.net.inspect(op, target, false);
         match self.outcome(op).await? {
             Outcome::Inspected(view) => view.map_err(|cause| self.failed(cause)),
@@ -324,7 +328,8 @@ impl Asking<'_> {
 
     /// Looks at the link and the host, or only counts the frames that came in.
     async fn survey(&mut self, link: Link, counts: bool) -> Survey {
-        let (op, lan) = (self.op(), self.question.lan());
+        let op = self.op();
+        let lan = self.question.lan();
         let parent = lan.parent().map(str::to_owned);
         self.net.survey(op, link, parent, counts);
         match self.outcome(op).await {
@@ -357,7 +362,8 @@ fn answer(
             return None;
         }
     };
-    let (before, offer) = (inquiry.tally().answers, inquiry.offer(now, &udp));
+    let before = inquiry.tally().answers;
+    let offer = inquiry.offer(now, &udp);
     if offer.is_err() && inquiry.tally().answers == before {
         return None;
     }

@@ -82,7 +82,8 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
         client,
         wait: args.wait.min(MAX_ADD_TIMEOUT),
     };
-    let (term, mut written) = (Term::of_stdout(), Ok(()));
+    let term = Term::of_stdout();
+    let mut written = Ok(());
     let mut judge = Judge::new(args.network.clone().zip(servers));
     let mut answers = Vec::new();
     let asked = question.ask(|answer| {

@@ -31,7 +31,8 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
             address: Ipv4Net::default(),
         })));
     }
-    let (name, mac) = (name(&said.options)?, mac(&said.options)?);
+    let name = name(&said.options)?;
+    let mac = mac(&said.options)?;
     let is_endpoint = match (mac, name) {
         _ if is_gateway => false,
         (Some(_), _) => true,
@@ -76,7 +77,9 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
         chosen_mac: None,
         id: format!("address:#{:016x}", host.number),
     };
-    let (subnet, pool, shared) = (id.subnet, Some(id), host.ipvlan);
+    let subnet = id.subnet;
+    let pool = Some(id);
+    let shared = host.ipvlan;
     let source = Source {
         ifname,
         lan,

@@ -126,10 +126,8 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
         }
         NetworkMethod::Join => {
             let said: Join = read(body)?;
-            let (network, endpoint) = (
-                id("NetworkID", &said.network_id)?,
-                id("EndpointID", &said.endpoint_id)?,
-            );
+            let network = id("NetworkID", &said.network_id)?;
+            let endpoint = id("EndpointID", &said.endpoint_id)?;
             let shape = Shape::Join {
                 ifname: ifname(&said.options)?,
             };

@@ -41,7 +41,8 @@ impl Options {
         said: &docker::Options,
         subnet_link: impl FnOnce() -> Option<String>,
     ) -> Result<Self, Refused> {
-        let (mut parent, mut lease) = (None, LeaseOptions::new(Flag::Ipam));
+        let mut parent = None;
+        let mut lease = LeaseOptions::new(Flag::Ipam);
         for (key, value) in said {
             match key.as_str() {
                 "parent" if is_link_name(value, 127) => parent = Some(value.to_owned()),

@@ -83,7 +83,8 @@ impl NetworkOptions {
                 return Err(Flag::Driver.unknown(key, &Self::KNOWN));
             }
         }
-        let (gateway, numbered) = (said.gateway, said.numbered);
+        let gateway = said.gateway;
+        let numbered = said.numbered;
         let wiring = said.wiring(host)?;
         lease.suit(&host.site, wiring.mode == Mode::Ipvlan)?;
         Ok(Self {

@@ -264,7 +264,8 @@ impl AddressAnswer {
         if i32::from(family) != libc::AF_INET {
             return Ok(None);
         }
-        let (mut local, mut peer) = (None, None);
+        let mut local = None;
+        let mut peer = None;
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute.map_err(|_| {
                 NetlinkError::Unreadable("an address's attribute runs over its end")

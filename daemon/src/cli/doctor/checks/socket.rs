@@ -105,7 +105,8 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
 /// Returns what the daemon says is wrong, in its words: it looks at every link that a lease or a Docker network uses.
 pub(in crate::cli::doctor) fn troubles(troubles: &[Trouble]) -> Vec<Finding> {
     let finding = |trouble: &Trouble| {
-        let (sentence, remedy) = (trouble.sentence.clone(), trouble.remedy.clone());
+        let sentence = trouble.sentence.clone();
+        let remedy = trouble.remedy.clone();
         if trouble.grave {
             Finding::failure("daemon", sentence, remedy)
         } else {

@@ -76,7 +76,8 @@ pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
     if by_machine.is_empty() {
         return Vec::new();
     }
-    let (mut found, mut after) = (BTreeSet::new(), 0);
+    let mut found = BTreeSet::new();
+    let mut after = 0;
     loop {
         let page = get_within(socket, &format!("{EVENTS}?after={after}"), PATIENCE).ok();
         let Some(Events { events, next_after }) =
