@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::{Lease, Times};
-use leasehold_core::dhcpv4::message::Sender;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
-use leasehold_core::dhcpv4::{Client, Output, Signal, Verdict};
 use leasehold_core::identity::ClientId;
+use leasehold_core::source::{
+    Client, ClientProfile, Lease, Output, Sender, Servers, Signal, Verdict, Wanted, lease::Times,
+};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::{Arp, ArpOp, Udp};

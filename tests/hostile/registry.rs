@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::Core;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Order, Outcome,
     RequestId, StoreCause, Verb, Which,
@@ -25,6 +24,7 @@ use leasehold_core::profile::Profile;
 use leasehold_core::record::BindingId;
 use leasehold_core::registry::Config;
 use leasehold_core::silence::{Firewall, Survey};
+use leasehold_core::source::{ClientProfile, Wanted};
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Server, Station};

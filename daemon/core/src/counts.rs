@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::dhcpv4::form::{Fate, Form};
 use crate::event::EventKind;
+use crate::source::{Fate, Form};
 
 /// All counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

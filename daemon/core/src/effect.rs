@@ -26,7 +26,6 @@ pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub use self::ranges::{RangeRow, TakenRow};
 pub use self::row::{BindingState, Row};
 pub use self::show::{Acknowledged, Exchanged, Shown};
-use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;
 pub use crate::identity::ClientIdRule;
@@ -38,6 +37,7 @@ use crate::link::{
 };
 use crate::record::{BindingId, Change, DoorRecord, Record};
 use crate::silence::Survey;
+use crate::source::Timer;
 use crate::time::BootId;
 use crate::wire::Mac;
 pub use crate::wire::frame::FrameMeta;

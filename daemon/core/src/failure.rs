@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::Tally;
 use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
 use crate::limits::Unfit;
 use crate::link::{LinkCause, LinkRoute};
@@ -14,6 +13,7 @@ use crate::network::NetworkFault;
 use crate::pool::PoolFault;
 use crate::range::NoAddress;
 use crate::silence::Silence;
+use crate::source::Tally;
 use crate::wire::Mac;
 
 /// Why the store refused.

@@ -46,7 +46,7 @@
 //! assert_eq!(core.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `core` → `docker` → `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` →
+//! Inside, imports run one way: `core` → `docker` → `registry` → `binding` → `interface` → `plan`, `conflict` → `source` → `wire` →
 //! `time`. `effect` and `record` are the contract with the outside.
 
 mod asking;
@@ -55,7 +55,6 @@ mod binding;
 pub mod conflict;
 mod core;
 pub mod counts;
-pub mod dhcpv4;
 pub mod docker;
 pub mod effect;
 pub mod event;

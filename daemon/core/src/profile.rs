@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dhcpv4::profile::ClientProfile;
 use crate::grant::policy::Policy;
+use crate::source::ClientProfile;
 
 /// How many seconds the lease of an identity that can return is kept, if its network does not say.
 pub const GRACE: u32 = 60;

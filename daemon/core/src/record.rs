@@ -6,12 +6,12 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::dhcpv4::lease::Lease;
 use crate::event::Event;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::profile::Profile;
+use crate::source::Lease;
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.

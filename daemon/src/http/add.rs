@@ -8,12 +8,11 @@ use leasehold_api::cni::{
     self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route,
 };
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
-use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::link::{ByName, Place};
 use leasehold_core::profile::{GRACE, Profile, Wants};
+use leasehold_core::source::{ClientProfile, REQUEST_LIST, Servers, Wanted};
 use leasehold_core::wire::message::{ClientMessage, is_own};
 use leasehold_core::wire::option::fqdn;
 

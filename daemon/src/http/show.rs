@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use leasehold_api::control::{self, Acknowledged, DhcpOption, Interface, Lease, Story};
-use leasehold_core::dhcpv4::lease::Lease as Granted;
 use leasehold_core::effect::{Exchanged, Row, Shown};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::LinkView;
+use leasehold_core::source::Lease as Granted;
 use leasehold_core::tenure::Times;
 use leasehold_core::time::{Instant, WallTime};
 

@@ -5,7 +5,7 @@ use std::fmt::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::counts::Histogram;
-use leasehold_core::dhcpv4::form::{Fate, Form};
+use leasehold_core::source::{Fate, Form};
 use leasehold_core::trouble::{Subject, TroubleKind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;

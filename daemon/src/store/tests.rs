@@ -4,13 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::pool::{PoolId, PoolRecord};
 use leasehold_core::record::{DoorKey, DoorRecord, RecordState};
+use leasehold_core::source::Lease;
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
 use redb::{Database, TableDefinition};

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::Lease;
 use leasehold_core::time::{BootId, Instant as CoreInstant, WallTime};
 use leasehold_core::wire::Mac;
 use nix::sys::signal::Signal;

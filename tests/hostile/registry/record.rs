@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::record::{Former, Record, RecordState};
+use leasehold_core::source::{Lease, lease::Times};
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
 

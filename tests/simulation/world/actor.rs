@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Lan};
 use leasehold_core::link::{Cookie, LinkRoute, Place};
 use leasehold_core::pool::PoolId;
 use leasehold_core::profile::Profile;
+use leasehold_core::source::{ClientProfile, Lease, Servers, Wanted};
 use leasehold_core::testbed::kernel::{At, host_mac};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;

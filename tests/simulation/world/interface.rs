@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::link::{LinkRoute, Step};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::Lease;
 use leasehold_core::testbed::kernel::At;
 
 use super::World;

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{BindingState, ExchangeId, Row};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::identity::ClientId;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::ExchangeId;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, Kind, arp, code};

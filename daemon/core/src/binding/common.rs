@@ -21,13 +21,12 @@ use self::persistence::Persistence;
 use self::warnings::Warnings;
 use super::holders::{Claim, Stand};
 use super::{Cx, Report};
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::message::Sender;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
+use crate::source::{Lease, Sender};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
 

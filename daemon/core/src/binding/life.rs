@@ -8,13 +8,12 @@ use std::ops::ControlFlow;
 
 use super::holders::Standing;
 use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::limits::Limits;
 use crate::link::{LinkCause, LinkView};
 use crate::record::Record;
+use crate::source::{Client, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, BadFrame, Frame};

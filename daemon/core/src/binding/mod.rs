@@ -32,8 +32,6 @@ pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 pub(crate) use self::row::row;
 
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, InVain};
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence, Seat};
@@ -42,6 +40,7 @@ use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
 use crate::range::{Given, NoAddress};
 use crate::record::{BindingId, Former};
+use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};

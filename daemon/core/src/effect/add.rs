@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::profile::Wanted;
 use crate::identity::{Attachment, ClientIdRule, Lan};
 use crate::limits::Limits;
 use crate::link::Place;
 use crate::profile::Profile;
 use crate::range::Fallback;
+use crate::source::Wanted;
 use crate::wire::Mac;
 
 /// An ADD.

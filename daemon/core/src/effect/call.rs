@@ -8,12 +8,12 @@ use ipnet::IpNet;
 use super::{
     Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeRow, Row, Shown, Verb, Which,
 };
-use crate::dhcpv4::lease::Lease;
 use crate::failure::Failure;
 use crate::grant::policy::Policy;
 use crate::identity::Attachment;
 use crate::network::NetworkFault;
 use crate::pool::{PoolId, PoolRecord};
+use crate::source::Lease;
 use crate::tenure::Tenure;
 
 /// What a caller asks.

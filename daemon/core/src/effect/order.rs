@@ -175,11 +175,10 @@ fn rank(row: &Row, name: &str) -> Option<Rank> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dhcpv4::StateName;
-    use crate::dhcpv4::lease::Lease;
     use crate::grant::policy::Policy;
     use crate::identity::{ClientId, Identity, Lan};
     use crate::link::Link;
+    use crate::source::{Lease, StateName};
     use crate::time::Instant;
     use crate::wire::Mac;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::dhcpv4::StateName;
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::link::Link;
+use crate::source::StateName;
 use crate::tenure::Tenure;
 
 /// The state of a binding, as `list` shows it.

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::row::Row;
-use crate::dhcpv4::StateName;
-use crate::dhcpv4::lease::Lease;
 use crate::link::{LinkCause, LinkView};
+use crate::source::{Lease, StateName};
 use crate::time::WallTime;
 
 /// One lease, for `show`. If several match, only their rows are returned.

@@ -1,6 +1,6 @@
 use super::policy::{ExtraRoute, Policy};
 use super::*;
-use crate::dhcpv4::lease::{self, Lease};
+use crate::source::{Lease, lease};
 use crate::time::Instant;
 use std::num::NonZeroU16;
 use std::time::Duration;

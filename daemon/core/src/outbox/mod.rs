@@ -9,7 +9,6 @@ use std::sync::Arc;
 pub(crate) use self::journal::Stake;
 use self::journal::{Journal, Ready};
 use crate::counts::Counts;
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::{Attachment, DoorId, Lan};
@@ -18,6 +17,7 @@ use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{Cookie, Hears, Link, Place, Sockets, Sought, Step, Target};
 use crate::range::Fallback;
 use crate::record::{BindingId, Change};
+use crate::source::Lease;
 use crate::time::Instant;
 use crate::wire::Mac;
 

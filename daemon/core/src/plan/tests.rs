@@ -1,9 +1,9 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::dhcpv4::lease::Lease;
 use crate::grant::policy::{ExtraRoute, Policy};
 use crate::grant::tests::{extra, lease, with_mtu};
+use crate::source::Lease;
 
 fn show(step: &Step) -> String {
     let route = |LinkRoute {

@@ -13,9 +13,6 @@ use super::pacing::{Pacing, Urgency};
 use super::slots::Slot;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{
     Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why,
 };
@@ -24,6 +21,7 @@ use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
+use crate::source::{Client, Lease, Wanted};
 use crate::time::{Instant, Now};
 
 /// How long an ADD waits before it sets its link up again, if another link has the Ethernet address. Usually that link is in a

@@ -11,12 +11,12 @@ use std::time::Duration;
 use super::Registry;
 use super::timers::Key;
 use crate::binding::Binding;
-use crate::dhcpv4::timing::Timer;
 use crate::effect::{RangeRow, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
 use crate::record::BindingId;
+use crate::source::Timer;
 use crate::time::{Instant, Now, WallTime};
 
 /// The pause between two questions.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Registry;
 use crate::binding::Binding;
-use crate::dhcpv4::{Outstanding, StateName};
 use crate::effect::{Acknowledged, Exchanged};
 use crate::record::BindingId;
+use crate::source::{Outstanding, StateName};
 use crate::time::{Instant, Now};
 
 /// How many leases it is kept for: all on a Kubernetes host.

@@ -13,7 +13,6 @@ use super::operation::Operation;
 use super::slots::Asked;
 use super::timers::{DoorTimer, Key};
 use crate::binding::{Binding, Life};
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, ExchangeId, RequestId, Why};
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
@@ -21,6 +20,7 @@ use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
 use crate::outbox::Owner;
 use crate::record::BindingId;
+use crate::source::Lease;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 

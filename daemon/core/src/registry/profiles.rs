@@ -29,7 +29,7 @@ impl Profiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dhcpv4::profile::ClientProfile;
+    use crate::source::ClientProfile;
 
     fn named(n: usize) -> Profile {
         Profile::from(ClientProfile {

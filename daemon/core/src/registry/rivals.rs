@@ -6,13 +6,13 @@ use std::path::Path;
 use super::Registry;
 use super::operation::{Operation, Ready};
 use crate::binding::{Binding, Leave, Life, change};
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Answer, Failure};
 use crate::identity::{Attachment, Identity};
 use crate::interface::News;
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
+use crate::source::Wanted;
 use crate::time::{Now, whole_millis};
 
 impl Registry {

@@ -8,9 +8,9 @@ use ipnet::Ipv4Net;
 use super::Registry;
 use super::servers::Waiting;
 use crate::binding::{Binding, row};
-use crate::dhcpv4::reach::{UNREACHED, UNREACHED_REMEDY};
 use crate::effect::BindingState;
 use crate::identity::Lan;
+use crate::source::{UNREACHED, UNREACHED_REMEDY};
 use crate::time::Now;
 use crate::trouble::{Subject, Trouble, TroubleKind};
 

@@ -9,14 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::dhcpv4::inquiry::{Inquiry, Offer};
-use leasehold_core::dhcpv4::message::Sender;
-use leasehold_core::dhcpv4::profile::ClientProfile;
-use leasehold_core::dhcpv4::{Refused, Tally};
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::identity::{ClientId, Lan};
 use leasehold_core::link::{Beside, ByName, Hears, Link, LinkCause, LinkView, Place, Sockets};
 use leasehold_core::silence::{Silence, Survey};
+use leasehold_core::source::{ClientProfile, Inquiry, Offer, Refused, Sender, Tally};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::{self, Frame, FrameMeta};

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use leasehold_api::MAX_ADD_TIMEOUT;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
+use leasehold_core::source::{ClientProfile, Servers};
 
 use super::args::ProbeArgs;
 use super::networks::{Networks, networks, site};

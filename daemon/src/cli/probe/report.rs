@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::Servers;
-use leasehold_core::dhcpv4::reach::{UNREACHED, UNREACHED_REMEDY};
+use leasehold_core::source::{Servers, UNREACHED, UNREACHED_REMEDY};
 use leasehold_core::wire::message::MessageType;
 use serde::Serialize;
 
@@ -314,12 +313,8 @@ fn count(count: usize, thing: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::dhcpv4::accept::Refusal;
-    use leasehold_core::dhcpv4::inquiry::Offer;
-    use leasehold_core::dhcpv4::lease::Lease;
-    use leasehold_core::dhcpv4::profile::ClientProfile;
-    use leasehold_core::dhcpv4::{Refused, Tally};
     use leasehold_core::silence::{Silence, Survey};
+    use leasehold_core::source::{ClientProfile, Lease, Offer, Refusal, Refused, Tally};
     use leasehold_core::time::Instant;
     use leasehold_core::wire::Mac;
     use leasehold_core::wire::message::{BadMessage, Message};

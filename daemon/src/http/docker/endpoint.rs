@@ -3,12 +3,12 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::Place;
 use leasehold_core::pool::{PoolId, wants};
 use leasehold_core::profile::GRACE;
+use leasehold_core::source::Wanted;
 use leasehold_core::wire::Mac;
 
 use super::super::add::Site;

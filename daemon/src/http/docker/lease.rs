@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::ClientId;
 use leasehold_core::profile::Profile;
 use leasehold_core::range::{Fallback, Said, Sets};
+use leasehold_core::source::{ClientProfile, Servers};
 
 use super::super::add::{Site, is_hostname};
 use super::super::client_id::MachineId;

@@ -4,11 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_api::cni::{Code, Error, Request};
-use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Call};
 use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::profile::Profile;
+use leasehold_core::source::{ClientProfile, REQUEST_LIST, Servers, Wanted};
 use leasehold_core::wire::Mac;
 
 use super::super::Site;
@@ -673,8 +672,8 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
 
 #[test]
 fn what_is_said_fits_a_message() {
-    use leasehold_core::dhcpv4::message::Sender;
     use leasehold_core::identity::ClientId;
+    use leasehold_core::source::Sender;
     let value = "x".repeat(200);
     let ipam = format!(
         r#"{{"hostname": "", "rapidCommit": true, "vendorClass": "{0}", "provide": [{{"option": "43", "value": "{1}"}}]}}"#,

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use leasehold_api::control::Bindings;
-use leasehold_core::dhcpv4::StateName;
 use leasehold_core::effect::{BindingState, Row};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::pool::PoolRecord;
+use leasehold_core::source::StateName;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolCall, PoolRequest};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::pool::PoolId;
 use leasehold_core::profile::{Profile, Wants};
+use leasehold_core::source::Wanted;
 use leasehold_core::wire::Mac;
 
 use super::super::Site;

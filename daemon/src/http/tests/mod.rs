@@ -13,12 +13,12 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
-use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
 use leasehold_core::effect::{Add, Answer, Call, Row};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::Lan;
 use leasehold_core::link::Link;
 use leasehold_core::source::Source;
+use leasehold_core::source::{Lease, lease::Route, lease::Times};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 

@@ -4,8 +4,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::lease::Route;
-use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{
     Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer,
     NetworkCall,
@@ -17,6 +15,7 @@ use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use leasehold_core::pool;
 use leasehold_core::profile::Profile;
+use leasehold_core::source::{ClientProfile, lease::Route};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
+use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 
 use crate::plan::{Plan, happens};

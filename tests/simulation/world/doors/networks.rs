@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::effect::{
     Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
     RequestId,
@@ -22,6 +21,7 @@ use leasehold_core::network::{
 };
 use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::{Lease, lease::Times};
 use leasehold_core::testbed::link::Own;
 use leasehold_core::time::{Instant, WallTime};
 

@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::effect::{Answer, Call, PoolCall, PoolRequest};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{LinkRoute, Place};
 use leasehold_core::pool::PoolId;
 use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::source::{ClientProfile, Lease, Servers};
 use leasehold_core::testbed::link::Wire;
 use leasehold_core::wire::Mac;
 

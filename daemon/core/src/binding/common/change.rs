@@ -4,8 +4,6 @@
 use std::fmt;
 
 use crate::binding::{Common, Cx, Task, Waiter};
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
 use crate::effect::Outcome;
 use crate::interface::{
     Act, Around, Changed, Done, Holding, Interfaces, Lack, Presence, Seat, Work,
@@ -13,6 +11,7 @@ use crate::interface::{
 use crate::link::{LinkCause, Target};
 use crate::plan;
 use crate::record::Former;
+use crate::source::{Client, Lease};
 
 /// The result of a look at the interface, or of a change.
 #[derive(Debug)]

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use crate::binding::{Common, Cx, Leave};
-use crate::dhcpv4::StateName;
-use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
 use crate::outbox::Stake;
+use crate::source::{Lease, StateName};
 
 /// Why the address of another lease is not on the interface.
 const STAYS_OFF: &str = "not put on the interface: the previous address was not there either";

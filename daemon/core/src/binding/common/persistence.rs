@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::binding::{Common, Cx};
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{OpId, StoreCause};
 use crate::grant::Dns;
 use crate::record::{BindingId, Change, Record, RecordState};
+use crate::source::Lease;
 use crate::time::Instant;
 
 /// The longest pause between two tries to write.

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use super::Common;
 use crate::binding::Cx;
-use crate::dhcpv4::Client;
+use crate::source::Client;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};

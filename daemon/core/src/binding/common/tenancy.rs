@@ -15,9 +15,8 @@ use std::net::Ipv4Addr;
 
 use crate::binding::holders::{Basis, Claim, Tenant};
 use crate::binding::{Common, Cx};
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Output, Verdict};
 use crate::event::EventKind;
+use crate::source::{Client, Lease, Output, Verdict};
 use crate::time::Instant;
 
 /// What a server offers or has granted although another binding has it.

@@ -4,12 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
 use crate::binding::{Common, Cx, Report};
-use crate::dhcpv4::accept::Refusal;
-use crate::dhcpv4::{Client, Output, Refused, Signal, Verdict};
 use crate::effect::ExchangeId;
 use crate::link::LinkCause;
+use crate::source::{Client, Output, Verdict};
 use crate::wire::Mac;
-use crate::wire::message::BadMessage;
 
 /// How many different warnings there are per lease.
 const MOST: usize = 16;
@@ -36,27 +34,11 @@ impl Warnings {
     }
 }
 
-/// Who sent an answer: IP address, if that can be read, and Ethernet address.
-pub(in crate::binding) type From = (Option<Ipv4Addr>, Mac);
-
-/// Returns who sent the answer in a signal, if there is one.
-pub(in crate::binding) fn sender(signal: &Signal<'_>) -> Option<From> {
-    match signal {
-        Signal::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
-        Signal::Unreadable { from, .. } => Some((None, *from)),
-        Signal::Clock
-        | Signal::Opened
-        | Signal::Unopened
-        | Signal::Arp(_)
-        | Signal::Conflict { .. } => None,
-    }
-}
-
 impl Common {
     /// Counts what the client refused of an answer, or dropped from it, and reports it once.
     pub(in crate::binding) fn tell_refused(
         &mut self,
-        from: Option<From>,
+        from: Option<(Option<Ipv4Addr>, Mac)>,
         output: &Output,
         cx: &mut Cx<'_>,
     ) {
@@ -87,12 +69,12 @@ impl Common {
         }
     }
 
-    fn tell_of(&mut self, (from, mac): From, output: &Output, cx: &mut Cx<'_>) {
+    fn tell_of(&mut self, (from, mac): (Option<Ipv4Addr>, Mac), output: &Output, cx: &mut Cx<'_>) {
         let attachment = &self.attachment;
         let from = from.map(tracing::field::display);
         if let Some(refused) = &output.refused {
             cx.out.counts.refused(refused.name());
-            if is_noise(refused) || !self.warnings.is_new(&refused.to_string()) {
+            if refused.is_noise() || !self.warnings.is_new(&refused.to_string()) {
                 tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
             } else {
                 tracing::warn!(%attachment, from, %mac, cause = %refused, "answer refused");
@@ -105,16 +87,6 @@ impl Common {
             }
         }
     }
-}
-
-/// Returns whether an answer is refused in the ordinary course of things: a second server's offer, a late answer, or a client's
-/// message.
-fn is_noise(refused: &Refused) -> bool {
-    matches!(
-        refused,
-        Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr | Refusal::Unexpected { .. })
-            | Refused::Malformed(BadMessage::NotAReply(_))
-    )
 }
 
 #[cfg(test)]

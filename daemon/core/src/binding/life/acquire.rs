@@ -28,19 +28,15 @@ use self::pace::Pace;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
-use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::conflict;
-use crate::dhcpv4::form::Fate;
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::timing::Timer;
-use crate::dhcpv4::{Client, Loss, Output, Signal, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::limits::Limits;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Record, RecordState};
+use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -184,7 +180,7 @@ impl Acquire {
         {
             return SAME;
         }
-        let from = warnings::sender(&signal);
+        let from = signal.sender();
         let mut output = self.client.handle(cx.now.boot, signal);
         cx.out.counts.settled(output.settled);
         self.hear(common, output.heard.is_some(), cx);

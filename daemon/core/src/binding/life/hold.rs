@@ -15,14 +15,8 @@ pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
 use crate::binding::common::tenancy::claim_of;
-use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
-use crate::dhcpv4::form::Fate;
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::reach::UNREACHED;
-use crate::dhcpv4::timing::Timer;
-use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::grant::Grant;
@@ -30,6 +24,9 @@ use crate::interface::{News, Presence, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
+use crate::source::{
+    Client, Fate, Lease, Loss, Output, Signal, StateName, Timer, UNREACHED, Verdict,
+};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -171,7 +168,7 @@ impl Hold {
     /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
-        let from = warnings::sender(&signal);
+        let from = signal.sender();
         self.tell_addressed(common, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
         common.tell_refused(from, &output, cx);

@@ -14,14 +14,12 @@ use crate::binding::common::tenancy::claim_to;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME, Want};
 use crate::conflict::stations::Question;
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::News;
 use crate::link::{LinkCause, LinkView};
 use crate::record::{Record, RecordState};
+use crate::source::{Client, Lease, ReleaseExchange};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -125,7 +123,7 @@ enum Stage {
     /// The LAN is asked whether another station has the address.
     Asking(Box<Question>),
     /// The server's hardware address is being looked up.
-    Sending(Box<dhcp::ReleaseExchange>),
+    Sending(Box<ReleaseExchange>),
     /// The RELEASE is being sent.
     Leaving(OpId),
     /// The store is deleting it.

@@ -1,7 +1,7 @@
 //! Asks a LAN for its subnet and router, which Docker wants to know before any container is there.
 //!
 //! It asks from the LAN's link like any ADD there, and after a second from a macvlan beside the link, but takes nothing: see
-//! `dhcpv4::inquiry`. It ends with the first believed offer, or after a few seconds. Nobody else has its Ethernet address, so it
+//! `source`. It ends with the first believed offer, or after a few seconds. Nobody else has its Ethernet address, so it
 //! need not wait for the macvlan to be deleted.
 
 use std::sync::Arc;
@@ -10,9 +10,6 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::{Job, Next};
-use crate::dhcpv4::inquiry::{Inquiry, Sight};
-use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::ClientProfile;
 use crate::docker::Desk;
 use crate::effect::{
     Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId,
@@ -23,6 +20,7 @@ use crate::outbox::{DoorWaiter, Owner, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
 use crate::silence::Silence;
+use crate::source::{ClientProfile, Inquiry, Sender, Sight};
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 

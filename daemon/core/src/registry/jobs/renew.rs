@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{Job, Next, obeyed};
 use crate::binding::{Hold, Standstill};
-use crate::dhcpv4::RECENT;
 use crate::effect::{Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::registry::fallback::is_of_range;
 use crate::registry::pacing::Turns;
+use crate::source::RECENT;
 use crate::time::{Instant, Now};
 
 /// How long the last lease has after its turn. Within 28 s a client has made its last try and listened for the answer.

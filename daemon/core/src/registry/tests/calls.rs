@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure, RequestId, StoreCause};
 use crate::link::KernelMessage;
+use crate::source::Wanted;
 
 #[test]
 fn adds_that_time_out_together_leave_no_exchange_open() {

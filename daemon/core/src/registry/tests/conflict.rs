@@ -10,13 +10,13 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, Policy};
 use crate::link::{Hears, KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{BindingId, RecordState};
+use crate::source::Wanted;
 use crate::trouble::TroubleKind;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};

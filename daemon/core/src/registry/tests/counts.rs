@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::counts::Phase;
-use crate::dhcpv4::form::{Fate, Form};
 use crate::effect::Failure;
 use crate::event::EventKind;
+use crate::source::{Fate, Form};
 
 impl Rig {
     fn counted(&self) -> Vec<(Form, Fate, u64)> {

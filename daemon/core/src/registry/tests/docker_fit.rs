@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
 use crate::limits::Unfit;
 use crate::pool::{PoolFault, PoolId};
+use crate::source::Wanted;
 
 /// What the server gives first.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);

@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{ClientProfile, Servers};
 use crate::effect::{Call, Failure, PoolCall, PoolRequest, RequestId};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
 use crate::silence::{Firewall, Survey};
+use crate::source::{ClientProfile, Servers};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];

@@ -185,7 +185,7 @@ fn a_port_that_forwards_after_fifteen_seconds_causes_no_fallback() {
 fn an_add_that_insists_on_an_address_gets_no_other() {
     let mut rig = silent();
     let mut call = rig.call("a", 1, "a");
-    call.wanted = Some(crate::dhcpv4::profile::Wanted {
+    call.wanted = Some(crate::source::Wanted {
         address: "192.0.2.9".parse().unwrap(),
         preferred: false,
     });

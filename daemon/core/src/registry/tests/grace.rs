@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
+use crate::source::Wanted;
 use crate::wire::Mac;
 
 /// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.

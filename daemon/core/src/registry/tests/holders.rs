@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Call, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
@@ -13,6 +12,7 @@ use crate::identity::{AddressHolder, ClientId};
 use crate::link::Link;
 use crate::profile::Profile;
 use crate::record::RecordState;
+use crate::source::Wanted;
 use crate::wire::Mac;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);

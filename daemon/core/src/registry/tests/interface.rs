@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::lease::Times;
 use crate::effect::{Failure, RequestId};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::{Former, Record, RecordState};
+use crate::source::lease::Times;
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";

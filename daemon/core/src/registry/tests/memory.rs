@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::*;
 use super::rig::*;
 use crate::binding::{Hold, Life};
-use crate::dhcpv4::lease::Lease;
+use crate::source::Lease;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {

@@ -2,13 +2,13 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::StateName;
 use crate::effect::{
     Answer, Call, Failure, Obeyed, Order, RequestId, Shown, StoreCause, Upshot, Verb, Which,
 };
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::profile::Profile;
+use crate::source::StateName;
 
 fn named(name: &str) -> Which {
     Which {

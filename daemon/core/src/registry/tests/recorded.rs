@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::StateName;
 use crate::effect::BindingState;
 use crate::profile::Wants;
 use crate::record::{Record, RecordState};
+use crate::source::StateName;
 
 const RECORDS: &str = include_str!("recorded.jsonl");
 

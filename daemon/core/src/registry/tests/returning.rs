@@ -4,11 +4,11 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Adoptee, Call, ClientIdRule};
 use crate::identity::ClientId;
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
+use crate::source::Wanted;
 use crate::wire::Mac;
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);

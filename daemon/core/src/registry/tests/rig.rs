@@ -18,8 +18,6 @@ use super::super::*;
 use ipnet::IpNet;
 
 pub(super) use crate::core::Core;
-use crate::dhcpv4::StateName;
-use crate::dhcpv4::lease::{Lease, Times};
 use crate::effect::{Add, BindingState, Call, ClientIdRule, RequestId, StoreCause};
 pub(super) use crate::effect::{Answer, Input};
 use crate::grant::Dns;
@@ -34,6 +32,7 @@ use crate::profile::Profile;
 use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
+use crate::source::{Lease, StateName, lease::Times};
 use crate::testbed::lan;
 use crate::testbed::link::Wire;
 use crate::testbed::store::Store;

@@ -3,9 +3,8 @@
 use super::Waits;
 use crate::binding::{Common, Cx};
 use crate::conflict::lans::MOST_DECLINES;
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
+use crate::source::{Client, Lease};
 use crate::wire::Mac;
 
 impl Common {

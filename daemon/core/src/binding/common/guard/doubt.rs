@@ -15,10 +15,9 @@ use std::ops::ControlFlow;
 use super::{Found, Guard, Waits, Way};
 use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Action, Control, Verdict};
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
 use crate::link::LinkCause;
+use crate::source::{Client, Lease};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 

@@ -9,8 +9,8 @@
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
-use crate::dhcpv4::Signal;
 use crate::link::LinkCause;
+use crate::source::Signal;
 
 impl Acquire {
     /// Continues from beside the link with the first message that must be sent again.

@@ -9,13 +9,11 @@ use ipnet::Ipv4Net;
 
 use super::{Acquire, Misses, Pace, Reason, Resort, Stage};
 use crate::binding::Holder;
-use crate::dhcpv4::Client;
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Wanted;
 use crate::limits::Limits;
 use crate::link::{Beside, LinkView};
 use crate::range::Fallback;
 use crate::record::BindingId;
+use crate::source::{Client, Lease, Wanted};
 use crate::time::Instant;
 
 /// If an ADD waited this long for carrier, not only its interface came up, but also the links below it.

@@ -8,9 +8,8 @@ use std::ops::ControlFlow::Break;
 use super::{Abort, Acquire, Stage};
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Loss, Output, Signal, Verdict};
 use crate::effect::{Failure, StoreCause};
+use crate::source::{Lease, Loss, Output, Signal, Verdict};
 use crate::time::whole_millis;
 use crate::wire::Mac;
 

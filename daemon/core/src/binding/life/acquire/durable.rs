@@ -4,12 +4,12 @@ use std::ops::ControlFlow::Break;
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Hold, Life, Living, Next, SAME, Want};
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Attachment;
 use crate::outbox::Report;
 use crate::record::BindingId;
+use crate::source::Lease;
 
 impl Acquire {
     /// Has the lease written. The sockets stay open in case it has to go back.

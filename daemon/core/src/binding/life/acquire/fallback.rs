@@ -14,11 +14,11 @@ use ipnet::IpNet;
 use super::{Abort, Acquire, Stage};
 use crate::binding::common::guard::Waits;
 use crate::binding::{Common, Cx, Living, Next, Report, SAME};
-use crate::dhcpv4::lease::Lease;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
 use crate::range::{Fallback, Given, NoAddress};
+use crate::source::Lease;
 use crate::time::Instant;
 use crate::wire::Mac;
 

@@ -20,11 +20,10 @@ use std::time::Duration;
 use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Miss, Missed, Output};
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::limits::{Limits, Unfit};
+use crate::source::{Lease, Miss, Missed, Output};
 use crate::wire::Mac;
 
 /// How many offers of addresses that other attachments have make the ADD fail.

@@ -3,7 +3,7 @@
 use super::Acquire;
 use crate::binding::Cx;
 use crate::counts::Phase;
-use crate::dhcpv4::form::{Fate, Form};
+use crate::source::{Fate, Form};
 use crate::time::Instant;
 
 /// When each phase of an acquisition last ended.

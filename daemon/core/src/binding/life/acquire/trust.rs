@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
-use crate::dhcpv4::lease::Lease;
+use crate::source::Lease;
 use crate::time::Instant;
 
 /// How long the store and the temporary macvlan may take once a lease is used unconfirmed.

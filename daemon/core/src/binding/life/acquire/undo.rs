@@ -5,7 +5,7 @@ use std::ops::ControlFlow::Break;
 use super::Acquire;
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
-use crate::dhcpv4::lease::Lease;
+use crate::source::Lease;
 
 impl Acquire {
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Hold;
 use crate::binding::{Common, Cx, Next, Report, SAME};
-use crate::dhcpv4::inquiry::Inquiry;
 use crate::link::{Hears, Sockets};
+use crate::source::Inquiry;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
 

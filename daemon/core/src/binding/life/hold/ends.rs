@@ -6,11 +6,10 @@ use super::Hold;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Leave, Life, Living, Owed, Release};
-use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Loss};
 use crate::event::EventKind;
 use crate::interface::{Presence, Seat, Work};
 use crate::record::Former;
+use crate::source::{Client, Lease, Loss};
 
 impl Hold {
     /// Goes on with a lease where it was.

@@ -13,13 +13,13 @@ use ipnet::IpNet;
 use super::Hold;
 use crate::binding::common::change::Worked;
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
-use crate::dhcpv4::lease::Lease;
 use crate::effect::Outcome;
 use crate::event::EventKind;
 use crate::grant::Grant;
 use crate::grant::policy::OnChange;
 use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work};
 use crate::link::{LinkCause, LinkView};
+use crate::source::Lease;
 use crate::time::Instant;
 
 /// Carrier that was away longer than this may have come back on another network (RFC 2131 §3.7).

@@ -8,10 +8,9 @@ use ipnet::IpNet;
 use super::Hold;
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
-use crate::dhcpv4::Signal;
-use crate::dhcpv4::lease::Lease;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Task, Waiter};
+use crate::source::{Lease, Signal};
 
 impl Hold {
     /// Goes on at the lease's interface, as found.

@@ -1,6 +1,6 @@
 //! How an ordered extension of a lease ends.
 
-use crate::dhcpv4::{Client, StateName};
+use crate::source::{Client, StateName};
 use crate::time::Instant;
 
 /// How the extension of a lease stands.

@@ -13,11 +13,9 @@ use super::{Owed, Release, Stage, Way};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Action, Question};
-use crate::dhcpv4::form::{Fate, Form};
-use crate::dhcpv4::release as dhcp;
-use crate::dhcpv4::release::ReleaseAction;
 use crate::event::EventKind;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::source::{Fate, Form, ReleaseAction, ReleaseExchange};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
@@ -250,7 +248,7 @@ impl Release {
             self.held_up = None;
         }
         let lease = self.lease.clone();
-        let sending = dhcp::ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
         let is_elsewhere = common.presence(cx.interfaces).is_left();
         let mut sending = if is_elsewhere {
             sending.without_arp()

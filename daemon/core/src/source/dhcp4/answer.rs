@@ -9,10 +9,10 @@ use super::lease::Lease;
 use super::message::CLIENT_PORT;
 use super::state::State;
 use super::timing;
-use super::{Client, Loss, Miss, Missed, Output, Signal, Verdict};
+use super::{Client, Loss, Miss, Missed, Output, Verdict};
 use crate::lan::Said;
 use crate::time::Instant;
-use crate::wire::frame::{Arp, BadFrame, Frame, Udp};
+use crate::wire::frame::{Arp, BadFrame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
 
 /// Why an answer was refused.
@@ -38,14 +38,15 @@ impl Refused {
             Self::Unbelieved(cause) => cause.name(),
         }
     }
-}
 
-impl<'a> From<&'a Frame<'a>> for Signal<'a> {
-    fn from(frame: &'a Frame<'a>) -> Self {
-        match frame {
-            Frame::Udp(udp) => Self::Udp(udp),
-            Frame::Arp(arp) => Self::Arp(arp),
-        }
+    /// Returns whether it is refused in the ordinary course of things: a second server's offer, a late answer, or a client's
+    /// message.
+    pub(crate) const fn is_noise(&self) -> bool {
+        matches!(
+            self,
+            Self::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr | Refusal::Unexpected { .. })
+                | Self::Malformed(BadMessage::NotAReply(_))
+        )
     }
 }
 

@@ -11,39 +11,8 @@ use std::sync::Arc;
 use super::lease::Lease;
 use super::state::{Beside, State, Transaction};
 use super::timing;
-use super::{Client, Output};
+use super::{Client, Miss, Missed, Output};
 use crate::time::Instant;
-
-/// An offer that came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
-    /// The server.
-    pub server: Ipv4Addr,
-    /// The address.
-    pub address: Ipv4Addr,
-    /// Why.
-    pub miss: Miss,
-}
-
-/// Why an offer came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
-    /// Only another address is acceptable.
-    Unwanted {
-        /// The only acceptable address.
-        wanted: Ipv4Addr,
-    },
-    /// The server did not acknowledge it.
-    Unacknowledged {
-        /// REQUESTs sent.
-        sent: u32,
-    },
-    /// The server refused it, or an earlier lease.
-    Nak {
-        /// Its message (56), escaped.
-        message: Option<String>,
-    },
-}
 
 /// How many servers that failed a client are remembered: the latest ones.
 const MOST_SHUNNED: usize = 8;

@@ -115,7 +115,7 @@ impl fmt::Display for StateName {
 
 /// What a client does when nobody answers its INIT-REBOOT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub(crate) enum Silence {
     /// Goes back to INIT: a caller waits for an address that is certain.
     Discover,
     /// Uses the lease for the rest of its time (RFC 2131 §3.2 step 4), and goes on asking.

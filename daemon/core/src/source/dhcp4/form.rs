@@ -1,8 +1,7 @@
 //! The client's messages to servers, and their outcomes.
 
-use super::choice::{Miss, Missed};
 use super::state::{State, StateName};
-use super::{Client, Loss, Output, Verdict};
+use super::{Client, Loss, Miss, Missed, Output, Verdict};
 
 /// A client's message, by its form and what it asks for (RFC 2131 table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

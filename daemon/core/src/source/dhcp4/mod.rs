@@ -4,25 +4,24 @@
 //! changes, a [`Verdict`]. It knows no ids, no namespaces and no store. The caller owns its sockets: they should be
 //! open while [`Output::listen`] is true, else closed; the client sends only after [`Signal::Opened`].
 
-pub mod accept;
+pub(super) mod accept;
 mod answer;
 mod choice;
 mod extend;
 mod extension;
-pub mod form;
-pub mod inquiry;
-pub mod lease;
-pub mod message;
-pub mod profile;
+pub(super) mod form;
+pub(super) mod inquiry;
+pub(super) mod message;
+pub(super) mod profile;
 mod queue;
-pub mod reach;
+pub(super) mod reach;
 mod refuse;
-pub mod release;
+pub(super) mod release;
 mod state;
 mod tally;
 #[cfg(test)]
 mod tests;
-pub mod timing;
+pub(super) mod timing;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -31,140 +30,20 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 pub use self::answer::Refused;
-pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
 pub use self::extension::InVain;
 pub(crate) use self::extension::Outstanding;
-use self::form::{Fate, Form};
-use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
 pub(crate) use self::refuse::RECENT;
-pub use self::state::{Silence, StateName};
-use self::state::{State, Transaction};
+pub use self::state::StateName;
+use self::state::{Silence, State, Transaction};
 pub use self::tally::Tally;
 use self::timing::{Phase, Timer};
-use crate::lan::Said;
+use super::lease::{self, Lease};
+use super::{Loss, Miss, Missed, Output, Signal, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, BadFrame, Udp};
-use crate::wire::option::DroppedOption;
-
-/// What happened to a client.
-#[derive(Debug)]
-pub enum Signal<'a> {
-    /// A deadline passed, or nothing in particular.
-    Clock,
-    /// The sockets that were wanted are open.
-    Opened,
-    /// The sockets that were wanted could not be opened, or failed.
-    Unopened,
-    /// A UDP datagram to port 68 came in.
-    Udp(&'a Udp<'a>),
-    /// An unreadable frame came in that looks like an answer to this client.
-    Unreadable {
-        /// Why it cannot be read.
-        cause: BadFrame,
-        /// Its Ethernet source.
-        from: Mac,
-    },
-    /// An ARP packet came in.
-    Arp(&'a Arp),
-    /// Another station uses the address that is being requested or held.
-    Conflict {
-        /// Its Ethernet address.
-        by: Mac,
-    },
-}
-
-/// What a client wants after a signal.
-#[derive(Debug, Default)]
-pub struct Output {
-    /// Frames to send, in order.
-    pub frames: Vec<Vec<u8>>,
-    /// The verdict, if there is one.
-    pub verdict: Option<Verdict>,
-    /// Whether the sockets should be open from now on.
-    pub listen: bool,
-    /// An offer that came to nothing.
-    pub missed: Option<Missed>,
-    /// Why the answer that came in was refused.
-    pub refused: Option<Refused>,
-    /// What a believed server said.
-    pub heard: Option<Said>,
-    /// What was dropped from the ACK behind a verdict.
-    pub dropped: Vec<DroppedOption>,
-    /// The message whose fate is known now.
-    pub settled: Option<(Form, Fate)>,
-    /// Whether to close the open sockets first: what follows uses others.
-    pub anew: bool,
-}
-
-impl Output {
-    /// Replaces this output with that of a later signal.
-    pub(crate) fn replace(&mut self, later: Self) {
-        (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
-    }
-}
-
-/// What has happened to the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is a lease where there was none, or an earlier lease was confirmed.
-    Won(Arc<Lease>),
-    /// The lease was extended; its other values may have changed.
-    Kept(Arc<Lease>),
-    /// The lease is gone. The client looks for a new one, over other sockets: the open ones are closed.
-    Lost(Arc<Lease>, Loss),
-    /// A server committed an unacceptable address.
-    Unwanted {
-        /// The server.
-        server: Ipv4Addr,
-        /// The address that was asked for.
-        wanted: Ipv4Addr,
-        /// The address that was committed.
-        offered: Ipv4Addr,
-    },
-}
-
-/// Why a lease was lost.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Loss {
-    /// It ended before any server extended it.
-    #[error("expired{}", .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
-    Expired {
-        /// What is known about the cause, for a person.
-        reason: Option<String>,
-    },
-    /// A server refused it.
-    #[error("server {server} sent NAK{}", .message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default())]
-    Nak {
-        /// The server.
-        server: Ipv4Addr,
-        /// Its message (56), escaped.
-        message: Option<String>,
-    },
-    /// A server granted another address, which another client of this host has.
-    #[error("server {server} granted {address} instead, which another attachment has")]
-    Misplaced {
-        /// The server.
-        server: Ipv4Addr,
-        /// What it granted.
-        address: Ipv4Addr,
-    },
-    /// Another client of this host has the address too.
-    #[error("{holder} has the address too")]
-    Double {
-        /// That client.
-        holder: String,
-    },
-    /// Another station uses the address. The server was told (DECLINE).
-    #[error("{by} uses the address")]
-    Conflict {
-        /// Its Ethernet address.
-        by: Mac,
-    },
-}
 
 /// The sockets as the client knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
