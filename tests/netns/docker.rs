@@ -1,6 +1,7 @@
 //! Docker's IPAM driver, as dockerd 25 to 29 call it.
 
 use std::net::Ipv4Addr;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played,
 use netns_fixtures::engine::plugin::Reply;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox};
+use netns_fixtures::{
+    Capture, DEADLINE, Error, Lab, Lan, Need, Process, Sandbox, mac, mac_text, sandbox,
+};
 use serde_json::{Value, json};
 
 use crate::witness;
@@ -135,6 +138,42 @@ fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
     EngineVersion::ALL
         .into_iter()
         .try_for_each(|version| lives(&lab, &server, version, &plan))
+}
+
+#[test]
+fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
+    let lab = docker_lab(&sandbox)?;
+    lab.lan.add_host_bridge()?;
+    let look = || {
+        let docker = play(&lab, EngineVersion::V29)?;
+        let plan = NetworkPlan {
+            subnet: None,
+            gateway: Some(Lan::SERVER),
+            ..plan(Driver::Bridge(Lan::BRIDGE.to_owned()))
+        };
+        let refused = docker.network_create(&plan);
+        Ok::<_, Error>(refused.expect_err("nobody answers").to_string())
+    };
+    lab.lan.unplug(&lab.lan.host)?;
+    let why = look()?;
+    assert!(
+        why.contains("not one frame came in on cni0 from outside"),
+        "its own are no others': {why}"
+    );
+    lab.lan.replug(&lab.lan.host)?;
+    let arping = ["arping", "-U", "-w", "30", "-I", Lan::IFNAME, "10.7.0.1"];
+    let mut command = Command::new("busybox");
+    command.args(arping);
+    let _talks = Process::start(&lab.lan.server, "a station that talks", command)?;
+    let why = look()?;
+    assert!(
+        why.contains(" came in on cni0 from outside, so the wire works"),
+        "{why}"
+    );
+    Ok(())
 }
 
 #[test]

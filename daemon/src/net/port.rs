@@ -46,7 +46,7 @@ const INSIDE: &str = "eth0";
 /// The bridge's end; the kernel fills in a number.
 const OUTSIDE: &str = "lh-%d";
 /// Explains the bridge's end to an operator who finds it.
-const ALIAS: &str = "leasehold: gives a lease back, and then removes itself";
+pub(super) const ALIAS: &str = "leasehold: gives a lease back, and then removes itself";
 
 /// A port, which may not yet forward.
 #[derive(Debug)]

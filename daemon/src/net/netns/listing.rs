@@ -5,6 +5,7 @@ use leasehold_core::wire::Mac;
 
 use super::{Expected, Worker};
 use crate::net::netlink::Which;
+use crate::net::port::ALIAS;
 
 impl Worker {
     /// Lists the Ethernet addresses of all links in a container's namespace.
@@ -20,11 +21,12 @@ impl Worker {
         })
     }
 
-    /// Counts the frames that came in on a bridge's ports that lead to no container of leasehold, and these ports.
+    /// Counts the frames that came in on a bridge's ports that lead to no container of leasehold and to no socket of its own, and
+    /// these ports.
     pub(in crate::net) fn count_outside(&mut self, bridge: u32) -> Option<(u64, usize)> {
         let mut ports = Vec::new();
         let listed = self.here().ok()?.each_link(|link| {
-            ports.extend(Some(link).filter(|link| link.master == bridge));
+            ports.extend(Some(link).filter(|link| link.master == bridge && link.alias != ALIAS));
         });
         listed.ok()?;
         let book = self.host.registrar.book();

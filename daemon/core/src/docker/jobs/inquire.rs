@@ -43,12 +43,14 @@ pub(in crate::docker) struct LanInquiry {
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,
-    /// How many frames had come in on it then.
+    /// How many frames had come in on its LAN then, once they are counted.
     before: Option<u64>,
-    /// What was found about the reason of the silence.
-    reason: Option<Box<Silence>>,
-    /// The search for that reason.
+    /// The count, and later the search for the reason of the silence, while it is under way.
     survey: Option<OpId>,
+    /// Whether that search has begun.
+    searches: bool,
+    /// What was found about the reason.
+    reason: Option<Box<Silence>>,
     /// Whether asking from a macvlan next to that link is possible, or under way.
     beside: Beside,
 }
@@ -67,11 +69,19 @@ enum Stage {
 }
 
 impl LanInquiry {
-    fn op(&self) -> Option<OpId> {
-        match &self.stage {
+    fn ops(&self) -> impl Iterator<Item = OpId> {
+        let of_stage = match &self.stage {
             Stage::Finding(op) | Stage::Opening(op, _) => Some(*op),
-            Stage::AwaitingCarrier(_) | Stage::Asking(..) => self.survey,
-        }
+            Stage::AwaitingCarrier(_) | Stage::Asking(..) => None,
+        };
+        of_stage.into_iter().chain(self.survey)
+    }
+
+    /// Counts the frames that have come in, or searches for the reason of the silence.
+    fn surveys(&mut self, id: RequestId, link: Link, desk: &mut Desk<'_>) {
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let (lan, counts) = (&self.request.lan, !self.searches);
+        self.survey = Some(desk.registry.out.survey_for(waiter, link, lan, counts));
     }
 
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
@@ -82,13 +92,17 @@ impl LanInquiry {
         desk: &mut Desk<'_>,
     ) -> Option<Instant> {
         let at = self.limit - AHEAD;
-        let link = self.link.clone().filter(|_| self.survey.is_none())?;
+        let link = self.link.clone().filter(|_| !self.searches)?;
         if now < at {
             return Some(at);
         }
-        let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let lan = &self.request.lan;
-        self.survey = Some(desk.registry.out.survey_for(waiter, link, lan, false));
+        self.searches = true;
+        // A count that is still under way comes too late.
+        self.survey
+            .take()
+            .into_iter()
+            .for_each(|op| desk.registry.out.forget(op));
+        self.surveys(id, link, desk);
         None
     }
 
@@ -192,7 +206,7 @@ impl LanInquiry {
         let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);
-        let (reason, survey) = (None, None);
+        let (reason, survey, searches) = (None, None, false);
         Self {
             request,
             limit,
@@ -201,8 +215,9 @@ impl LanInquiry {
             inquiry,
             link,
             before: None,
-            reason,
             survey,
+            searches,
+            reason,
             beside,
         }
         .waits()
@@ -230,12 +245,15 @@ impl LanInquiry {
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
                 let link = self.request.place().link(&view, &self.request.lan);
                 self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
+                self.surveys(id, link.clone(), desk);
                 self.link = Some(link);
-                // Of a bridge only what comes in on certain ports counts.
-                self.before = (!view.bridge).then_some(view.received);
                 self.open(id, desk);
             }
+            (Outcome::Surveyed(survey), _) if !self.searches => {
+                (self.survey, self.before) = (None, survey.received);
+            }
             (Outcome::Surveyed(survey), _) => {
+                self.survey = None;
                 self.reason = Some(Box::new(Silence {
                     ifname: self.request.ifname.clone(),
                     before: self.before,
@@ -338,9 +356,7 @@ impl LanInquiry {
     }
 
     pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        self.op()
-            .into_iter()
-            .for_each(|op| desk.registry.out.forget(op));
+        self.ops().for_each(|op| desk.registry.out.forget(op));
         self.exchange()
             .into_iter()
             .for_each(|exchange| desk.registry.out.close(exchange));

@@ -339,6 +339,7 @@ fn a_silence_that_the_hosts_firewall_makes_is_explained() {
             docker_user: true,
         },
         parent_is_bridge: true,
+        received: Some(42),
         ..Survey::default()
     });
     let id = rig.pool(None, None);
@@ -348,6 +349,7 @@ fn a_silence_that_the_hosts_firewall_makes_is_explained() {
         because.contains("iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT"),
         "{because}"
     );
+    assert!(because.contains("42 frames came in on br0"), "{because}");
     assert!(rig.surveys == 1 && rig.is_idle());
 }
 
