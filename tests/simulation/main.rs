@@ -4,6 +4,9 @@
 //! happens. `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have
 //! fallbacks too.
 //!
+//! `CUT=name` cuts out one of the core's rules (`daemon/core/src/rules.rs`), and goes on after a failing seed too: which rules
+//! miss it, and how many seeds?
+//!
 //! `DIGEST=1` prints one number for each seed, made from everything that the seed did to the world, and one for all seeds. If
 //! these are the same before and after a change of the core, the change has moved code and nothing else. `diff` of the two
 //! outputs names the seeds that differ.
@@ -21,6 +24,7 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use leasehold_core::rules::{self, RULES, Stated};
 use netns_fixtures::model::Violation;
 
 use crate::digest::Digest;
@@ -276,8 +280,17 @@ fn must_have_happened(stats: &Stats, wanted: &[&str]) {
     );
 }
 
+/// Cuts out the rule of this name in this thread.
+fn cut_out(name: &str) {
+    let stated = RULES.iter().find(|it| format!("{:?}", it.rule) == name);
+    let Stated { rule, .. } = stated.unwrap_or_else(|| panic!("CUT={name}: no such rule"));
+    rules::cut_out(Some(*rule));
+}
+
 /// Runs seeds, or what the environment asks for instead.
 fn run(from: u64, count: u64, wanted: &[&str]) {
+    let cut = std::env::var("CUT").ok();
+    cut.iter().for_each(|name| cut_out(name));
     if let Some(seed) = setting("SEED") {
         let report = World::new(seed, None, Trace::Printed).run();
         let breach = report
@@ -293,7 +306,7 @@ fn run(from: u64, count: u64, wanted: &[&str]) {
     if setting("DIGEST").is_some() {
         return print_digests(from, count);
     }
-    if setting("KEEP_GOING").is_some() {
+    if setting("KEEP_GOING").is_some() || cut.is_some() {
         return survey(from, count);
     }
     let (failed, stats) = run_many(from, count);
@@ -350,7 +363,7 @@ const KNOWN: [(Mutation, u64); 6] = [
 /// Each duty that a core could forget, and the rule that reveals it.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 36] = [
+    let cases: [Case; 35] = [
         (Mutation::ReplyBeforePersist, |rule| {
             *rule == Rule::NotDurable
         }),
@@ -386,9 +399,6 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::ArpUnheard, |rule| *rule == Rule::Squatted),
         (Mutation::StatusBlind, |rule| *rule == Rule::WrongAnswer),
         (Mutation::GraceForgotten, |rule| *rule == Rule::Grace),
-        (Mutation::ElsewhereUnheard, |rule| {
-            *rule == Rule::ReleaseElsewhere
-        }),
         (Mutation::PortForgotten, |rule| *rule == Rule::NotReleased),
         (Mutation::BlindnessBelieved, |rule| {
             *rule == Rule::ReleaseUnderHolder
@@ -432,4 +442,49 @@ fn find_out(mutation: Mutation, expected: fn(&Rule) -> bool) {
     let found = rules.find(|(_, rule)| expected(rule));
     println!("{mutation:?}: {found:?}");
     assert!(found.is_some(), "{mutation:?} is not found out");
+}
+
+/// How many seeds are tried for each rule.
+const TRIES: u64 = 2_000;
+
+/// Each of the core's rules, and the property that fails without it.
+#[test]
+fn each_rule_is_missed_where_it_is_cut_out() {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                while let Some(stated) = RULES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    rules::cut_out(Some(stated.rule));
+                    miss(stated);
+                }
+            });
+        }
+    });
+}
+
+/// Runs seeds without a rule until one breaks the property that the rule is there for.
+fn miss(stated: &Stated) {
+    let Stated {
+        rule,
+        property,
+        seed,
+        ..
+    } = stated;
+    let breaks = |seed: &u64| {
+        let breach = run_one(*seed, None).breach;
+        breach.is_some_and(|breach| name_of(&breach.rule) == *property)
+    };
+    let found = (*seed..seed + TRIES).find(breaks);
+    println!("{rule:?}: {found:?}");
+    assert!(
+        found.is_some(),
+        "{rule:?} is not missed: {property} holds without it"
+    );
+}
+
+/// Returns the name of a property, without its details.
+fn name_of(rule: &Rule) -> String {
+    let text = format!("{rule:?}");
+    text.split(['(', ' ']).next().unwrap_or_default().to_owned()
 }

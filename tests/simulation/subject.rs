@@ -1,7 +1,7 @@
 //! The core under test, unchanged or with one of its duties omitted.
 //!
-//! A mutation sits between the core and the world, because the core has no switches for tests. Seen from outside, each does what
-//! a core without that duty would do.
+//! A mutation sits between the core and the world. Seen from outside, each does what a core without that duty would do. The
+//! rules that the core itself can leave out are in `leasehold_core::rules`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -68,8 +68,6 @@ pub(crate) enum Mutation {
     ArpUnheard,
     /// The time until which a lease is kept is not recorded.
     GraceForgotten,
-    /// Nobody hears a station that answers for an address that is about to be given back.
-    ElsewhereUnheard,
     /// STATUS is answered with success whatever was found.
     StatusBlind,
     /// A RELEASE from the host leaves from the host's link itself.
@@ -321,9 +319,6 @@ impl Subject {
                     op,
                     outcome: Outcome::Inspected(Err(gone)),
                 })
-            }
-            (Mutation::ElsewhereUnheard, Input::Frame { bytes, .. }) if answers_probe(bytes) => {
-                None
             }
             (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down { .. })) => None,
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
@@ -733,12 +728,6 @@ pub(crate) fn message_of(frame: &[u8]) -> Option<Message> {
         Packet::Udp { payload, .. } => Message::decode(payload).ok(),
         Packet::Arp(_) | Packet::Other(_) => None,
     }
-}
-
-/// Returns whether a frame answers an ARP probe, which names no sender.
-fn answers_probe(frame: &[u8]) -> bool {
-    let to_nobody = |arp: &Arp| !arp.request && arp.target.is_unspecified();
-    matches!(decode(frame), Ok(frame) if matches!(&frame.packet, Packet::Arp(arp) if to_nobody(arp)))
 }
 
 fn is_arp(frame: &[u8]) -> bool {

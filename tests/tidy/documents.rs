@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use leasehold_core::rules::{RULES, Stated};
+
 use crate::{read, root, tracked};
 
 const ARCHITECTURE: &str = "daemon/docs/architecture.md";
@@ -572,4 +574,21 @@ fn anchor_of(heading: &str) -> String {
         .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
+}
+
+#[test]
+fn the_core_s_rules_are_listed_as_the_code_has_them() {
+    let row = |stated: &Stated| {
+        let Stated {
+            rule,
+            why,
+            property,
+            seed,
+        } = stated;
+        format!("| {rule:?} |{why} | {property} | {seed} |\n")
+    };
+    let rows: String = RULES.iter().map(row).collect();
+    let document = read("daemon/docs/rules.md");
+    let (_, listed) = document.split_once("|---|---|---|---|\n").expect("a table");
+    assert!(listed == rows, "daemon/docs/rules.md should list:\n{rows}");
 }

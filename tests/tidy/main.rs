@@ -140,27 +140,30 @@ fn the_core_touches_nothing() {
     }
 }
 
-/// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 32] = [
+/// The layers of the core, each with those it may import. `time`, `identity`, `link` and `rules` are words for all.
+const LAYERS: [(&str, &str); 33] = [
     (
         "core",
         "docker registry outbox counts effect trouble identity time",
     ),
     (
         "docker",
-        "docker registry outbox job backoff profile tenure grant source effect limits silence record network pool identity link wire time",
-    ),
-    (
-        "registry",
-        "registry binding interface outbox job timers backoff conflict profile grant source wire counts effect limits event record pool lan trouble identity link time range",
-    ),
-    (
-        "binding",
         "binding interface outbox backoff plan conflict lan profile grant source wire counts effect limits silence event record identity link time range",
+        "binding rules interface outbox backoff plan conflict lan profile grant dhcpv4 wire counts effect limits silence event record identity link time range",
+        "binding",
+        "docker registry outbox job backoff profile tenure grant source effect limits silence record network pool identity link wire time",
+        "docker rules registry outbox job backoff profile tenure grant dhcpv4 effect limits silence record network pool identity link wire time",
+        "registry binding interface outbox job timers backoff conflict profile grant source wire counts effect limits event record pool lan trouble identity link time range",
+        "registry rules binding interface outbox job timers backoff conflict profile grant dhcpv4 wire counts effect limits event record pool lan trouble identity link time range",
+        "registry",
+    (
+    (
+    ),
+    ),
     ),
     (
         "interface",
-        "interface plan backoff grant effect identity link record wire time",
+        "interface rules plan backoff grant effect identity link record wire time",
     ),
     (
         "outbox",
@@ -185,14 +188,15 @@ const LAYERS: [(&str, &str); 32] = [
         "profile grant source event identity link time range",
     ),
     (
-        "source",
+        "asking dhcpv4 rules backoff tenure source grant lan wire identity time",
         "asking source backoff tenure grant lan wire identity time",
+        "source",
     ),
     ("lan", "trouble identity time"),
     ("trouble", "identity time"),
-    ("conflict", "asking conflict wire identity time"),
+    ("conflict", "asking conflict rules wire identity time"),
     ("range", "identity time"),
-    ("link", "link wire identity"),
+    ("link", "link rules wire identity"),
     ("identity", "wire"),
     ("wire", "wire"),
     ("counts", "source event"),
@@ -202,9 +206,23 @@ const LAYERS: [(&str, &str); 32] = [
     ("pool", "limits profile identity time"),
     ("network", "wire identity link time"),
     ("time", ""),
+    ("rules", ""),
     ("asking", "wire time"),
     ("backoff", ""),
 ];
+
+/// Cargo builds the daemon with the features that any dependency asks for, but not with those of tests.
+#[test]
+fn only_tests_can_cut_out_a_rule() {
+    for manifest in tracked().iter().filter(|file| file.ends_with("Cargo.toml")) {
+        let text = read(manifest);
+        let of_product = text.split("[dev-dependencies]").next().unwrap_or_default();
+        assert!(
+            !of_product.contains("\"testbed\""),
+            "{manifest} builds the core with its testbed"
+        );
+    }
+}
 
 #[test]
 fn modules_of_the_core_import_one_way() {

@@ -74,6 +74,7 @@ pub mod profile;
 pub mod range;
 pub mod record;
 pub mod registry;
+pub mod rules;
 pub mod silence;
 pub mod source;
 pub mod tenure;

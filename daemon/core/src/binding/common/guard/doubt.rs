@@ -17,6 +17,7 @@ use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Action, Control, Verdict};
 use crate::event::EventKind;
 use crate::link::LinkCause;
+use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -128,7 +129,7 @@ impl Common {
             (&self.attachment, guard.window.address(), claim_of(arp));
         let Some(lease) = client
             .claimed(cx.now.boot)
-            .filter(|lease| lease.ip() == address)
+            .filter(|lease| lease.ip() == address && !cut(Rule::ProxyControl))
         else {
             guard.heard = Some(by);
             return Some(Found::Conflict { by });

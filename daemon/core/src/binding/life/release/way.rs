@@ -15,6 +15,7 @@ use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Action, Question};
 use crate::event::EventKind;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::rules::{Rule, cut};
 use crate::source::{Fate, Form, ReleaseAction, ReleaseExchange};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
@@ -78,7 +79,7 @@ impl Release {
     /// Returns whether another station may have the address by now, although this binding holds it: its identity can return,
     /// also on another host, or an earlier boot's daemon gave it back.
     fn may_be_anothers(&self, common: &Common) -> bool {
-        common.profile.returns() || self.of_earlier_boot
+        (common.profile.returns() || self.of_earlier_boot) && !cut(Rule::AskBeforeRelease)
     }
 
     /// Goes on after a look at the container's link. If its address is not there, the LAN is asked for it.
