@@ -136,7 +136,7 @@ async fn hold(
     };
     adopting.leave(!adoptees.is_empty());
     handover::start(ranges, settings.host_prefix.clone(), store.range_ends());
-    let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
+    let (driver, sources) = Driver::new(settings, shares, store, stored, signals, places)?;
     let ran = driver
         .run(
             sources,
@@ -223,7 +223,8 @@ impl Driver {
     fn new(
         settings: &Settings,
         shares: Shares,
-        (store, stored): (Store, UnboundedReceiver<Persisted>),
+        store: Store,
+        stored: UnboundedReceiver<Persisted>,
         signals: Signals,
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
@@ -251,7 +252,8 @@ impl Driver {
                 .host_prefix
                 .join(HostLocal::DATA_DIR.trim_start_matches('/')),
             store.journal(),
-            (log, frames),
+            log,
+            frames,
             shares.callers,
         );
         let (listeners, to_serve) = unbounded_channel();

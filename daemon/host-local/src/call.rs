@@ -308,7 +308,8 @@ impl Call {
                 refusal,
                 container,
                 &add.sets,
-                (&self.directory, &names),
+                &self.directory,
+                &names,
                 host,
             ));
         }

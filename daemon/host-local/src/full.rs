@@ -13,7 +13,8 @@ pub(crate) fn error(
     refusal: Refusal,
     container: &str,
     sets: &Sets,
-    (directory, names): (&Directory, &Names),
+    directory: &Directory,
+    names: &Names,
     host: &Host,
 ) -> Error {
     let holder = |address| {
@@ -23,10 +24,7 @@ pub(crate) fn error(
         })
     };
     let (code, text) = match refusal {
-        Refusal::Full(set) => (
-            Code::TryAgainLater,
-            full(set, sets, (directory, names), host),
-        ),
+        Refusal::Full(set) => (Code::TryAgainLater, full(set, sets, directory, names, host)),
         Refusal::Duplicate(address) => (
             Code::TryAgainLater,
             format!(
@@ -53,7 +51,7 @@ pub(crate) fn error(
 }
 
 /// Says by what a set is full. Reads the file of each address of it.
-fn full(set: usize, sets: &Sets, (directory, names): (&Directory, &Names), host: &Host) -> String {
+fn full(set: usize, sets: &Sets, directory: &Directory, names: &Names, host: &Host) -> String {
     let of_set = || sets.ranges().filter(|(of, _)| *of == set);
     let size: u128 = of_set().map(|(_, range)| sets.size(range)).sum();
     let taken: Vec<_> = names

@@ -87,7 +87,7 @@ pub(crate) fn pretty(answer: &[u8]) -> Result<String, ClientError> {
 }
 
 pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
-    request(socket, ("GET", url), "", PATIENCE)
+    request(socket, "GET", url, "", PATIENCE)
 }
 
 /// Asks as [`get`] does for what the read-only socket has too: its group needs no other.
@@ -118,7 +118,7 @@ pub(crate) fn get_within(
     url: &str,
     patience: Duration,
 ) -> Result<Vec<u8>, ClientError> {
-    request(socket, ("GET", url), "", patience)
+    request(socket, "GET", url, "", patience)
 }
 
 /// Sends the daemon a body of JSON, and returns the body of its answer.
@@ -128,7 +128,7 @@ pub(crate) fn send(
     url: &str,
     body: &str,
 ) -> Result<Vec<u8>, ClientError> {
-    request(socket, (method, url), body, PATIENCE)
+    request(socket, method, url, body, PATIENCE)
 }
 
 /// Has the daemon do something that may take as long as `patience`, and returns the body of its answer.
@@ -137,12 +137,13 @@ pub(crate) fn post_within(
     url: &str,
     patience: Duration,
 ) -> Result<Vec<u8>, ClientError> {
-    request(socket, ("POST", url), "", patience)
+    request(socket, "POST", url, "", patience)
 }
 
 fn request(
     socket: &Path,
-    what: (&str, &str),
+    method: &str,
+    url: &str,
     body: &str,
     patience: Duration,
 ) -> Result<Vec<u8>, ClientError> {
@@ -156,7 +157,7 @@ fn request(
             source,
         },
     };
-    let answer = exchange(socket, what, body, patience).map_err(failed)?;
+    let answer = exchange(socket, method, url, body, patience).map_err(failed)?;
     let not_http = |reason| ClientError::NotHttp {
         socket: socket.to_owned(),
         reason,
@@ -176,7 +177,7 @@ fn request(
         }
         None => Err(not_http(format!(
             "it refuses {:?} with status {status}",
-            what.1
+            url
         ))),
     }
 }
@@ -190,7 +191,7 @@ fn said(body: &[u8]) -> Option<String> {
 
 /// Returns whether a server of Go's `net/rpc` listens, as the replaced plugin's daemon does.
 fn speaks_go_rpc(socket: &Path) -> bool {
-    let answer = exchange(socket, ("GET", "/_goRPC_"), "", GO_RPC_PATIENCE);
+    let answer = exchange(socket, "GET", "/_goRPC_", "", GO_RPC_PATIENCE);
     answer.is_ok_and(|answer| {
         parse(&answer)
             .is_ok_and(|(status, body)| status == 405 && body.starts_with(b"405 must CONNECT"))
@@ -199,7 +200,8 @@ fn speaks_go_rpc(socket: &Path) -> bool {
 
 fn exchange(
     socket: &Path,
-    (method, url): (&str, &str),
+    method: &str,
+    url: &str,
     body: &str,
     patience: Duration,
 ) -> io::Result<Vec<u8>> {

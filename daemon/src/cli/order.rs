@@ -44,14 +44,15 @@ pub(crate) enum Verdict {
 
 /// Extends leases, and prints the outcome.
 pub(crate) fn renew(args: &OrderArgs, out: impl Write) -> Result<Verdict, OrderError> {
-    order(args, (RENEW, "Extend"), None, out)
+    order(args, RENEW, "Extend", None, out)
 }
 
 /// Gives leases back, and prints the outcome.
 pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> Result<Verdict, OrderError> {
     order(
         &args.order,
-        (RELEASE, "Give back"),
+        RELEASE,
+        "Give back",
         args.force.then_some("force=true"),
         out,
     )
@@ -59,7 +60,8 @@ pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> Result<Verdict, Or
 
 fn order(
     args: &OrderArgs,
-    (path, words): (&str, &str),
+    path: &str,
+    words: &str,
     more: Option<&str>,
     mut out: impl Write,
 ) -> Result<Verdict, OrderError> {

@@ -168,7 +168,8 @@ impl Doors {
         site: Site,
         networks: PathBuf,
         journal: Journal,
-        (log, frames): (Filter, Frames),
+        log: Filter,
+        frames: Frames,
         places: usize,
     ) -> (Self, mpsc::UnboundedReceiver<DoorReport>) {
         let (reports, driver) = mpsc::unbounded_channel();

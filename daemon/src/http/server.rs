@@ -287,7 +287,7 @@ async fn understand_docker(
 ) -> Result<docker::Asked, Refused> {
     let site = caller.doors().site;
     let number = RandomState::new().build_hasher().finish();
-    if let Some(understood) = read_blind(&read, (site, ipvlan), number) {
+    if let Some(understood) = read_blind(&read, site, ipvlan, number) {
         return understood;
     }
     let reading = tokio::task::spawn_blocking(move || {
@@ -310,7 +310,8 @@ async fn understand_docker(
 /// Reads a call from dockerd without a look at the host's links; `None` if it requires one.
 pub(super) fn read_blind(
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused>,
-    (site, ipvlan): (Site, bool),
+    site: Site,
+    ipvlan: bool,
     number: u64,
 ) -> Option<Result<docker::Asked, Refused>> {
     let looks = Cell::new(false);

@@ -530,8 +530,8 @@ fn checked(
         if format > FORMAT {
             return Err(Unusable::Newer(FormatOf::Leasehold, format, release));
         }
-        let named = agree_on_id(&database, new_id, copy).map_err(judge)?;
-        let contents = read(&database, named).map_err(judge)?;
+        let (id, is_new) = agree_on_id(&database, new_id, copy).map_err(judge)?;
+        let contents = read(&database, id, is_new).map_err(judge)?;
         Ok((database, contents))
     };
     catch_unwind(AssertUnwindSafe(work))
@@ -590,7 +590,7 @@ fn agree_on_id(
     Ok((id, is_new))
 }
 
-fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb::Error> {
+fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Error> {
     let txn = database.begin_read()?;
     let mut records = Vec::new();
     let mut unreadable = Vec::new();

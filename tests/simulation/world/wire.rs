@@ -567,7 +567,7 @@ impl World {
 /// Returns whether an exchange's packet socket hears this ARP packet.
 fn hears_of(sock: &Sock, arp: &Arp) -> bool {
     let answers = !arp.request && arp.target_mac == sock.link.mac().0;
-    lan::hears(sock.want.arp, answers, (arp.sender, arp.target))
+    lan::hears(sock.want.arp, answers, arp.sender, arp.target)
 }
 
 pub(super) fn answer_to(question: &Arp, mac: Mac) -> Arp {

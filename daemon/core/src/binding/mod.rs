@@ -77,16 +77,18 @@ impl Binding {
         }
     }
 
-    /// Returns a binding that goes on with a lease where it was. `lease`: the lease, and whether it must still be confirmed.
+    /// Returns a binding that goes on with a lease where it was. `unconfirmed`: the lease must still be confirmed.
     pub(crate) fn resumed(
         id: BindingId,
         holder: Holder,
-        lease: (Lease, bool),
-        left: (Option<Box<Former>>, Presence),
+        lease: Lease,
+        unconfirmed: bool,
+        former: Option<Box<Former>>,
+        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut common = Common::new(id, holder);
-        let mut hold = Hold::resumed(&mut common, lease, left, cx);
+        let mut hold = Hold::resumed(&mut common, lease, unconfirmed, former, presence, cx);
         hold.settle(&mut common, cx);
         Self {
             common,
@@ -99,11 +101,12 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         last: Lease,
-        left: (Option<Box<Former>>, Presence),
+        former: Option<Box<Former>>,
+        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Self {
         let common = Common::new(id, holder);
-        let hold = Hold::seeking(&common, last, left, cx);
+        let hold = Hold::seeking(&common, last, former, presence, cx);
         Self {
             common,
             life: Life::Held(Box::new(hold)),
@@ -116,11 +119,12 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         lease: Lease,
-        (kept, link_gone): (Option<Instant>, bool),
+        kept: Option<Instant>,
+        link_gone: bool,
         now: Instant,
     ) -> Self {
         let common = Common::new(id, holder);
-        let release = Release::recorded(&common, lease, (kept, link_gone), now);
+        let release = Release::recorded(&common, lease, kept, link_gone, now);
         Self {
             common,
             life: Life::Releasing(Box::new(release)),

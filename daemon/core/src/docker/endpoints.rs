@@ -630,7 +630,8 @@ impl Desk<'_> {
     pub(super) fn join(
         &mut self,
         now: Now,
-        (network, id): (&DoorId, &DoorId),
+        network: &DoorId,
+        id: &DoorId,
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
         self.docker.endpoints.enter(id, sandbox)?;

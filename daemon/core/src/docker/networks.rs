@@ -95,7 +95,7 @@ impl Desk<'_> {
                 network,
                 endpoint,
                 sandbox,
-            } => self.join(now, (&network, &endpoint), &sandbox).into(),
+            } => self.join(now, &network, &endpoint, &sandbox).into(),
         }
     }
 

@@ -263,8 +263,10 @@ impl Seat {
     /// work waits for a look at the interface.
     pub(crate) fn recall(
         &mut self,
-        (policy, last): (&Policy, &Grant),
-        (former, presence): (Option<Box<Former>>, Presence),
+        policy: &Policy,
+        last: &Grant,
+        former: Option<Box<Former>>,
+        presence: Presence,
     ) {
         let kept = former
             .as_ref()

@@ -422,7 +422,7 @@ impl Work {
                 Ok(view),
             ) if !view.up => Ok(self.look(most, asked)),
             (Stage::Looking { most, asked, .. }, Ok(view)) => {
-                Ok(self.change(&view, (most, asked), wish, around))
+                Ok(self.change(&view, most, asked, wish, around))
             }
             (Stage::Looking { .. }, Err(cause)) => Err(cause),
             (stage @ (Stage::Idle | Stage::Unseen | Stage::Applying { .. }), result) => {
@@ -437,7 +437,8 @@ impl Work {
     fn change(
         &mut self,
         view: &LinkView,
-        (most, asked): (Option<u32>, bool),
+        most: Option<u32>,
+        asked: bool,
         wish: Wish,
         around: Around,
     ) -> Act {
@@ -526,12 +527,9 @@ impl Work {
                     ..
                 },
                 Ok(view),
-            ) => Some(Changed::Done(self.applied(
-                next,
-                (short, routed),
-                &view,
-                current,
-            ))),
+            ) => Some(Changed::Done(
+                self.applied(next, short, routed, &view, current),
+            )),
             (Stage::Applying { steps, routed, .. }, Err(cause)) => Some(
                 match steps
                     .into_iter()
@@ -559,7 +557,8 @@ impl Work {
     fn applied(
         &mut self,
         next: Option<Box<Grant>>,
-        (short, routed): (bool, bool),
+        short: bool,
+        routed: bool,
         view: &LinkView,
         current: Option<&Grant>,
     ) -> Done {

@@ -527,7 +527,7 @@ impl Registry {
         }
         let lan = self.lan(id);
         if let Some(by) = self.jobs.caller(request).copied() {
-            self.add_failed(now, &by, (&attachment, lan.as_ref()), &failure);
+            self.add_failed(now, &by, &attachment, lan.as_ref(), &failure);
         }
         let answer = Answer::Failed(failure);
         match self.out.is_aside(id) {
@@ -552,7 +552,7 @@ impl Registry {
             let request = admission.request;
             let lan = admission.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
-                self.add_failed(now, &by, (attachment, Some(&lan)), &failure);
+                self.add_failed(now, &by, attachment, Some(&lan), &failure);
             }
         }
         self.answer_add(now, attachment, Answer::Failed(failure));
@@ -563,7 +563,8 @@ impl Registry {
         &mut self,
         now: Now,
         by: &Caller,
-        (attachment, lan): (&Attachment, Option<&Lan>),
+        attachment: &Attachment,
+        lan: Option<&Lan>,
         failure: &Failure,
     ) {
         if matches!(by, Caller::Door) {

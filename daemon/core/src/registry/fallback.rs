@@ -59,9 +59,10 @@ impl Registry {
         now: Now,
         id: BindingId,
         fallback: &Fallback,
-        (used, last): (&BTreeSet<Ipv4Addr>, Option<IpAddr>),
+        used: &BTreeSet<Ipv4Addr>,
+        last: Option<IpAddr>,
     ) {
-        let given = self.address_of_range(now, id, fallback, (used, last));
+        let given = self.address_of_range(now, id, fallback, used, last);
         self.with(now, id, |binding, cx| binding.on_resort(given, cx));
     }
 
@@ -70,7 +71,8 @@ impl Registry {
         now: Now,
         id: BindingId,
         fallback: &Fallback,
-        (used, last): (&BTreeSet<Ipv4Addr>, Option<IpAddr>),
+        used: &BTreeSet<Ipv4Addr>,
+        last: Option<IpAddr>,
     ) -> Result<Given, NoAddress> {
         let Some(own) = self.bindings.get(id) else {
             return fallback.allocator(None).peek();
@@ -215,12 +217,7 @@ impl Registry {
         let cause = format!(
             "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
         );
-        self.note_server(
-            now,
-            (id, attachment),
-            (EventKind::ServerBack, server),
-            cause,
-        );
+        self.note_server(now, id, attachment, EventKind::ServerBack, server, cause);
     }
 
     fn time_questions(&mut self) {

@@ -511,7 +511,7 @@ impl Registry {
                 fallback,
                 used,
                 last,
-            } => self.fall_back(now, id, &fallback, (&used, last)),
+            } => self.fall_back(now, id, &fallback, &used, last),
             Report::ServerIsBack(server) => self.server_is_back(now, id, server),
             Report::Heard(said) => self.server_said(now, id, said),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| {

@@ -91,7 +91,6 @@ impl Registry {
         let told = record.told;
         let former =
             former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
-        let left = (former, presence);
         let attachment = Arc::new(attachment);
         // An attachment does not have two bindings either: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
@@ -126,10 +125,10 @@ impl Registry {
         };
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => {
-                Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx)
+                Binding::resumed(id, holder, lease, unconfirmed, former, presence, &mut cx)
             }
             (RecordState::Seeking, true) if !taken => {
-                Binding::seeking(id, holder, lease, left, &mut cx)
+                Binding::seeking(id, holder, lease, former, presence, &mut cx)
             }
             // No server keeps it for the container.
             (RecordState::Bound, _) if !lease.source.is_asked() => {
@@ -138,14 +137,14 @@ impl Registry {
             (RecordState::Bound, false) => {
                 // No container can return before there is a daemon.
                 let kept = now.boot + self.config.reboot_grace;
-                Binding::releasing(id, holder, lease, (Some(kept), true), now.boot)
+                Binding::releasing(id, holder, lease, Some(kept), true, now.boot)
             }
             (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
                 // A wall clock that went back across a reboot makes no wait longer than it was at first.
                 let longest = Duration::from_secs(holder.profile.grace.unwrap_or(0).into());
                 let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
-                Binding::releasing(id, holder, lease, (kept, !same_boot), now.boot)
+                Binding::releasing(id, holder, lease, kept, !same_boot, now.boot)
             }
         };
         self.insert(now, binding);

@@ -354,9 +354,7 @@ impl Registry {
         let view = sighting.view;
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| {
-            binding.holds(cx, |hold, common, cx| {
-                hold.move_in(common, (link, &view), cx)
-            })
+            binding.holds(cx, |hold, common, cx| hold.move_in(common, link, &view, cx))
         });
         self.interfaces
             .on_carrier(view.at(), view.carrier, now.boot);

@@ -74,8 +74,8 @@ impl Registry {
         let after = brief(now.boot.saturating_since(silent.boot));
         tracing::info!(%lan, %server, after, "a server extends leases again");
         let cause = format!("server {server} of {lan} extends leases again, after {after}");
-        let whose = (id, (*attachment).clone());
-        self.note_server(now, whose, (EventKind::ServerBack, server), cause);
+        let attachment = (*attachment).clone();
+        self.note_server(now, id, attachment, EventKind::ServerBack, server, cause);
     }
 
     /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
@@ -97,8 +97,7 @@ impl Registry {
                 let waiting = self.waiting_for(&lan, server, now.boot).text(now.boot);
                 tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
                 let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
-                let whose = (*id, attachment);
-                self.note_server(now, whose, (EventKind::ServerSilent, server), cause);
+                self.note_server(now, *id, attachment, EventKind::ServerSilent, server, cause);
             }
         }
     }
@@ -133,8 +132,10 @@ impl Registry {
     pub(super) fn note_server(
         &mut self,
         now: Now,
-        (id, attachment): (BindingId, Attachment),
-        (kind, server): (EventKind, Ipv4Addr),
+        id: BindingId,
+        attachment: Attachment,
+        kind: EventKind,
+        server: Ipv4Addr,
         cause: String,
     ) {
         let event = Event {

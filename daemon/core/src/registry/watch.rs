@@ -320,7 +320,7 @@ impl Registry {
         match result {
             Ok(_) if outdated => self.audit_at(at),
             Ok(view) => self.saw_interface(now, (at, held), &view),
-            Err(cause) => self.missed_interface(now, (at, held), cause, outdated),
+            Err(cause) => self.missed_interface(now, at, held, cause, outdated),
         }
         self.audit_next();
     }
@@ -352,7 +352,8 @@ impl Registry {
     fn missed_interface(
         &mut self,
         now: Now,
-        (at, held): (At, Vec<BindingId>),
+        at: At,
+        held: Vec<BindingId>,
         cause: LinkCause,
         outdated: bool,
     ) {

@@ -233,7 +233,7 @@ impl Asking<'_> {
                 event = self.news.recv() => match event {
                     Some(NetReport::Frame { bytes, meta, .. }) => {
                         let now = Clock::now().boot;
-                        let answer = answer(&mut inquiry, (&bytes, meta), now, began);
+                        let answer = answer(&mut inquiry, &bytes, meta, now, began);
                         answer.into_iter().for_each(|answer| {
                             offered |= answer.offer.is_ok();
                             hear(answer);
@@ -344,7 +344,8 @@ fn seed() -> u64 {
 /// Returns a frame as an answer to the inquiry, unless it answers somebody else.
 fn answer(
     inquiry: &mut Inquiry,
-    (bytes, meta): (&[u8], FrameMeta),
+    bytes: &[u8],
+    meta: FrameMeta,
     now: Instant,
     began: Instant,
 ) -> Option<Answer> {

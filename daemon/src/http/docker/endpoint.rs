@@ -90,7 +90,7 @@ impl Endpoint<'_> {
             timeout: options.timeout(site),
             hurried: false,
             fallback: pool.as_ref().map_or(Ok(None), |pool| {
-                options.fallback((pool.subnet, pool.range), site)
+                options.fallback(pool.subnet, pool.range, site)
             })?,
             limits: pool.map(|pool| pool.limits()),
         })

@@ -260,7 +260,8 @@ impl LeaseOptions {
     /// Returns the ranges for the fallback, in a subnet or a part of it.
     pub(super) fn fallback(
         &self,
-        (subnet, part): (Ipv4Net, Option<Ipv4Net>),
+        subnet: Ipv4Net,
+        part: Option<Ipv4Net>,
         site: &Site,
     ) -> Result<Option<Box<Fallback>>, Refused> {
         let Some((first, last)) = self.fallback else {

@@ -35,7 +35,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     })?;
     options.lease.suit(&host.site, host.ipvlan)?;
     if let Some(subnet) = subnet {
-        options.lease.fallback((subnet, range), &host.site)?;
+        options.lease.fallback(subnet, range, &host.site)?;
     }
     let (ifname, lan) = host.lan(&options.parent);
     // If it used its link's own address, a bridge could not be asked through a port, and a server might take it for the host.

@@ -53,12 +53,12 @@ impl Server {
             persisted,
         )
         .unwrap();
-        let watchers = (Filter::of_nothing(), Frames::default());
         let (doors, events) = Doors::new(
             Site::default(),
             directory.path().join("networks"),
             store.journal(),
-            watchers,
+            Filter::of_nothing(),
+            Frames::default(),
             MAX_OPEN,
         );
         let (listeners, to_serve) = mpsc::unbounded_channel();

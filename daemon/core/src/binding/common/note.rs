@@ -77,7 +77,8 @@ impl Common {
     pub(in crate::binding) fn note_extended(
         &self,
         state: StateName,
-        (before, lease): (&Lease, &Lease),
+        before: &Lease,
+        lease: &Lease,
         is_taken_off: bool,
         cx: &mut Cx<'_>,
     ) {

@@ -104,10 +104,16 @@ impl Hold {
     }
 
     /// Takes over what a record says about the interface.
-    fn recall(&self, common: &Common, left: (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
+    fn recall(
+        &self,
+        common: &Common,
+        former: Option<Box<Former>>,
+        presence: Presence,
+        cx: &mut Cx<'_>,
+    ) {
         let last = common.grant(&self.last);
         if let Some(seat) = common.seat_mut(cx) {
-            seat.recall((&common.profile.policy, &last), left);
+            seat.recall(&common.profile.policy, &last, former, presence);
         }
     }
 
@@ -371,7 +377,7 @@ impl Hold {
             }
             None => {}
         }
-        common.note_extended(before.state, (&last, &lease), is_taken_off, cx);
+        common.note_extended(before.state, &last, &lease, is_taken_off, cx);
         // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {

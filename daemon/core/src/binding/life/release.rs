@@ -203,7 +203,8 @@ impl Release {
     pub(in crate::binding) fn recorded(
         common: &Common,
         lease: Lease,
-        (kept, link_gone): (Option<Instant>, bool),
+        kept: Option<Instant>,
+        link_gone: bool,
         now: Instant,
     ) -> Self {
         let owed = if common.profile.release {

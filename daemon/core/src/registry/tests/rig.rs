@@ -627,7 +627,7 @@ impl Rig {
     pub(super) fn hear(&mut self, arp: &Arp) {
         let hears = |want: &Sockets| {
             let answers = arp.op == ArpOp::Reply && arp.target_mac == want.chaddr;
-            lan::hears(want.arp, answers, (arp.sender, arp.target))
+            lan::hears(want.arp, answers, arp.sender, arp.target)
         };
         for exchange in self
             .open

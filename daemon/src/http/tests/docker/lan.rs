@@ -43,7 +43,8 @@ fn a_parent_that_is_not_named_is_found_by_the_subnet() {
     // The host's addresses are looked at for that.
     let blind = read_blind(
         |host| Asked::parse(Method::RequestPool, body("192.168.1.0/24").as_bytes(), host),
-        (site(), false),
+        site(),
+        false,
         1,
     );
     assert_eq!(blind, None);
@@ -119,7 +120,8 @@ fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
     let blind_to = |method, ipvlan, body: &str| {
         read_blind(
             |host| Asked::parse(method, body.as_bytes(), host),
-            (site(), ipvlan),
+            site(),
+            ipvlan,
             1,
         )
     };

@@ -15,8 +15,10 @@ impl Hold {
     /// Goes on with a lease where it was.
     pub(in crate::binding) fn resumed(
         common: &mut Common,
-        (lease, unconfirmed): (Lease, bool),
-        left: (Option<Box<Former>>, Presence),
+        lease: Lease,
+        unconfirmed: bool,
+        former: Option<Box<Former>>,
+        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
@@ -27,7 +29,7 @@ impl Hold {
             cx.rng.fork(),
         );
         let mut hold = Self::new(client, lease.clone());
-        hold.recall(common, left, cx);
+        hold.recall(common, former, presence, cx);
         if unconfirmed {
             hold.client.confirm(cx.now.boot);
         }
@@ -57,14 +59,15 @@ impl Hold {
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,
-        left: (Option<Box<Former>>, Presence),
+        former: Option<Box<Former>>,
+        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(
             Client::seek(common.plain_sender(), cx.now.boot, cx.rng.fork()),
             last,
         );
-        hold.recall(common, left, cx);
+        hold.recall(common, former, presence, cx);
         hold.client.set_station(common.station());
         hold
     }

@@ -17,7 +17,8 @@ impl Hold {
     pub(crate) fn move_in(
         &mut self,
         common: &mut Common,
-        (link, view): (Link, &LinkView),
+        link: Link,
+        view: &LinkView,
         cx: &mut Cx<'_>,
     ) -> Next {
         let ifname = &view.ifname;
