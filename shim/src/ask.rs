@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_add_waits_for_the_daemon_as_long_as_it_may_take_there() {
+    fn the_shim_waits_as_long_as_the_daemon_may_take() {
         let table = [
             ("ADD", "5", (7, 7)),
             ("ADD", "0.4", (2, 2)),

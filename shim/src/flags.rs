@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_one_dash_or_two_and_their_values_stand_apart_or_not() {
+    fn flags_are_read_with_one_dash_or_two() {
         let all = Flags {
             socket_path: Some("/s".into()),
             pid_file: Some("/p".into()),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_add_takes_as_long_as_attempts_are_made_and_one_attempt_at_least() {
+    fn an_add_may_take_as_long_as_the_attempts() {
         let seconds = |s: Option<u64>| s.map(Duration::from_secs);
         let table = [
             (None, None, None),

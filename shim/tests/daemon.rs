@@ -142,7 +142,7 @@ fn the_plugin_keeps_its_process() {
 }
 
 #[test]
-fn a_plugin_under_the_daemons_name_is_not_started_in_its_place() {
+fn a_plugin_is_not_started_in_place_of_the_daemon() {
     let daemon = Programs::new().daemon("leasehold");
     let cases = [
         Programs::new().plugin("dhcp").plugin("leasehold"),
@@ -205,7 +205,7 @@ fn without_a_daemon_the_way_out_is_named() {
 }
 
 #[test]
-fn a_daemon_that_cannot_be_started_is_named_with_the_reason() {
+fn the_error_says_why_the_daemon_cannot_be_started() {
     let programs = Programs::new().plugin("dhcp");
     fs::write(programs.path("leasehold"), "#!/nowhere").unwrap();
     fs::set_permissions(
@@ -257,7 +257,7 @@ fn every_flag_of_the_incumbent_becomes_a_setting() {
 }
 
 #[test]
-fn a_flag_comes_before_a_variable_and_no_flag_changes_none() {
+fn a_flag_comes_before_a_variable() {
     let programs = Programs::new().plugin("dhcp").daemon("leasehold");
     let mut command = command(programs.path("dhcp"), &["-socketpath=/flag"]);
     command
@@ -297,7 +297,7 @@ fn a_host_prefix_is_for_the_socket_and_the_store_too() {
 }
 
 #[test]
-fn a_socket_of_its_own_names_a_store_for_when_the_default_one_is_taken() {
+fn a_daemon_with_another_socket_has_another_store() {
     let other = |flags: &[&str]| {
         let settings = settings(flags);
         let of = |setting: &String| {

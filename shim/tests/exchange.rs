@@ -98,7 +98,7 @@ fn a_daemon_that_dies_before_its_answer_is_asked_again() {
 }
 
 #[test]
-fn a_connection_reset_before_the_request_was_read_is_tried_again() {
+fn a_connection_reset_before_the_request_is_tried_again() {
     let place = Place::new();
     let listener = place.listen();
     let daemon = thread::spawn(move || {
@@ -185,7 +185,7 @@ fn a_daemon_that_accepts_nothing_ends_with_the_time_out() {
 }
 
 #[test]
-fn without_a_daemon_the_error_says_where_it_was_looked_for_and_what_to_do() {
+fn without_a_daemon_the_error_names_the_socket_and_remedy() {
     // First nothing at the socket's path, then what a killed daemon leaves there.
     for (verb, stale) in [("ADD", false), ("CHECK", true)] {
         let place = Place::new();

@@ -125,7 +125,7 @@ fn a_directory_that_is_there_keeps_its_mode() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_is_no_daemon_that_is_down() {
+fn a_del_fails_if_a_file_is_in_place_of_the_directory() {
     let place = Place::new();
     fs::write(place.directory().join("file"), "").unwrap();
     let mut config = place.config(30.0);
@@ -203,14 +203,14 @@ fn last_try(reply: &str) -> (Place, Output) {
 }
 
 #[test]
-fn a_daemon_that_is_there_for_the_last_try_leaves_nothing_kept() {
+fn a_del_answered_at_the_last_try_is_not_kept() {
     let (place, output) = last_try(&answer("200 OK", ""));
     assert_eq!(output.status.code(), Some(0));
     assert!(place.files().is_empty());
 }
 
 #[test]
-fn an_error_at_the_last_try_is_passed_on_and_the_del_stays_kept() {
+fn a_del_that_fails_at_the_last_try_is_kept() {
     let error = r#"{"cniVersion":"1.0.0","code":11,"msg":"store full"}"#;
     let (place, output) = last_try(&answer("503 Service Unavailable", error));
     assert_error(&output, 11, "store full");

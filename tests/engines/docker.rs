@@ -210,7 +210,7 @@ pub(crate) fn only(server: &Dnsmasq, addresses: &[Ipv4Addr]) -> Result<(), Error
 }
 
 #[test]
-fn a_macvlan_container_has_its_address_and_routes_from_the_lan() -> Result<(), Error> {
+fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -344,7 +344,7 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
 }
 
 #[test]
-fn what_a_network_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
+fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -434,7 +434,7 @@ fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
 }
 
 #[test]
-fn a_lease_is_renewed_from_inside_the_container_to_its_server_alone() -> Result<(), Error> {
+fn a_lease_is_renewed_by_unicast_from_inside() -> Result<(), Error> {
     let Some(sandbox) = sandbox(Dockerd::NEEDS) else {
         return Ok(());
     };

@@ -34,7 +34,7 @@ fn starts_without_a_server(host: &Host, server: &mut Dnsmasq) -> Result<(), Erro
 }
 
 #[test]
-fn containers_of_either_driver_start_although_their_server_is_away() -> Result<(), Error> {
+fn containers_of_both_drivers_start_without_a_server() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

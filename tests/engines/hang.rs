@@ -81,8 +81,7 @@ fn answers(docker: &Dockerd) -> Result<(), Error> {
 }
 
 #[test]
-fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_service()
--> Result<(), Error> {
+fn dockerd_without_our_networks_ignores_our_service() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else {
         return Ok(());
     };
@@ -156,18 +155,16 @@ fn starts_with_a_network(fails: impl FnOnce(&Host) -> Result<Systemd, Error>) ->
 }
 
 #[test]
-fn dockerd_with_a_network_of_ours_starts_though_our_service_cannot() -> Result<(), Error> {
+fn dockerd_starts_though_our_service_cannot_start() -> Result<(), Error> {
     starts_with_a_network(|host| host.with("leasehold daemon", "leasehold daemon --no-such-flag"))
 }
 
 #[test]
-fn dockerd_with_a_network_of_ours_starts_though_our_service_dies_again_and_again()
--> Result<(), Error> {
+fn dockerd_starts_though_our_service_keeps_dying() -> Result<(), Error> {
     starts_with_a_network(Host::with_a_dying_one)
 }
 
 #[test]
-fn dockerd_with_a_network_of_ours_starts_once_our_service_that_hangs_has_been_ended()
--> Result<(), Error> {
+fn dockerd_starts_once_our_hanging_service_is_ended() -> Result<(), Error> {
     starts_with_a_network(Host::with_a_hanging_one)
 }

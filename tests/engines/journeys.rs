@@ -12,7 +12,7 @@ use crate::docker::{Host, LAN, MAC, needs, only};
 const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; done";
 
 #[test]
-fn a_container_that_crashes_is_restarted_with_the_address_that_it_had() -> Result<(), Error> {
+fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -45,7 +45,7 @@ fn a_container_that_crashes_is_restarted_with_the_address_that_it_had() -> Resul
 }
 
 #[test]
-fn a_container_that_is_stopped_and_disconnected_for_a_while_comes_back() -> Result<(), Error> {
+fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -77,7 +77,7 @@ fn a_container_that_is_stopped_and_disconnected_for_a_while_comes_back() -> Resu
 }
 
 #[test]
-fn a_paused_container_keeps_its_lease_beyond_its_first_term() -> Result<(), Error> {
+fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -112,8 +112,7 @@ fn a_paused_container_keeps_its_lease_beyond_its_first_term() -> Result<(), Erro
 }
 
 #[test]
-fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_back()
--> Result<(), Error> {
+fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -144,8 +143,7 @@ fn a_container_that_finds_the_pool_empty_fails_and_has_the_address_that_goes_bac
 }
 
 #[test]
-fn a_server_that_a_network_denies_or_does_not_allow_gives_its_containers_nothing()
--> Result<(), Error> {
+fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -179,8 +177,7 @@ fn a_server_that_a_network_denies_or_does_not_allow_gives_its_containers_nothing
 }
 
 #[test]
-fn a_network_whose_client_identifier_a_server_reserves_an_address_for_has_that() -> Result<(), Error>
-{
+fn a_client_identifier_gets_its_reserved_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

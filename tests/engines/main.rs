@@ -203,7 +203,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
 
 /// Kea gives a client that released its lease another address, unless the client asks for the same one.
 #[test]
-fn a_podman_container_that_is_restarted_has_the_address_that_it_had() -> Result<(), CallError> {
+fn a_restarted_podman_container_has_its_address_again() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::Program("kea-dhcp4")]].concat();
     let Some(sandbox) = sandbox(&needs) else {
         return Ok(());

@@ -75,8 +75,7 @@ pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 }
 
 #[test]
-fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_routes_soon()
--> Result<(), Error> {
+fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -127,7 +126,7 @@ fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_
 }
 
 #[test]
-fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Result<(), Error> {
+fn the_first_discover_has_the_chosen_mac_and_host_name() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -154,7 +153,7 @@ fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Resu
 }
 
 #[test]
-fn what_a_network_of_ours_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
+fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -184,7 +183,7 @@ fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> 
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> Result<(), Error> {
+fn a_server_in_a_macvlan_serves_containers_beside_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -209,7 +208,7 @@ fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> R
 }
 
 #[test]
-fn a_container_is_on_the_lan_and_its_lease_goes_back_when_it_stops() -> Result<(), Error> {
+fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -265,7 +264,7 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
 }
 
 #[test]
-fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<(), Error> {
+fn two_networks_may_share_a_parent() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -348,8 +347,7 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
 }
 
 #[test]
-fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_chosen()
--> Result<(), Error> {
+fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -393,7 +391,7 @@ fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_c
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Error> {
+fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -459,7 +457,7 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
 /// A server that recognises clients by Ethernet address gives the host's own address to a container with its parent's Ethernet
 /// address.
 #[test]
-fn the_hosts_own_address_is_no_containers_and_does_not_go_back() -> Result<(), Error> {
+fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

@@ -185,7 +185,7 @@ impl Faulty {
 }
 
 #[test]
-fn an_error_in_any_call_leaves_no_link_no_lease_and_a_usable_network() -> Result<(), Error> {
+fn an_error_in_any_call_leaves_a_clean_network() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -215,8 +215,7 @@ const OF_A_CONTAINER: [&str; 6] = [
 ];
 
 #[test]
-fn a_dockerd_that_is_killed_inside_any_call_leaves_no_link_no_lease_and_a_usable_network()
--> Result<(), Error> {
+fn a_dockerd_killed_in_any_call_leaves_a_clean_network() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

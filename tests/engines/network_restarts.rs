@@ -17,7 +17,7 @@ use crate::network::{FORMS, links};
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
-fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), Error> {
+fn containers_keep_their_links_while_dockerd_restarts() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -50,8 +50,7 @@ fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), E
 /// dockerd finds a container's interface by the address that it knows, and leaves an interface with another address in the
 /// container.
 #[test]
-fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back()
--> Result<(), Error> {
+fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -96,8 +95,7 @@ fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back(
 }
 
 #[test]
-fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_address()
--> Result<(), Error> {
+fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -132,7 +130,7 @@ fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_add
 }
 
 #[test]
-fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), Error> {
+fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -156,8 +154,7 @@ fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), E
 }
 
 #[test]
-fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_lease()
--> Result<(), Error> {
+fn a_dockerd_killed_as_it_makes_a_link_leaves_none() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
         return Ok(());
     };
@@ -234,8 +231,7 @@ fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, 
 }
 
 #[test]
-fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lost_power()
--> Result<(), Error> {
+fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -279,8 +275,7 @@ fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lo
 
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
-fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_server_answers()
--> Result<(), Error> {
+fn containers_on_our_links_start_without_a_server() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -320,8 +315,7 @@ fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_serv
 /// Up to Docker 27 a container's link is made before its runtime begins, which may take minutes: volumes are relabelled, the
 /// machine is busy, or the runtime is slow.
 #[test]
-fn a_container_whose_runtime_takes_more_than_a_minute_starts_with_its_link_and_address()
--> Result<(), Error> {
+fn a_slow_runtime_still_finds_its_link_and_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

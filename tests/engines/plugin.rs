@@ -111,8 +111,7 @@ impl Host {
 }
 
 #[test]
-fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_container()
--> Result<(), Error> {
+fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
     let needs = [&needs()[..], &[Registry::NEED]].concat();
     let Some(sandbox) = sandbox(&needs) else {
         return Ok(());
@@ -247,7 +246,7 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
 }
 
 #[test]
-fn services_of_a_swarm_have_their_addresses_from_the_lan_by_config_from() -> Result<(), Error> {
+fn swarm_services_get_addresses_by_config_from() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

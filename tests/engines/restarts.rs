@@ -21,7 +21,7 @@ const STAYS: [&str; 6] = [
 ];
 
 #[test]
-fn containers_that_outlive_dockerd_keep_their_leases_untouched() -> Result<(), Error> {
+fn containers_keep_their_leases_while_dockerd_restarts() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -50,7 +50,7 @@ fn containers_that_outlive_dockerd_keep_their_leases_untouched() -> Result<(), E
 }
 
 #[test]
-fn containers_that_dockerd_restarts_have_their_addresses_again() -> Result<(), Error> {
+fn containers_restarted_by_dockerd_keep_their_addresses() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -71,7 +71,7 @@ fn containers_that_dockerd_restarts_have_their_addresses_again() -> Result<(), E
 }
 
 #[test]
-fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Result<(), Error> {
+fn containers_go_on_and_end_while_our_daemon_is_away() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -111,8 +111,7 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
 
 /// The container's identity stays but its Ethernet address does not, as where servers know it by its name (Docker 29 and later).
 #[test]
-fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_nothing()
--> Result<(), Error> {
+fn a_container_that_ended_unheard_blocks_no_successor() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -134,7 +133,7 @@ fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_not
 }
 
 #[test]
-fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(), Error> {
+fn containers_have_their_addresses_after_a_power_loss() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -163,7 +162,7 @@ fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(
 }
 
 #[test]
-fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> Result<(), Error> {
+fn a_dockerd_killed_in_a_request_leaves_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
         return Ok(());
     };
@@ -185,8 +184,7 @@ fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> 
 
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
-fn a_host_starts_its_containers_with_their_addresses_though_no_server_answers() -> Result<(), Error>
-{
+fn a_host_starts_its_containers_without_a_server() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

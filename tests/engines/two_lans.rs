@@ -176,27 +176,23 @@ fn of_dockers(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
 }
 
 #[test]
-fn a_container_on_two_lans_has_an_address_of_each_and_the_default_route_that_it_had()
--> Result<(), Error> {
+fn a_second_lan_leaves_the_default_route_as_it_was() -> Result<(), Error> {
     lives("other", of_our_own)
 }
 
 #[test]
-fn a_container_on_two_lans_has_the_default_route_of_the_second_where_docker_prefers_that()
--> Result<(), Error> {
+fn a_second_lan_gets_the_default_route_if_docker_prefers() -> Result<(), Error> {
     lives("again", of_our_own)
 }
 
 #[test]
-fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_default_route()
--> Result<(), Error> {
+fn two_lans_over_dockers_macvlan_give_one_default_route() -> Result<(), Error> {
     lives("other", of_dockers)
 }
 
 /// Docker's own network comes after the LAN's by name, and its subnet lies within a route of the LAN. Both LANs name that route.
 #[test]
-fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_container_from_starting()
--> Result<(), Error> {
+fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -252,8 +248,7 @@ fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_contai
 
 /// Docker prefers the second network, by its name.
 #[test]
-fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() -> Result<(), Error>
-{
+fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
@@ -305,8 +300,7 @@ fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() 
 }
 
 #[test]
-fn a_second_network_on_the_lan_of_a_container_is_refused_by_the_name_of_the_first()
--> Result<(), Error> {
+fn a_second_network_on_the_same_lan_is_refused() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

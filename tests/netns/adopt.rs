@@ -21,7 +21,7 @@ pub(crate) fn needs() -> Vec<Need> {
 }
 
 #[test]
-fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(), CallError> {
+fn the_next_daemon_adopts_addresses_of_running_containers() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };

@@ -12,7 +12,7 @@ const FIRST_DISCOVER: &str = "table netdev port {
 }";
 
 #[test]
-fn a_discover_that_a_bridge_does_not_forward_yet_is_soon_repeated() -> Result<(), CallError> {
+fn a_discover_that_the_bridge_drops_is_soon_repeated() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("nft")]) else {
         return Ok(());
     };

@@ -107,7 +107,7 @@ fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallErro
 }
 
 #[test]
-fn an_expired_lease_leaves_the_interface_and_the_next_one_comes_on_it() -> Result<(), CallError> {
+fn the_interface_loses_an_expired_lease_and_gets_the_next() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), Need::Program("ip")]) else {
         return Ok(());
     };

@@ -127,8 +127,7 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
 }
 
 #[test]
-fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address()
--> Result<(), CallError> {
+fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
     const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
     let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
         return Ok(());
@@ -263,8 +262,7 @@ fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallErr
 
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
-fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> Result<(), CallError>
-{
+fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -313,7 +311,7 @@ fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> 
 }
 
 #[test]
-fn a_server_in_a_sibling_is_found_though_the_last_one_was_on_the_wire() -> Result<(), CallError> {
+fn a_server_in_a_sibling_is_found_after_one_on_the_wire() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -377,8 +375,7 @@ fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
 }
 
 #[test]
-fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it()
--> Result<(), CallError> {
+fn an_add_names_the_station_that_uses_its_only_offer() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -426,7 +423,7 @@ fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it
 }
 
 #[test]
-fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), CallError> {
+fn a_container_gets_the_address_that_nobody_uses() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -450,8 +447,7 @@ fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), Ca
 
 /// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
 #[test]
-fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> Result<(), CallError>
-{
+fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("ip")]) else {
         return Ok(());
     };
@@ -504,8 +500,7 @@ fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> R
 }
 
 #[test]
-fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced()
--> Result<(), CallError> {
+fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -558,8 +553,7 @@ fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> 
 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.
 #[test]
-fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_no_other()
--> Result<(), CallError> {
+fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else {
         return Ok(());
     };

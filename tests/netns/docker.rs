@@ -80,7 +80,7 @@ fn lives(
 }
 
 #[test]
-fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
+fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -124,7 +124,7 @@ fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> 
 }
 
 #[test]
-fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
+fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -177,7 +177,7 @@ fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error>
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error> {
+fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -216,8 +216,7 @@ fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error
 }
 
 #[test]
-fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network()
--> Result<(), Error> {
+fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -326,7 +325,7 @@ fn request(pool_id: &str) -> String {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), Error> {
+fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -349,7 +348,7 @@ fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), 
 }
 
 #[test]
-fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Error> {
+fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else {
         return Ok(());
     };
@@ -405,8 +404,7 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
 }
 
 #[test]
-fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_what_is_true()
--> Result<(), Error> {
+fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -481,7 +479,7 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
 }
 
 #[test]
-fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Result<(), Error> {
+fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -578,7 +576,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 }
 
 #[test]
-fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result<(), Error> {
+fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
         return Ok(());
     };
@@ -661,7 +659,7 @@ fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
 }
 
 #[test]
-fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Result<(), Error> {
+fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -686,7 +684,7 @@ fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Re
 
 /// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
-fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(), Error> {
+fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };

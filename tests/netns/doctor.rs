@@ -88,8 +88,7 @@ fn a_firewall_on_a_networks_bridge_is_told() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases()
--> Result<(), CallError> {
+fn doctor_suspects_a_shared_machine_id_by_refused_leases() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::File("/etc/machine-id")]) else {
         return Ok(());
     };

@@ -475,7 +475,7 @@ fn a_thousand_silent_callers_make_no_scrape_wait() -> Result<(), CallError> {
 }
 
 #[test]
-fn callers_that_say_half_a_request_are_cut_off_by_the_exporter() -> Result<(), CallError> {
+fn the_exporter_cuts_off_callers_that_send_half_a_request() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

@@ -92,7 +92,7 @@ fn of_ranges(daemon: &Daemon) -> Result<usize, Error> {
 }
 
 #[test]
-fn a_hundred_containers_start_although_their_server_comes_and_goes() -> Result<(), CallError> {
+fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -120,8 +120,7 @@ fn a_hundred_containers_start_although_their_server_comes_and_goes() -> Result<(
 }
 
 #[test]
-fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes()
--> Result<(), CallError> {
+fn a_hundred_docker_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };

@@ -41,7 +41,7 @@ fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
 }
 
 #[test]
-fn dnsmasq_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
+fn dnsmasq_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -51,7 +51,7 @@ fn dnsmasq_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), C
 }
 
 #[test]
-fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
+fn kea_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
         return Ok(());
     };
@@ -61,7 +61,7 @@ fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallE
 }
 
 #[test]
-fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Result<(), CallError> {
+fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
         return Ok(());
     };
@@ -82,8 +82,7 @@ fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Resu
 }
 
 #[test]
-fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that_it_insists_on()
--> Result<(), CallError> {
+fn a_successor_gets_the_kept_address_that_it_insists_on() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else {
         return Ok(());
     };
@@ -113,7 +112,7 @@ fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that
 }
 
 #[test]
-fn a_late_del_does_not_free_what_the_client_has_on_another_host() -> Result<(), CallError> {
+fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else {
         return Ok(());
     };

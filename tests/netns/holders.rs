@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::crash::each;
 
 #[test]
-fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(), CallError> {
+fn kea_without_its_lease_file_gives_no_address_twice() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(KeaProgram::NEEDS) else {
         return Ok(());
     };
@@ -47,8 +47,7 @@ fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(
 }
 
 #[test]
-fn a_server_that_goes_by_the_ethernet_address_does_not_give_two_containers_one_address()
--> Result<(), CallError> {
+fn a_server_that_knows_only_macs_gives_no_address_twice() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else {
         return Ok(());
     };

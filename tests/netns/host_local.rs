@@ -275,7 +275,7 @@ fn each(ground: &Ground, table: &[(Value, &str, &str)]) {
 }
 
 #[test]
-fn configurations_are_completed_and_refused_as_host_local_does() {
+fn configurations_are_read_as_host_local_reads_them() {
     let Some(ground) = Ground::new() else { return };
     let of = |ipam| (config(ipam), "");
     let table = [

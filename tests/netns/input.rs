@@ -167,7 +167,7 @@ fn an_unknown_url_is_told_so() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_refused_by_its_fault() -> Result<(), CallError> {
+fn a_bad_configuration_is_refused_with_its_fault() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
         return Ok(());
     };
@@ -387,7 +387,7 @@ fn a_half_closed_caller_takes_its_add_with_it() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_thousand_callers_who_say_nothing_do_not_hold_up_an_add() -> Result<(), CallError> {
+fn an_add_succeeds_beside_a_thousand_silent_callers() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
         return Ok(());
     };

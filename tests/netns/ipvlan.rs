@@ -52,8 +52,7 @@ impl Network {
 }
 
 #[test]
-fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -> Result<(), Error>
-{
+fn ipvlan_endpoints_lease_by_the_mac_of_their_parent() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };

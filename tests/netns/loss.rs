@@ -66,7 +66,7 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
 }
 
 #[test]
-fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<(), CallError> {
+fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -100,8 +100,7 @@ fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<
 }
 
 #[test]
-fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_reboot()
--> Result<(), CallError> {
+fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -139,8 +138,7 @@ fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_
 }
 
 #[test]
-fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked()
--> Result<(), CallError> {
+fn an_address_never_put_on_is_kept_without_arp() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -171,7 +169,7 @@ fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked()
 }
 
 #[test]
-fn a_lease_is_confirmed_when_carrier_is_back_after_a_while() -> Result<(), CallError> {
+fn a_lease_is_confirmed_after_a_long_loss_of_carrier() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -189,7 +187,7 @@ fn a_lease_is_confirmed_when_carrier_is_back_after_a_while() -> Result<(), CallE
 }
 
 #[test]
-fn three_hundred_namespaces_that_die_at_once_give_back_every_lease() -> Result<(), CallError> {
+fn three_hundred_namespaces_die_and_all_leases_go_back() -> Result<(), CallError> {
     const CONTAINERS: usize = 300;
     const CALLERS: usize = 20;
     let Some(sandbox) = sandbox(NEEDS) else {

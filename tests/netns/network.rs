@@ -136,8 +136,7 @@ fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 }
 
 #[test]
-fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives()
--> Result<(), Error> {
+fn every_docker_puts_containers_on_the_lan() -> Result<(), Error> {
     for version in EngineVersion::ALL {
         let Some(sandbox) = sandbox(NEEDS) else {
             return Ok(());
@@ -156,7 +155,7 @@ fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_le
 }
 
 #[test]
-fn a_container_on_a_bridge_has_a_port_of_it_that_goes_with_it() -> Result<(), Error> {
+fn a_bridge_port_goes_with_its_container() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -246,7 +245,7 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
 }
 
 #[test]
-fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> Result<(), Error> {
+fn unknown_endpoints_fail_to_join_but_can_be_deleted() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -332,7 +331,7 @@ impl Host {
 }
 
 #[test]
-fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> Result<(), Error> {
+fn a_daemon_killed_between_calls_is_replaced() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -374,25 +373,22 @@ fn forgets_after(last: Step) -> Result<(), Error> {
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_that_it_made_leaves_no_link_and_no_lease() -> Result<(), Error>
-{
+fn docker_may_forget_an_endpoint_that_it_just_made() -> Result<(), Error> {
     forgets_after(Step::Create)
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_in_a_container_leaves_no_link_and_no_lease()
--> Result<(), Error> {
+fn docker_may_forget_an_endpoint_in_a_container() -> Result<(), Error> {
     forgets_after(Step::Join)
 }
 
 #[test]
-fn a_docker_that_forgets_an_endpoint_that_has_left_leaves_no_link_and_no_lease() -> Result<(), Error>
-{
+fn docker_may_forget_an_endpoint_that_has_left() -> Result<(), Error> {
     forgets_after(Step::Leave)
 }
 
 #[test]
-fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() -> Result<(), Error> {
+fn a_start_deletes_only_stray_links_of_its_own_store() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -441,7 +437,7 @@ fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() ->
 }
 
 #[test]
-fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Error> {
+fn a_name_keeps_its_address_under_our_network_driver() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -467,8 +463,7 @@ fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Err
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_the_containers_serves_those_of_our_own_driver() -> Result<(), Error>
-{
+fn a_server_in_a_macvlan_serves_endpoints_beside_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };

@@ -180,7 +180,7 @@ const CALLS: [Call; 6] = [
 ];
 
 #[test]
-fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> Result<(), Error> {
+fn a_call_cut_short_by_a_kill_can_be_repeated() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -195,8 +195,7 @@ fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> R
 }
 
 #[test]
-fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease()
--> Result<(), Error> {
+fn a_call_given_up_after_a_kill_leaves_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -219,8 +218,7 @@ fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_le
 }
 
 #[test]
-fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lease()
--> Result<(), Error> {
+fn a_kill_while_an_endpoint_is_made_leaves_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };

@@ -22,7 +22,7 @@ fn run(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String), Error> {
 }
 
 #[test]
-fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<(), CallError> {
+fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -143,8 +143,7 @@ fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
 }
 
 #[test]
-fn renewals_go_on_beside_a_thousand_callers_who_read_nothing_or_say_half() -> Result<(), CallError>
-{
+fn renewals_go_on_beside_a_thousand_stuck_callers() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

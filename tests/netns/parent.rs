@@ -28,7 +28,7 @@ fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_lease_on_a_bridge_is_given_back_after_its_link_is_gone() -> Result<(), CallError> {
+fn a_lease_on_a_bridge_is_released_after_its_link_is_gone() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -56,7 +56,7 @@ fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_it_hears_of_a_dead_namespace() -> Result<(), CallError> {
+fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -66,8 +66,7 @@ fn a_server_in_a_macvlan_beside_it_hears_of_a_dead_namespace() -> Result<(), Cal
 }
 
 #[test]
-fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone()
--> Result<(), CallError> {
+fn a_server_in_a_macvlan_hears_of_a_deleted_link() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -82,8 +81,7 @@ fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone()
 const SOON: Duration = Duration::from_secs(4);
 
 #[test]
-fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it()
--> Result<(), CallError> {
+fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -98,8 +96,7 @@ fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it()
 }
 
 #[test]
-fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down()
--> Result<(), CallError> {
+fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -121,7 +118,7 @@ fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down(
 }
 
 #[test]
-fn a_container_that_lets_nothing_out_does_not_keep_its_lease() -> Result<(), CallError> {
+fn a_lease_goes_back_though_its_container_blocks_frames() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else {
         return Ok(());
     };
@@ -142,8 +139,7 @@ fn a_container_that_lets_nothing_out_does_not_keep_its_lease() -> Result<(), Cal
 }
 
 #[test]
-fn a_successor_with_a_fixed_ethernet_address_comes_up_beside_what_is_left_of_the_one_before()
--> Result<(), CallError> {
+fn a_fixed_mac_comes_up_while_its_old_link_still_goes() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::File(MACVLAN)]) else {
         return Ok(());
     };

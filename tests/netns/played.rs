@@ -169,8 +169,7 @@ fn a_played_docker_calls_and_moves_links_as_docker_does() -> Result<(), Error> {
 }
 
 #[test]
-fn each_played_docker_calls_in_its_own_order_and_mounts_a_namespace_in_its_own_time()
--> Result<(), Error> {
+fn each_played_docker_calls_as_its_version_does() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

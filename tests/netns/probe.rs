@@ -79,7 +79,7 @@ fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
 }
 
 #[test]
-fn each_of_two_servers_is_shown_once_and_judged_as_the_network_does() -> Result<(), Error> {
+fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -161,7 +161,7 @@ fn each_of_two_servers_is_shown_once_and_judged_as_the_network_does() -> Result<
 }
 
 #[test]
-fn an_offer_that_the_daemon_refuses_is_shown_with_the_reason() -> Result<(), Error> {
+fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -184,7 +184,7 @@ fn an_offer_that_the_daemon_refuses_is_shown_with_the_reason() -> Result<(), Err
 }
 
 #[test]
-fn a_server_that_ignores_this_client_is_asked_on_behalf_of_another() -> Result<(), Error> {
+fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -251,7 +251,7 @@ fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
 }
 
 #[test]
-fn a_container_is_asked_for_from_inside_under_its_own_address() -> Result<(), Error> {
+fn a_probe_asks_from_inside_under_the_containers_mac() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

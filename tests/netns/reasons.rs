@@ -27,7 +27,7 @@ fn bridged(lab: &mut Lab) -> Result<(), CallError> {
 }
 
 #[test]
-fn a_wire_without_a_server_is_told_by_the_frames_that_came_in() -> Result<(), CallError> {
+fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -112,7 +112,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
 }
 
 #[test]
-fn a_server_on_the_host_is_named_where_its_containers_cannot_reach_it() -> Result<(), CallError> {
+fn an_add_names_a_server_on_the_host_as_out_of_reach() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -213,8 +213,7 @@ fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> 
 }
 
 #[test]
-fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> Result<(), CallError>
-{
+fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("nft")]) else {
         return Ok(());
     };
@@ -250,8 +249,7 @@ fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> R
 }
 
 #[test]
-fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_and_that_is_told()
--> Result<(), CallError> {
+fn an_add_names_a_server_that_answers_only_by_broadcast() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -283,8 +281,7 @@ fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_
 }
 
 #[test]
-fn spanning_tree_on_the_bridge_is_named_and_a_longer_time_out_is_the_remedy()
--> Result<(), CallError> {
+fn an_add_names_the_spanning_tree_that_blocks_its_port() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

@@ -72,8 +72,7 @@ impl Scene {
 }
 
 #[test]
-fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError>
-{
+fn a_server_on_the_bridge_hears_of_a_deleted_link() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -85,8 +84,7 @@ fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> R
 }
 
 #[test]
-fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back()
--> Result<(), CallError> {
+fn a_killed_daemon_leaves_no_bridge_port() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());
     };
@@ -125,8 +123,7 @@ fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back(
 const NODE: usize = 500;
 
 #[test]
-fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Result<(), CallError>
-{
+fn all_leases_of_a_node_go_back_at_once() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
         return Ok(());
     };

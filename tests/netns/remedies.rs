@@ -86,8 +86,7 @@ const NEEDS: [Need; 4] = [
 ];
 
 #[test]
-fn a_service_that_is_stopped_started_and_restarted_serves_again_and_leaves_no_socket()
--> Result<(), CallError> {
+fn a_service_leaves_no_socket_when_it_stops() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {
         return Ok(());
     };
@@ -115,8 +114,7 @@ fn a_service_that_is_stopped_started_and_restarted_serves_again_and_leaves_no_so
 }
 
 #[test]
-fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Result<(), CallError>
-{
+fn the_log_names_the_command_that_restores_a_socket() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {
         return Ok(());
     };
@@ -135,7 +133,7 @@ fn a_lost_socket_of_systemd_comes_back_by_the_command_that_the_log_names() -> Re
 }
 
 #[test]
-fn the_read_only_socket_comes_back_and_goes_with_the_other() -> Result<(), CallError> {
+fn the_read_only_socket_stops_with_the_other_one() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {
         return Ok(());
     };
@@ -196,7 +194,7 @@ fn the_read_only_socket_comes_back_and_goes_with_the_other() -> Result<(), CallE
 }
 
 #[test]
-fn what_doctor_says_of_a_service_that_is_stopped_starts_it() -> Result<(), CallError> {
+fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {
         return Ok(());
     };
@@ -224,8 +222,7 @@ fn what_doctor_says_of_a_service_that_is_stopped_starts_it() -> Result<(), CallE
 }
 
 #[test]
-fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names()
--> Result<(), CallError> {
+fn the_log_names_the_command_that_removes_an_old_unit() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else {
         return Ok(());
     };
@@ -278,6 +275,6 @@ fn what_a_crash_leaves_of_dockers_sockets_goes() -> Result<(), CallError> {
 }
 
 #[test]
-fn what_a_crash_leaves_in_another_directory_of_plugins_goes_too() -> Result<(), CallError> {
+fn a_crash_leaves_nothing_in_another_plugin_directory() -> Result<(), CallError> {
     leaves_nothing_in("/run/elsewhere/plugins")
 }

@@ -22,7 +22,7 @@ fn extended(server: &ModelServer) -> Vec<Purpose> {
 }
 
 #[test]
-fn a_renewal_is_heard_though_each_answer_comes_after_the_first_window() -> Result<(), CallError> {
+fn a_renewal_hears_answers_after_its_first_window() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };
@@ -55,7 +55,7 @@ fn a_renewal_is_heard_though_each_answer_comes_after_the_first_window() -> Resul
 }
 
 #[test]
-fn a_renewal_is_heard_though_dnsmasq_pings_for_others_meanwhile() -> Result<(), CallError> {
+fn a_renewal_hears_a_dnsmasq_that_pings_for_others() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
         return Ok(());
     };
@@ -97,7 +97,7 @@ fn a_renewal_is_heard_though_dnsmasq_pings_for_others_meanwhile() -> Result<(), 
 }
 
 #[test]
-fn a_renewal_that_the_other_server_of_a_pair_answers_extends_the_lease() -> Result<(), CallError> {
+fn either_server_of_a_pair_may_answer_a_renewal() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else {
         return Ok(());
     };

@@ -25,8 +25,7 @@ fn file(lab: &Lab) -> PathBuf {
 }
 
 #[test]
-fn name_servers_follow_the_lease_over_a_renewal_and_a_restart_and_go_with_it()
--> Result<(), CallError> {
+fn published_name_servers_follow_their_lease() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
         return Ok(());
     };

@@ -18,8 +18,7 @@ const MACVLAN: &str = "/usr/lib/cni/macvlan";
 const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 #[test]
-fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_misses_none()
--> Result<(), CallError> {
+fn routes_beyond_the_subnet_come_with_any_main_plugin() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
         return Ok(());
     };
@@ -83,8 +82,7 @@ fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_miss
 }
 
 #[test]
-fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_to_the_first()
--> Result<(), CallError> {
+fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
         return Ok(());
     };

@@ -26,14 +26,14 @@ macro_rules! servers {
             lives!($program:
                 add_gives_all_that_was_granted,
                 a_lease_is_renewed_at_t1_by_unicast_from_its_address,
-                a_lease_is_rebound_at_t2_with_the_server_that_took_over,
-                a_lease_is_renewed_though_its_interface_has_another_ethernet_address,
+                a_lease_is_rebound_with_the_server_that_took_over,
+                a_lease_is_renewed_under_a_new_ethernet_address,
                 a_lease_of_ten_seconds_is_held,
                 a_lease_is_renewed_beside_another_default_route,
                 a_lease_is_renewed_behind_a_firewall,
                 a_server_restarts_with_its_leases,
                 a_server_restarts_without_its_leases,
-                a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init,
+                a_nak_after_a_carrier_loss_leads_to_a_new_lease,
                 a_lease_that_another_has_now_is_given_up,
                 del_gives_the_address_back,
             );
@@ -142,7 +142,7 @@ fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(
     lab.check(&member)
 }
 
-fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Program>(
+fn a_lease_is_renewed_under_a_new_ethernet_address<P: Program>(
     sandbox: &Sandbox,
 ) -> Result<(), CallError> {
     let mut lab = Lab::new(sandbox)?;
@@ -160,7 +160,7 @@ fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Progr
     Ok(server.wait_until_free()?)
 }
 
-fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(
+fn a_lease_is_rebound_with_the_server_that_took_over<P: Program>(
     sandbox: &Sandbox,
 ) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
@@ -305,7 +305,7 @@ fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result
 }
 
 /// The client asks whether it is still in the right place (INIT-REBOOT), and it is not.
-fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(
+fn a_nak_after_a_carrier_loss_leads_to_a_new_lease<P: Program>(
     sandbox: &Sandbox,
 ) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
@@ -437,7 +437,7 @@ fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallE
 
 /// An answer to that address would not reach the interface, so the client asks for it by broadcast.
 #[test]
-fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<(), CallError> {
+fn a_server_knows_the_mac_that_the_runtime_names() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
         return Ok(());
     };

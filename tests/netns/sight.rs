@@ -75,8 +75,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
 }
 
 #[test]
-fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends()
--> Result<(), CallError> {
+fn a_container_without_a_namespace_path_keeps_its_lease() -> Result<(), CallError> {
     let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
     let Some(sandbox) = sandbox(&needs) else {
         return Ok(());

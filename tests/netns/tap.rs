@@ -49,7 +49,7 @@ fn until_shown(lab: &Lab, file: &str, filter: &str, count: usize) -> Result<(), 
 }
 
 #[test]
-fn the_frames_of_one_attachment_or_all_are_written_as_they_come() -> Result<(), CallError> {
+fn capture_writes_frames_of_one_attachment_or_of_all() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("tshark")]) else {
         return Ok(());
     };

@@ -209,7 +209,7 @@ fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
 }
 
 #[test]
-fn the_service_is_exposed_no_more_than_it_has_to_be_and_says_why() -> Result<(), CallError> {
+fn the_unit_gives_a_reason_for_each_exposure() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
         return Ok(());
     };
@@ -276,7 +276,7 @@ fn the_exporter_can_do_next_to_nothing() -> Result<(), CallError> {
 }
 
 #[test]
-fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(), CallError> {
+fn the_service_works_under_systemd_and_is_confined() -> Result<(), CallError> {
     let needs = ["systemd", "bash", "dnsmasq"].map(Need::Program);
     let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else {
         return Ok(());
@@ -337,7 +337,7 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
 }
 
 #[test]
-fn docker_is_never_kept_waiting_by_a_daemon_that_is_killed_or_hangs() -> Result<(), CallError> {
+fn a_killed_or_hanging_daemon_never_blocks_docker() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else {
         return Ok(());
     };
@@ -415,8 +415,7 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
 }
 
 #[test]
-fn monitors_read_at_a_socket_that_is_a_group_s_and_one_of_them_without_any_privilege_exports()
--> Result<(), CallError> {
+fn an_exporter_without_privileges_reads_a_groups_socket() -> Result<(), CallError> {
     let needs = [Need::Program("systemd"), Need::RealRoot];
     let Some(sandbox) = sandbox(&needs) else {
         return Ok(());

@@ -211,7 +211,7 @@ fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_package_comes_changes_and_goes_under_running_containers() -> Result<(), CallError> {
+fn a_package_is_upgraded_and_removed_under_containers() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::File(PLUGIN)]].concat();
     comes_changes_and_goes(&needs, || Ok("/".into()), true)
 }

@@ -54,7 +54,7 @@ const SMALL_DISK: &str = "
     ln -s /run/disk /var/lib/leasehold";
 
 #[test]
-fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
+fn every_manifest_is_valid_for_every_kubernetes() {
     if !are_met(&[TOOLS]) {
         return;
     }
@@ -88,8 +88,7 @@ fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
 }
 
 #[test]
-fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone()
--> Result<(), std::io::Error> {
+fn only_the_documented_patch_lifts_apparmor() -> Result<(), std::io::Error> {
     if !are_met(&[TOOLS]) {
         return Ok(());
     }
@@ -139,7 +138,7 @@ fn no_network_of_the_document_takes_a_pods_default_route() {
 }
 
 #[test]
-fn the_documents_patch_updates_a_tenth_of_the_nodes_at_once() -> Result<(), std::io::Error> {
+fn the_documented_patch_updates_a_tenth_of_the_nodes() -> Result<(), std::io::Error> {
     if !are_met(&[TOOLS]) {
         return Ok(());
     }
@@ -265,8 +264,7 @@ fn document() -> String {
 }
 
 #[test]
-fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_own()
--> Result<(), Error> {
+fn the_daemon_set_serves_pods_over_updates_and_a_reboot() -> Result<(), Error> {
     let needs = [
         Cri::NEEDS,
         &[

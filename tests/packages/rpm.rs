@@ -8,7 +8,7 @@ use netns_fixtures::{Error, Lan, Need, Systemd, sandbox};
 use super::{LaterStore, PACKAGING, Shipped};
 
 #[test]
-fn a_package_is_checked_installed_upgraded_downgraded_and_removed_by_rpm() -> Result<(), Error> {
+fn rpm_installs_upgrades_downgrades_and_removes() -> Result<(), Error> {
     let needs = [
         &PACKAGING[..],
         &[Need::Program("systemd"), Need::Program("rpm")],

@@ -236,7 +236,7 @@ fn cost(subnet: &str, taken: u32) -> Duration {
 
 /// The bound is wide, because the machine may be busy. A scan would cost a thousand times as much.
 #[test]
-fn an_allocation_costs_the_same_however_many_addresses_are_taken() {
+fn the_cost_of_an_allocation_is_constant() {
     let few = (0..5)
         .map(|_| cost("10.0.0.0/28", 9))
         .min()

@@ -89,7 +89,7 @@ fn every_alert_says_what_to_do_and_is_tried() {
 }
 
 #[test]
-fn the_alerts_do_as_they_say_and_every_expression_can_be_read() {
+fn alerts_fire_as_they_say_and_expressions_can_be_read() {
     if !are_met(&[Need::Program("promtool")]) {
         return;
     }

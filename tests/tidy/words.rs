@@ -56,7 +56,7 @@ fn stumbles(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn comments_messages_and_documents_have_none_of_the_phrases() {
+fn no_text_has_a_phrase_that_a_native_would_not_use() {
     let files = tracked()
         .into_iter()
         .filter(|file| file.ends_with(".rs") || file.ends_with(".md"));

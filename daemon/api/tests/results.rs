@@ -59,7 +59,7 @@ fn is_golden(text: &str, golden: &str) {
 }
 
 #[test]
-fn versions_0_1_0_and_0_2_0_have_an_address_of_each_family() {
+fn versions_0_1_0_and_0_2_0_have_one_address_per_family() {
     is_golden(
         &whole().render(Version::V0_1_0),
         include_str!("golden/result-0.1.0.json"),
@@ -71,7 +71,7 @@ fn versions_0_1_0_and_0_2_0_have_an_address_of_each_family() {
 }
 
 #[test]
-fn versions_0_3_0_and_0_3_1_have_lists_with_the_family_of_each_address() {
+fn versions_0_3_0_and_0_3_1_name_each_addresss_family() {
     is_golden(
         &whole().render(Version::V0_3_0),
         include_str!("golden/result-0.3.0.json"),

@@ -127,7 +127,7 @@ fn an_address_is_a_file_with_a_note_beside() {
 }
 
 #[test]
-fn a_container_whose_namespace_lives_gets_no_second_address() {
+fn a_living_container_gets_no_second_address() {
     let rig = Rig::new("10.9.0.0/24");
     assert_eq!(rig.add("c1"), "10.9.0.2/24");
     let again = rig.add("c1");

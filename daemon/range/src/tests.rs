@@ -182,7 +182,7 @@ impl Network {
 }
 
 #[test]
-fn addresses_go_round_through_all_ranges_past_the_gateways() {
+fn addresses_go_round_all_ranges_but_the_gateways() {
     let mut network = Network::new(
         "10.0.0.0/24 10.0.0.1 10.0.0.3,10.0.9.0/24 10.0.9.7 10.0.9.8 10.0.9.8",
         0,
@@ -218,7 +218,7 @@ fn each_set_gives_one_address() {
 }
 
 #[test]
-fn a_requested_address_that_cannot_be_given_gives_everything_back() {
+fn a_refused_request_leaves_no_address_taken() {
     let mut network = Network::new("10.0.0.0/24;10.1.0.0/24", 0);
     assert_eq!(network.add(1, &["10.1.0.9"]), "10.0.0.2/24 10.1.0.9/24");
     for (asked, why) in [

@@ -57,7 +57,7 @@ fn call(socket: &Path, method: &str, body: &str) -> (u16, Value) {
 }
 
 #[test]
-fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
+fn docker_finds_two_drivers_if_they_are_asked_for() {
     let Some(home) = Home::new() else { return };
     let daemon = home.start_for_docker();
     for (name, requires) in [("leasehold", true), ("leasehold-ipvlan", false)] {
@@ -122,7 +122,7 @@ fn a_plugin_socket_that_somebody_removes_is_bound_again() {
 }
 
 #[test]
-fn a_plugin_socket_of_systemd_gives_way_to_one_that_goes_with_the_daemon() {
+fn the_daemon_replaces_a_plugin_socket_of_systemd() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("lan.sock");
     let daemon = home.activated_as(
@@ -145,7 +145,7 @@ fn a_plugin_socket_of_systemd_gives_way_to_one_that_goes_with_the_daemon() {
 }
 
 #[test]
-fn a_directory_of_plugins_that_cannot_be_had_is_tried_until_it_can() {
+fn a_plugin_directory_is_tried_until_it_can_be_made() {
     let Some(home) = Home::new() else { return };
     let in_the_way = home.dir.path().join("docker");
     fs::write(&in_the_way, "").unwrap();
@@ -179,7 +179,7 @@ fn beside_silence(home: &Home) -> Daemon {
 }
 
 #[test]
-fn a_network_with_a_subnet_needs_no_server_and_what_it_reserves_outlives_the_daemon() {
+fn a_reserved_address_outlives_the_daemon() {
     let Some(home) = Home::new() else { return };
     let socket = home.plugins().join("leasehold.sock");
     let daemon = beside_silence(&home);

@@ -202,7 +202,7 @@ fn faults_of_directories_are_told() {
 }
 
 #[test]
-fn a_store_of_a_later_release_is_told_with_both_releases_and_the_way_out() {
+fn doctor_names_the_release_of_a_later_store() {
     let Some(home) = Home::new() else { return };
     fs::create_dir(home.state()).unwrap();
     let path = home.state().join("leases.redb");

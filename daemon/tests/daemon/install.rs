@@ -96,7 +96,7 @@ fn shim(version: &str) -> String {
 }
 
 #[test]
-fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
+fn the_plugin_is_installed_where_runtimes_look() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
     host.write("usr/libexec/cni/macvlan", "");
@@ -173,7 +173,7 @@ fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
 }
 
 #[test]
-fn a_file_of_others_stays_unless_force_says_otherwise_and_comes_back() {
+fn a_file_of_others_is_replaced_only_by_force() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/dhcp", "the incumbent");
     host.write("usr/lib/cni/macvlan", "");
@@ -282,7 +282,7 @@ fn an_update_touches_only_what_was_installed() {
 }
 
 #[test]
-fn a_directory_that_is_named_is_made_and_no_other_is_touched() {
+fn only_the_named_directories_are_installed_into() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
     let named = ["--cni-bin-dir", "/a/b,/c"];
@@ -501,7 +501,7 @@ fn a_host_of_docker_alone_is_told_how_to_serve_it() {
 }
 
 #[test]
-fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
+fn an_install_stops_at_a_store_of_a_later_release() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/dhcp", &shim("9.8.7"));
     fs::create_dir_all(host.path("var/lib/leasehold")).unwrap();
@@ -536,7 +536,7 @@ fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
 
 /// Each of its steps leaves what the next try needs.
 #[test]
-fn what_an_installation_that_was_cut_short_left_is_taken_up() {
+fn an_install_goes_on_from_one_that_was_cut_short() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/dhcp", "the incumbent");
     for left in [

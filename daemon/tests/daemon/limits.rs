@@ -108,7 +108,7 @@ fn of_a_request_that_waits_only_what_is_needed_is_kept() {
 }
 
 #[test]
-fn a_missing_mount_and_a_missing_capability_are_told_apart() {
+fn a_missing_mount_is_told_from_a_missing_capability() {
     let Some(home) = Home::new() else { return };
     let mut shell = Command::new("unshare");
     // The other process has more capabilities than the daemon, which may then not look at its namespace.

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use super::home::*;
 
 #[test]
-fn a_socket_of_systemd_whose_file_is_gone_is_an_error_in_the_log() {
+fn the_log_reports_a_systemd_socket_without_its_file() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("activated.sock");
     let daemon = home.activated(&path, || fs::remove_file(&path).unwrap());
@@ -27,7 +27,7 @@ fn a_socket_of_systemd_whose_file_is_gone_is_an_error_in_the_log() {
 }
 
 #[test]
-fn after_kill_9_the_next_daemon_takes_the_socket_and_the_store() {
+fn the_next_daemon_takes_over_after_kill_9() {
     let Some(home) = Home::new() else { return };
     let mut first = home.start();
     first.0.kill().unwrap();
@@ -107,7 +107,7 @@ fn a_second_daemon_waits_for_the_first_and_takes_over() {
 }
 
 #[test]
-fn a_socket_that_somebody_removes_is_bound_again_and_a_del_left_meanwhile_is_carried_out() {
+fn a_removed_socket_is_bound_again() {
     let Some(home) = Home::new() else { return };
     let daemon = home.start();
     fs::remove_dir_all(home.socket().parent().unwrap()).unwrap();
@@ -131,7 +131,7 @@ fn a_socket_that_somebody_removes_is_bound_again_and_a_del_left_meanwhile_is_car
 }
 
 #[test]
-fn another_user_s_lock_on_the_socket_s_directory_holds_nothing_up() {
+fn a_foreign_lock_on_the_socket_directory_blocks_nothing() {
     let Some(home) = Home::new() else { return };
     fs::create_dir(home.socket().parent().unwrap()).unwrap();
     let theirs = fs::File::open(home.socket().parent().unwrap()).unwrap();

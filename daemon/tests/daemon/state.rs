@@ -90,7 +90,7 @@ fn a_daemon_without_leases_looks_for_containers_that_run() {
 }
 
 #[test]
-fn a_record_that_does_not_parse_may_be_of_a_container_that_runs() {
+fn a_container_whose_record_is_unreadable_is_adopted() {
     let Some(home) = Home::new() else { return };
     let first = home.start();
     first.signal(Signal::SIGTERM);
@@ -129,7 +129,7 @@ fn the_process_id_is_in_its_file_while_the_daemon_runs() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_written_is_read_and_adds_are_refused() {
+fn a_read_only_state_directory_is_read_but_refuses_adds() {
     let Some(home) = Home::new() else { return };
     let first = home.start();
     first.signal(Signal::SIGTERM);
@@ -178,7 +178,7 @@ fn a_state_directory_that_cannot_be_written_is_read_and_adds_are_refused() {
 }
 
 #[test]
-fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
+fn a_damaged_store_is_logged_and_does_not_stop_a_start() {
     let Some(home) = Home::new() else { return };
     fs::create_dir(home.state()).unwrap();
     fs::write(home.state().join("leases.redb"), [7; 5000]).unwrap();
@@ -193,7 +193,7 @@ fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
 }
 
 #[test]
-fn a_store_of_a_later_release_keeps_the_daemon_from_starting_until_it_is_moved_away() {
+fn a_store_of_a_later_release_stops_a_start() {
     let Some(home) = Home::new() else { return };
     let first = home.start();
     first.signal(Signal::SIGTERM);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bridge_plugin_may_give_the_bridge_the_routers_address() {
+    fn a_gateway_bridge_takes_the_address_of_the_router() {
         let table = [
             (r#"{"type": "bridge", "isGateway": true}"#, true),
             (r#"{"type": "bridge", "isDefaultGateway": true}"#, true),

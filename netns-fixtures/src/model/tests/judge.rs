@@ -255,7 +255,7 @@ fn a_release_may_follow_a_request_that_was_not_answered() {
 }
 
 #[test]
-fn an_ip_unicast_may_go_to_all_of_ethernet_but_not_to_some() {
+fn an_ip_unicast_may_be_an_ethernet_broadcast() {
     for (ethernet, expected) in [
         ([2, 0, 0, 0, 0, 1], vec![]),
         (BROADCAST, vec![]),
@@ -294,7 +294,7 @@ fn two_clients_may_draw_one_xid() {
 }
 
 #[test]
-fn two_clients_with_one_hardware_address_may_draw_one_xid_after_each_other() {
+fn clients_with_one_mac_may_reuse_an_xid_but_not_mix_it() {
     let mut server = Server::new(config());
     let (mut one, two) = (Client::new(ID, MAC), Client::new(b"\0two", MAC));
     let address = one.acquire(&mut server, at(0));

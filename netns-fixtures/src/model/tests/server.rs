@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_careful_client_goes_through_a_whole_life_without_a_violation() {
+fn a_careful_client_commits_no_violation() {
     let mut server = Server::new(config());
     let mut client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
@@ -77,7 +77,7 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
 }
 
 #[test]
-fn an_option_is_cut_short_in_answers_to_an_extension_alone() {
+fn an_option_is_cut_short_only_for_an_extension() {
     let mut server = Server::new(Config {
         cut: Some(code::ROUTERS),
         ..config()
@@ -102,7 +102,7 @@ fn an_option_is_cut_short_in_answers_to_an_extension_alone() {
 }
 
 #[test]
-fn two_clients_never_share_an_address_and_a_released_one_comes_back_last() {
+fn a_released_address_is_the_last_to_be_given_again() {
     let mut server = Server::new(Config {
         pool: (ip(10), ip(12)),
         ..config()
@@ -193,7 +193,7 @@ fn a_released_lease_is_not_renewed() {
 }
 
 #[test]
-fn init_reboot_is_refused_where_known_to_be_wrong_and_left_alone_where_unknown() {
+fn init_reboot_is_refused_only_if_known_to_be_wrong() {
     for authoritative in [true, false] {
         let mut server = Server::new(Config {
             authoritative,
@@ -301,7 +301,7 @@ fn a_deaf_server_offers_and_never_acknowledges() {
 }
 
 #[test]
-fn by_the_relay_of_another_subnet_a_nak_comes_beside_the_ack() {
+fn a_relay_of_another_subnet_brings_a_nak_with_the_ack() {
     let mut server = Server::new(Config {
         relay: Some(ip(254)),
         ..config()
@@ -331,7 +331,7 @@ fn by_the_relay_of_another_subnet_a_nak_comes_beside_the_ack() {
 }
 
 #[test]
-fn a_stubborn_server_offers_a_client_again_what_it_declined_and_nobody_else() {
+fn a_stubborn_server_offers_a_declined_address_again() {
     let mut server = Server::new(Config {
         stubborn: true,
         ..config()
@@ -407,7 +407,7 @@ fn choosing_another_server_frees_the_offer() {
 }
 
 #[test]
-fn who_is_known_by_chaddr_is_one_client_under_any_identifier() {
+fn a_chaddr_is_one_client_under_any_identifier() {
     let mut server = Server::new(Config {
         knows: Knows::Chaddr,
         ..config()
@@ -470,7 +470,7 @@ fn who_is_not_known_gets_the_address_of_all() {
 }
 
 #[test]
-fn a_server_that_answers_by_broadcast_alone_ignores_who_does_not_ask_for_that() {
+fn a_flag_only_server_ignores_clients_without_the_flag() {
     let mut server = Server::new(Config {
         flag_only: true,
         ..config()

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_station_finds_the_client_by_arp_before_it_answers_a_renewal() {
+fn a_station_asks_arp_before_it_answers_a_renewal() {
     let (mac, to) = ([2, 0, 0, 0, 1, 1], SocketAddrV4::new(ip(1), 67));
     let mut station = Station::with_server(mac, ip(1), Server::new(config()));
     let mut client = Client::new(ID, MAC);

@@ -63,7 +63,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn the_runtimes_sets_go_first_and_the_older_form_before_ranges() {
+fn sets_of_the_runtime_come_before_those_of_the_network() {
     let read = parse(json!({
         "ipam": {"ranges": [[{"subnet": "10.3.0.0/24"}]], "subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9"},
         "runtimeConfig": {"ipRanges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.1.0.0/24"}]], "mac": 1},

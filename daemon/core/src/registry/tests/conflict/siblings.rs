@@ -18,7 +18,7 @@ fn crowded(detection: Detection) -> Rig {
 }
 
 #[test]
-fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() {
+fn siblings_hear_each_message_once_and_the_wire_all() {
     let mut rig = crowded(Detection::Optimistic);
     rig.bind();
     rig.run_until(1015.0);
