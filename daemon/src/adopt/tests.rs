@@ -106,7 +106,7 @@ fn a_container_of_podman_is_found_with_its_arguments() {
 }
 
 #[test]
-fn a_container_of_multus_is_found_with_what_its_plugin_is_capable_of() {
+fn a_multus_container_is_found_with_its_capabilities() {
     let cached: Cached = serde_json::from_str(MULTUS).unwrap();
     let plugin = cached.plugin().unwrap().unwrap();
     let config: Value = serde_json::from_str(&cached.request(plugin).unwrap().config).unwrap();
@@ -128,7 +128,7 @@ fn a_container_of_multus_is_found_with_what_its_plugin_is_capable_of() {
 }
 
 #[test]
-fn a_list_gives_its_name_and_version_to_the_plugin_that_asks_for_an_address() {
+fn a_plugin_of_a_list_has_the_lists_name_and_version() {
     let list = r#"{"cniVersion": "1.1.0", "name": "x", "plugins": [
         {"type": "bandwidth"}, {"type": "bridge", "bridge": "br7", "ipam": {"type": "leasehold"}}, {"type": "tuning"}]}"#;
     assert_eq!(
@@ -262,7 +262,7 @@ fn what_leads_to_no_container_says_why() {
 }
 
 #[test]
-fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
+fn every_cache_file_is_read_and_none_delays_the_start() {
     let host = TempDir::new().unwrap();
     let (one, two) = (host.path().join("one"), host.path().join("var/two"));
     for cache in [&one, &two] {

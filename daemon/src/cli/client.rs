@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_says_nothing_is_not_waited_for_without_end() {
+    fn a_request_ends_if_the_daemon_says_nothing() {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("s");
         let _listener = UnixListener::bind(&socket).unwrap();

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_outlives_its_daemon_and_a_journal_that_begins_anew() {
+    fn a_follower_outlives_its_daemon_and_its_journal() {
         let refused =
             "HTTP/1.1 503 Busy\r\ncontent-length: 16\r\n\r\n{\"error\":\"busy\"}".to_owned();
         let answers = vec![

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_lease_from_its_server_stands_below_with_the_way_out() {
+    fn the_list_says_what_holds_a_release_up() {
         let waits = |container: &str, what: &str| Binding {
             held_up_by: Some(what.to_owned()),
             seconds_held_up: Some(312),
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_a_lost_store_leaves_stand_below_with_what_deletes_them() {
+    fn the_list_says_how_to_delete_links_of_a_lost_store() {
         assert_eq!(left_over(&[]), "");
         assert_eq!(
             left_over(&["lh0123".to_owned(), "lh\u{1b}[2J".to_owned()]),

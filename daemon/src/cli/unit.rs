@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_unit_says_counts_unless_the_command_line_says_otherwise() {
+    fn the_command_line_comes_before_the_units_variables() {
         let said = variables(
             "# a comment\nLEASEHOLD_STATE_DIR=\"/mnt/state\"\nLEASEHOLD_SOCKET=/run/x.sock\nOTHER=1\n",
         );

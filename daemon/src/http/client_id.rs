@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_not_every_server_takes_is_sent_as_its_head_and_its_hash() {
+    fn a_long_text_is_sent_as_its_head_and_its_hash() {
         let text = |length: usize| Kind::Text("x".repeat(length));
         assert_eq!(
             made(&text(127), "", None).unwrap(),
@@ -278,8 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_of_a_network_with_a_long_name_are_told_apart_and_known_as_the_incumbent_knew_them()
-     {
+    fn a_long_network_name_still_tells_containers_apart() {
         let network = "n".repeat(250);
         let container = "c".repeat(64);
         let of = |ifname| {

@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_socket_is_private_and_a_missing_directory_is_made_private() {
+fn the_socket_and_its_new_directory_are_private() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("cni/dhcp.sock");
     let (_listener, place) = bind(&path).unwrap();
@@ -45,7 +45,7 @@ fn another_user_s_lock_on_the_directory_holds_nothing_up() {
 }
 
 #[test]
-fn a_socket_whose_file_is_gone_is_bound_again_and_removed_at_the_end() {
+fn a_socket_without_its_file_is_bound_again() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("cni/s");
     let (_listener, mut place) = bind(&path).unwrap();
@@ -243,7 +243,7 @@ fn where_there_is_one_socket_it_may_be_for_ipvlan() {
 }
 
 #[test]
-fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_directory() {
+fn docker_finds_no_socket_before_the_daemon_is_ready() {
     let dir = TempDir::new().unwrap();
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
     let (_control, mut places) =
@@ -272,7 +272,7 @@ fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_director
 }
 
 #[test]
-fn a_docker_socket_of_systemd_s_is_replaced_by_one_that_goes_with_the_daemon() {
+fn the_daemon_replaces_a_docker_socket_of_systemd() {
     let dir = TempDir::new().unwrap();
     let plugins = dir.path().join("plugins");
     fs::create_dir(&plugins).unwrap();
@@ -307,7 +307,7 @@ fn a_docker_socket_of_systemd_s_is_replaced_by_one_that_goes_with_the_daemon() {
 }
 
 #[test]
-fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
+fn a_missing_plugin_directory_is_tried_again() {
     let dir = TempDir::new().unwrap();
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
     let path = plugins.join("leasehold.sock");
@@ -337,7 +337,7 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
 }
 
 #[test]
-fn a_socket_for_reading_is_for_a_group_and_its_failure_ends_nothing() {
+fn the_read_socket_belongs_to_a_group_and_may_fail() {
     let dir = TempDir::new().unwrap();
     let (socket, path) = (dir.path().join("s"), dir.path().join("read/leasehold.sock"));
     let gid = fs::metadata(dir.path()).unwrap().gid();

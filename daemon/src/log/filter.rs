@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_filter_ends_when_its_time_is_over_and_not_with_the_time_of_one_before() {
+    async fn a_filter_ends_at_its_own_time() {
         let (targets, handle) = reload::Layer::new(parse("info").unwrap());
         let filter = Filter::new("info", handle, Recent::default());
         let _log = registry()

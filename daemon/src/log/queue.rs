@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_what_is_written_and_not_for_a_reader_that_stalls() {
+    fn the_end_waits_for_the_log_but_not_for_a_stuck_reader() {
         let (turn, turns) = channel();
         let (given, got) = channel();
         let (mut queue, flush) = start(Reader { given, turns }).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     const STORE: StoreId = StoreId(0x1f);
 
     #[test]
-    fn an_alias_is_read_as_it_was_written_by_the_same_store_alone() {
+    fn an_alias_is_read_only_by_the_store_that_wrote_it() {
         let endpoint = LinkOwner::Endpoint(DoorId::try_from("4f00".to_owned()).unwrap());
         let vlan = LinkOwner::Vlan {
             on: "eth0".to_owned(),

@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_tried_for_fifty_milliseconds_at_growing_intervals() {
+    fn a_frame_is_retried_for_fifty_milliseconds() {
         let start = Instant::now();
         let mut tries = Vec::new();
         let mut next = Some(Retry::first(

@@ -65,7 +65,7 @@ fn a_lease_has_its_file_until_it_ends() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
+fn a_file_that_cannot_be_written_is_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     // A directory is where the file should be: the file can be written, but not put there.
     let (late, gone) = (
@@ -104,7 +104,7 @@ fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
 }
 
 #[test]
-fn a_start_removes_what_an_earlier_daemon_left_and_leaves_alone_what_is_as_it_should_be() {
+fn a_start_removes_only_stale_files() {
     let dir = tempfile::tempdir().unwrap();
     let publisher = Publisher::start(dir.path()).unwrap();
     for container in ["kept", "gone", "other"] {
@@ -223,7 +223,7 @@ fn a_name_that_is_none_does_not_reach_the_file() {
 
 /// Docker makes a directory in place of a missing mount source.
 #[test]
-fn an_empty_directory_in_the_place_of_a_file_gives_way_to_it_or_goes() {
+fn an_empty_directory_gives_way_to_a_published_file() {
     let dir = tempfile::tempdir().unwrap();
     let at = |container: &str| dir.path().join("resolv/lan").join(container).join("eth0");
     ["c1", "c2", "c3"]

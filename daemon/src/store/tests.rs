@@ -192,7 +192,7 @@ fn a_record_that_json_cannot_hold_fails_alone() {
 }
 
 #[test]
-fn a_file_copied_from_under_a_running_store_holds_all_that_was_answered() {
+fn a_copy_of_a_running_store_has_all_that_was_answered() {
     let (dir, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (store, _, mut ends) = open(dir.path());
     for n in 0..50 {
@@ -212,7 +212,7 @@ fn a_file_copied_from_under_a_running_store_holds_all_that_was_answered() {
 }
 
 #[tokio::test]
-async fn files_are_private_and_an_existing_directory_keeps_its_mode() {
+async fn store_files_are_private_but_an_old_directory_is_kept() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let outer = TempDir::new().unwrap();
     let (made, given) = (outer.path().join("a/b"), outer.path().join("given"));
@@ -253,7 +253,7 @@ async fn a_daemon_with_another_socket_has_a_store_of_its_own() {
 
 /// `written.redb` is never rewritten. Its records are the first of the core's `recorded.jsonl`, each with an event.
 #[test]
-fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
+fn a_store_of_an_earlier_daemon_is_read_whole() {
     const RECORDS: &str = include_str!("../../core/src/registry/tests/recorded.jsonl");
     let dir = TempDir::new().unwrap();
     fs::write(
@@ -275,7 +275,7 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
 
 /// A file with leases from an earlier daemon has no table of pools.
 #[test]
-fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
+fn pools_are_stored_beside_an_earlier_daemons_leases() {
     let dir = TempDir::new().unwrap();
     fs::write(
         dir.path().join("leases.redb"),
@@ -688,7 +688,7 @@ fn child_of_many_events_on_a_small_disk() {
 }
 
 #[test]
-#[ignore = "the child of what_ends_a_lease_is_kept_beside_the_socket_while_the_disk_cannot_be_written, on a tmpfs"]
+#[ignore = "the child of a_full_disk_keeps_ends_of_leases_beside_the_socket, on a tmpfs"]
 fn child_on_a_disk_that_cannot_be_written() {
     let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
     let dir = dir.as_path();
@@ -788,9 +788,9 @@ fn child_on_a_disk_that_cannot_be_written() {
 }
 
 #[test]
-fn what_ends_a_lease_is_kept_beside_the_socket_while_the_disk_cannot_be_written() {
+fn a_full_disk_keeps_ends_of_leases_beside_the_socket() {
     on_a_tmpfs(
-        "what_ends_a_lease_is_kept_beside_the_socket_while_the_disk_cannot_be_written",
+        "a_full_disk_keeps_ends_of_leases_beside_the_socket",
         "child_on_a_disk_that_cannot_be_written",
     );
 }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_header_and_a_block_for_each_attachment_and_frame() {
+    fn a_capture_has_a_block_for_each_attachment_and_frame() {
         let mut bytes = Vec::new();
         let mut file = Pcapng::new(&mut bytes).unwrap();
         file.frame(&frame("a", true), b"12345", 0).unwrap();

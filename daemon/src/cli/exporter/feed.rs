@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_does_not_read_is_cut_off_and_there_are_only_so_many() {
+    fn a_page_that_reads_too_slowly_is_cut_off() {
         let feed = Feed::default();
         let mut slow = feed.subscribe(None).unwrap();
         let mut quick = feed.subscribe(None).unwrap();

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_would_not_take_is_shown_with_the_reason() {
+    fn refused_offers_are_shown_with_the_reason() {
         let deny = Servers {
             deny: vec![[10, 0, 0, 1].into()],
             ..Servers::default()
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_explained_by_what_the_link_and_the_host_show() {
+    fn silence_is_explained_by_what_the_host_shows() {
         let survey = Survey {
             carrier: Some(true),
             received: Some(10),

@@ -337,7 +337,7 @@ fn what_is_provided_is_sent_once_with_its_own_bytes() {
 }
 
 #[test]
-fn what_is_requested_comes_beside_the_default_list_or_instead_of_it() {
+fn requested_options_join_or_replace_the_default_list() {
     let request = |entries: &str| {
         profile(&format!(r#"{{"request": [{entries}]}}"#), "")
             .client
@@ -688,7 +688,7 @@ fn what_is_said_fits_a_message() {
 }
 
 #[test]
-fn a_fallback_has_one_set_of_ranges_and_time_for_its_probes() {
+fn a_fallback_needs_one_range_set_and_time_to_probe() {
     let of = |said: &str| asking(&format!(r#"{{"timeout": 30, "fallback": {said}}}"#), "");
     let range =
         r#"{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.200", "rangeEnd": "192.0.2.203"}"#;

@@ -66,7 +66,7 @@ fn the_hosts_namespace_is_allowed_in_libcnis_words() {
 }
 
 #[test]
-fn a_client_identifier_that_is_too_long_for_servers_ends_in_a_hash() {
+fn a_client_identifier_that_is_too_long_ends_in_a_hash() {
     let mut request = request("ADD");
     request.env.container_id = Some("c".repeat(255));
     let id = add(&request).client_id.resolve(Mac::default());
@@ -414,7 +414,7 @@ fn a_del_succeeds_whatever_made_its_add_fail() {
 }
 
 #[test]
-fn a_del_says_for_how_long_the_lease_of_an_identity_that_can_return_is_kept() {
+fn a_del_says_how_long_a_returning_identity_is_awaited() {
     let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
     let table = [
         (r#"{"clientId": "pod"}"#, "", Some(60)),
@@ -449,7 +449,7 @@ fn an_error_speaks_the_version_of_its_configuration() {
 
 /// Main plugins before CNI 1.1.0 refuse a router outside the subnet: the daemon adds these routes itself.
 #[test]
-fn a_lease_becomes_a_result_without_routes_that_a_main_plugin_would_refuse() {
+fn a_result_lacks_routes_that_main_plugins_refuse() {
     let asked = parse(&request("ADD")).unwrap();
     let result: serde_json::Value =
         serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap();

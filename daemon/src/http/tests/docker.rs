@@ -194,7 +194,7 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
 }
 
 #[test]
-fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
+fn a_bad_option_is_named_with_its_value_and_the_remedy() {
     let table = [
         (
             r#","parnet":"eth1""#,
@@ -359,7 +359,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
 }
 
 #[test]
-fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_on_another_host() {
+fn a_name_is_one_client_on_each_host() {
     let one = add(false, &address(POOL, "", MAC_AND_NAME));
     assert_eq!(
         (one.profile.grace, one.profile.client.hostname.as_deref()),
@@ -421,7 +421,7 @@ fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_o
 }
 
 #[test]
-fn the_network_says_what_servers_know_its_endpoints_by_and_for_how_long_a_lease_is_kept() {
+fn a_network_chooses_its_client_identifier_and_grace() {
     let of = |options: &str, sent: &str| {
         let add = add(false, &address(&format!("{POOL}{options}"), "", sent));
         (
@@ -525,7 +525,7 @@ fn gateways_and_aux_addresses_are_reserved() {
 }
 
 #[test]
-fn on_ipvlan_an_endpoint_is_known_by_its_name_or_by_a_number() {
+fn an_ipvlan_endpoint_is_known_by_its_name_or_a_number() {
     let named = add(true, &address(POOL, "192.168.1.9", NAME_ONLY));
     assert_eq!(
         named.attachment,
@@ -625,7 +625,7 @@ fn answers_are_in_libnetworks_words() {
 }
 
 #[test]
-fn a_call_without_its_body_is_undecodable_and_one_with_another_s_pool_is_refused() {
+fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
     for method in [
         Method::RequestPool,
         Method::ReleasePool,

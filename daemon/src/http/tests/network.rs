@@ -133,7 +133,7 @@ fn leased(asked: Result<Asked, Refused>) -> (Add, Mac) {
 const CHOSEN: &str = r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4B"}"#;
 
 #[test]
-fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
+fn calls_that_need_no_state_are_answered_at_once() {
     for body in ["", "{}", "null", &endpoint("null", "null")] {
         assert_eq!(
             told("GetCapabilities", body),
@@ -324,7 +324,7 @@ fn a_network_has_its_pool_from_whichever_ipam_driver() {
 }
 
 #[test]
-fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
+fn an_impossible_network_is_refused_with_the_way_out() {
     let table = [
         ("{}", "-o parent=LINK is missing"),
         ("null", "-o parent=LINK is missing"),
@@ -441,7 +441,7 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
 }
 
 #[test]
-fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
+fn lease_options_are_refused_by_a_driver_without_leases() {
     let of = |space: &str, pool: &str, options: &str| {
         let data =
             format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}","Gateway":"10.7.0.1/16"}}]"#);
@@ -483,7 +483,7 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
 
 /// As 20.10 says it if no IPAM driver is named, with --subnet and without; 28 and 29 leave the gateway out.
 #[test]
-fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
+fn addresses_by_docker_itself_must_be_asked_for() {
     for (space, pool, is_numbered) in [
         ("LocalDefault", "172.18.0.0/16", true),
         ("LocalDefault", "10.7.0.0/16", true),
@@ -589,7 +589,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
 }
 
 #[test]
-fn an_endpoint_of_a_bridge_asks_over_the_bridge_and_one_of_ipvlan_as_its_parent() {
+fn an_endpoint_asks_over_its_bridge_or_as_its_parent() {
     let (add, mac) = leased(of(&network(r#"{"bridge":"br7"}"#), "{}", "{}"));
     assert_eq!(
         (add.place, add.lan),
@@ -867,7 +867,7 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
 const MAC_ONLY: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02"}"#;
 
 #[test]
-fn a_pool_that_names_no_lan_is_refused_with_the_line_to_type() {
+fn a_pool_without_a_lan_is_refused_with_the_right_line() {
     let call =
         |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
     for body in [

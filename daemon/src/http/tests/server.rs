@@ -199,7 +199,7 @@ async fn the_list_is_served() {
 }
 
 #[tokio::test]
-async fn every_call_of_the_document_is_served_and_every_other_method_refused() {
+async fn only_the_documented_calls_are_served() {
     let mut server = Server::start();
     for (method, path) in calls() {
         let stream = server
@@ -528,7 +528,7 @@ async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
 }
 
 #[tokio::test]
-async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
+async fn an_add_or_a_finished_del_removes_a_spooled_del() {
     let mut server = Server::start();
     let file = spool::path(&server.socket, &request("DEL"));
 
@@ -595,7 +595,7 @@ async fn each_socket_speaks_its_own_protocol() {
 }
 
 #[tokio::test]
-async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_after() {
+async fn a_docker_socket_that_ends_serves_those_who_wait() {
     let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
     let server = Server::speaking(Protocol::Docker);
     let control = server.socket.with_file_name("control");

@@ -174,7 +174,7 @@ fn unreadable_files_do_not_pile_up() {
 }
 
 #[test]
-fn an_unfinished_file_is_left_to_its_writer_until_it_is_abandoned() {
+fn an_unfinished_file_stays_until_it_is_abandoned() {
     let spool = Spool::new();
     let fresh = spool::unfinished(&spool.socket, &request("DEL"), 1);
     let stale = spool::unfinished(&spool.socket, &request("DEL"), 2);

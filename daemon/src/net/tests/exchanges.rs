@@ -294,7 +294,7 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
 }
 
 #[test]
-fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
+fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
     in_lab(async |mut lab: Lab| {
         let (netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
@@ -336,7 +336,7 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
 }
 
 #[test]
-fn what_leaves_over_the_link_of_macvlans_is_heard_on_the_wire_and_not_by_siblings() {
+fn a_frame_over_the_parent_reaches_the_wire_alone() {
     in_lab(async |mut lab: Lab| {
         let (_netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
@@ -501,7 +501,7 @@ fn a_held_port_is_not_unreachable() {
 }
 
 #[test]
-fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
+fn an_exchange_fails_or_breaks_on_a_link_that_is_down() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -564,7 +564,7 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
 }
 
 #[test]
-fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
+fn a_closed_exchange_still_sends_but_hears_nothing() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
         let server = lab.open(outside, WITH_ARP).await.unwrap();
@@ -588,7 +588,7 @@ fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
 }
 
 #[test]
-fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
+fn an_exchange_closed_while_it_opens_is_answered_once() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
         let view = lab.inspect(netns.eth0()).await.unwrap();
@@ -618,7 +618,7 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
 }
 
 #[test]
-fn an_exchange_waits_for_the_socket_of_another_until_that_is_closed_or_it_is_itself() {
+fn an_exchange_waits_for_a_free_socket_or_its_end() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, _) = lab.pair().await;
         let places = Arc::clone(&lab.net.sockets);
@@ -692,7 +692,7 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
 }
 
 #[test]
-fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
+fn an_exchange_breaks_when_its_namespaces_process_ends() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");

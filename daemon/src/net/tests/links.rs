@@ -105,7 +105,7 @@ fn the_links_of_a_subnet_are_those_with_its_very_prefix() {
 }
 
 #[test]
-fn steps_end_at_the_first_that_fails_and_the_kernel_says_why() {
+fn steps_end_at_the_first_failure_and_say_why() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -247,7 +247,7 @@ fn what_is_no_network_namespace_is_told_at_once() {
 }
 
 #[test]
-fn the_daemons_own_namespace_is_refused_unless_it_is_wanted() {
+fn the_namespace_of_the_host_must_be_asked_for() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -362,7 +362,7 @@ fn pool(prefix: &Path, threads: usize, limit: Duration) -> Pool {
 }
 
 #[test]
-fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
+fn a_path_stays_in_the_host_prefix_over_absolute_links() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
     in_lab(async move |_| {
@@ -509,7 +509,7 @@ fn nobody_in_a_namespace_answers_in_the_kernels_place() {
 }
 
 #[test]
-fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_name() {
+fn a_link_is_found_by_the_mac_that_its_server_knows() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -540,7 +540,7 @@ fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_na
 }
 
 #[test]
-fn of_several_links_with_one_ethernet_address_the_one_with_a_way_out_is_the_containers() {
+fn of_links_with_one_mac_the_one_with_a_way_out_counts() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");

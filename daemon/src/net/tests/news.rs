@@ -90,7 +90,7 @@ fn addresses_come_and_go() {
 }
 
 #[test]
-fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
+fn the_hosts_namespace_is_watched_once_asked_for() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -120,7 +120,7 @@ fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
 }
 
 #[test]
-fn a_deleted_link_is_gone_and_so_is_one_that_was_moved_away() {
+fn a_link_that_is_moved_away_counts_as_gone() {
     in_lab(async |mut lab: Lab| {
         for end in [delete as fn(u32), move_away] {
             let netns = Netns::new();
@@ -185,7 +185,7 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
 }
 
 #[test]
-fn a_namespace_whose_path_goes_is_told_of_and_its_death_afterwards() {
+fn a_lost_path_is_reported_before_the_namespaces_death() {
     in_lab(async |mut lab: Lab| {
         let (netns, directory) = (Netns::new(), tempfile::tempdir().unwrap());
         netns.veth("host0");
@@ -274,7 +274,7 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
 }
 
 #[test]
-fn fifty_namespaces_are_set_up_at_once_and_their_ends_are_heard() {
+fn fifty_namespaces_are_set_up_and_their_ends_are_heard() {
     in_lab(async |mut lab: Lab| {
         let all: Vec<Netns> = (0..50).map(|_| Netns::new()).collect();
         let mut ops = Vec::new();
@@ -332,7 +332,7 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
 }
 
 #[test]
-fn a_number_that_another_namespace_gives_free_kills_nobody() {
+fn a_number_freed_in_another_namespace_ends_nobody() {
     in_lab(async |mut lab: Lab| {
         let (known, other) = (Netns::new(), Netns::new());
         known.get_number(NUMBER);
@@ -364,7 +364,7 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
 }
 
 #[test]
-fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
+fn a_container_cannot_forge_the_numbers_of_namespaces() {
     in_lab(async |mut lab: Lab| {
         let (known, hostile, newcomer) = (Netns::new(), Netns::new(), Netns::new());
         known.get_number(NUMBER);
@@ -419,7 +419,7 @@ fn tell_of_number(port: u32, sequence: u32) {
 }
 
 #[test]
-fn a_flood_of_news_waits_in_the_socket_and_not_in_the_daemon() {
+fn a_flood_of_news_waits_in_the_kernels_socket() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
@@ -450,7 +450,7 @@ fn change_mtu(ifindex: u32, mtu: u32) {
 }
 
 #[test]
-fn a_link_with_as_many_names_as_it_may_have_is_looked_at_and_loses_no_news() {
+fn a_link_with_hundreds_of_names_loses_no_news() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");

@@ -120,7 +120,7 @@ fn links() -> usize {
 }
 
 #[test]
-fn a_macvlan_is_made_down_with_all_it_needs_and_is_deleted() {
+fn a_macvlan_is_made_complete_but_down_and_is_deleted() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         let before = links();
@@ -161,7 +161,7 @@ fn a_macvlan_is_made_down_with_all_it_needs_and_is_deleted() {
 }
 
 #[test]
-fn a_port_of_a_bridge_is_up_and_changes_neither_the_bridge_nor_speaks_ipv6() {
+fn a_port_leaves_its_bridge_as_it_is() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
         ip("link set br0 address 02:00:00:00:00:99 up");
@@ -217,7 +217,7 @@ fn a_port_of_a_bridge_is_up_and_changes_neither_the_bridge_nor_speaks_ipv6() {
 }
 
 #[test]
-fn the_link_of_a_vlan_is_up_and_one_of_another_hand_is_used_and_stays() {
+fn a_vlan_link_is_made_or_one_of_others_is_used() {
     if !has("vlan id 10") {
         return;
     }
@@ -278,7 +278,7 @@ fn an_ipvlan_has_its_parents_ethernet_address() {
 }
 
 #[test]
-fn a_kind_that_the_kernel_cannot_make_is_named_and_nothing_is_left() {
+fn a_link_kind_that_the_kernel_lacks_is_named() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         let before = links();
@@ -314,7 +314,7 @@ fn a_kind_that_the_kernel_cannot_make_is_named_and_nothing_is_left() {
 }
 
 #[test]
-fn a_link_that_carries_none_is_named_with_what_is_in_the_way() {
+fn a_parent_that_takes_no_link_is_named_with_the_cause() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         make_bridge("br0");
@@ -342,7 +342,7 @@ fn a_link_that_carries_none_is_named_with_what_is_in_the_way() {
 }
 
 #[test]
-fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
+fn a_link_of_ours_that_differs_is_made_again() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         make_bridge("br0");
@@ -423,7 +423,7 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
 }
 
 #[test]
-fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
+fn links_of_ours_are_reported_when_they_come_and_go() {
     let directory = tempfile::tempdir().unwrap();
     in_lab_beside(Some(directory.path().to_owned()), async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
@@ -460,7 +460,7 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
 }
 
 #[test]
-fn nobody_hears_of_links_of_ours_where_docker_is_not_served() {
+fn links_of_ours_are_not_reported_without_docker() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         lab.make(macvlan()).await.unwrap();

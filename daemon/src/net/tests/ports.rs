@@ -77,7 +77,7 @@ async fn gone(lab: &mut Lab, ifname: &str) {
 }
 
 #[test]
-fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered() {
+fn a_port_reaches_its_bridge_and_the_other_ports() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let exchange = lab
@@ -130,7 +130,7 @@ fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
 }
 
 #[test]
-fn what_is_sent_to_a_bridges_own_ethernet_address_comes_out_at_no_port_of_it() {
+fn a_frame_to_the_bridges_own_mac_leaves_by_no_port() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let own = lab.inspect(host("br0")).await.unwrap().mac;
@@ -168,7 +168,7 @@ fn what_is_sent_to_a_bridges_own_ethernet_address_comes_out_at_no_port_of_it() {
 }
 
 #[test]
-fn a_bridge_does_not_notice_its_port_and_the_port_goes_with_its_exchange() {
+fn a_port_goes_with_its_exchange_and_changes_no_bridge() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
         let (_netns, _, _) = lab.pair().await;
@@ -222,7 +222,7 @@ fn a_port_that_cannot_be_made_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_exchange_opens_only_when_a_bridge_that_learns_first_forwards() {
+fn an_exchange_opens_once_its_bridge_port_forwards() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
         // Two seconds to listen, two to learn: the least that the kernel takes.
@@ -281,7 +281,7 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
 }
 
 #[test]
-fn what_is_sent_by_a_macvlan_reaches_the_others_and_the_wire_and_is_answered() {
+fn a_macvlan_reaches_its_siblings_and_the_wire() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, hearers) = wired_parent(&mut lab).await;
         let exchange = lab
@@ -334,7 +334,7 @@ fn on_the_parent_itself_nothing_reaches_its_macvlans() {
 }
 
 #[test]
-fn a_macvlan_waits_for_its_ethernet_address_and_goes_with_its_exchange() {
+fn a_macvlan_needs_a_free_mac_and_goes_with_its_exchange() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, _) = wired_parent(&mut lab).await;
         let links = ip("link");
@@ -367,7 +367,7 @@ fn a_macvlan_waits_for_its_ethernet_address_and_goes_with_its_exchange() {
 }
 
 #[test]
-fn the_ethernet_address_of_a_macvlan_is_free_when_its_end_is_told() {
+fn a_macvlans_mac_is_free_once_its_end_is_reported() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, [wire, _]) = wired_parent(&mut lab).await;
         for _ in 0..5 {
@@ -427,7 +427,7 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
 }
 
 #[test]
-fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
+fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
         let Link::Parent { ifindex, .. } = outside else {
@@ -478,7 +478,7 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
 }
 
 #[test]
-fn a_port_is_in_its_vlan_of_a_bridge_that_keeps_them_apart() {
+fn a_port_is_in_its_vlan_of_a_filtering_bridge() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
         let filtering = Command::new("ip")

@@ -70,7 +70,7 @@ fn ip(arguments: &str) {
 }
 
 #[test]
-fn a_macvlan_that_is_moved_into_a_namespace_is_told_of_and_found_there() {
+fn a_macvlan_is_found_in_the_namespace_it_moves_to() {
     let directory = tempfile::tempdir().unwrap();
     in_lab_beside(
         Some(directory.path().to_owned()),
@@ -162,7 +162,7 @@ fn a_macvlan_that_is_moved_into_a_namespace_is_told_of_and_found_there() {
 }
 
 #[test]
-fn a_veth_whose_other_end_is_a_port_of_the_bridge_is_on_its_lan() {
+fn a_veth_is_on_the_lan_of_its_other_ends_bridge() {
     let directory = tempfile::tempdir().unwrap();
     in_lab_beside(
         Some(directory.path().to_owned()),
@@ -190,7 +190,7 @@ fn a_veth_whose_other_end_is_a_port_of_the_bridge_is_on_its_lan() {
 }
 
 #[test]
-fn what_cannot_be_looked_through_is_said_only_where_a_link_may_be_there_and_the_rest_is_found() {
+fn a_search_names_only_namespaces_that_may_have_the_link() {
     let directory = tempfile::tempdir().unwrap();
     in_lab_beside(
         Some(directory.path().to_owned()),

@@ -42,7 +42,7 @@ fn lines(expected: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_link_in_the_way_is_deleted_if_a_daemon_made_it_and_else_renamed() {
+fn a_link_in_the_way_is_deleted_if_ours_or_else_renamed() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let index = lab.inspect(netns.eth0()).await.unwrap().ifindex;
@@ -117,7 +117,7 @@ fn an_address_comes_and_goes_and_twice_is_as_good_as_once() {
 }
 
 #[test]
-fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_new_address() {
+fn a_change_within_a_subnet_keeps_the_routes() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let net = |address: &str| address.parse().unwrap();
@@ -160,7 +160,7 @@ fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_ne
 }
 
 #[test]
-fn routes_of_others_outlive_an_address_that_takes_the_last_other_one_along() {
+fn routes_of_others_outlive_the_removal_of_their_address() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let net = |address: &str| address.parse().unwrap();
@@ -190,7 +190,7 @@ fn routes_of_others_outlive_an_address_that_takes_the_last_other_one_along() {
 }
 
 #[test]
-fn a_default_route_of_the_same_metric_over_another_link_stays() {
+fn a_default_route_over_another_link_stays() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         for command in [
@@ -230,7 +230,7 @@ fn a_default_route_of_the_same_metric_over_another_link_stays() {
 }
 
 #[test]
-fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router() {
+fn only_the_default_route_by_that_router_is_replaced() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let to = |from: &str, to: &str| {
@@ -298,7 +298,7 @@ fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router(
 }
 
 #[test]
-fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
+fn only_the_very_same_route_is_removed() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         done(
@@ -329,7 +329,7 @@ fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
 }
 
 #[test]
-fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
+fn a_route_made_by_another_program_counts_as_ours() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         done(
@@ -384,7 +384,7 @@ fn a_route_without_the_wanted_mtu_is_replaced() {
 }
 
 #[test]
-fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
+fn an_on_link_route_is_removed_whatever_its_scope() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         done(
@@ -411,7 +411,7 @@ fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
 }
 
 #[test]
-fn a_gateway_outside_of_the_subnet_wants_its_own_route_first() {
+fn a_gateway_outside_the_subnet_needs_a_route_first() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let gateway = Ipv4Addr::new(198, 51, 100, 1);
@@ -445,7 +445,7 @@ fn a_gateway_outside_of_the_subnet_wants_its_own_route_first() {
 }
 
 #[test]
-fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
+fn a_look_tells_bridges_apart_and_counts_frames() {
     in_lab(async |mut lab: Lab| {
         let (netns, _, outside) = lab.pair().await;
         let before = lab.inspect(netns.eth0()).await.unwrap();
@@ -477,7 +477,7 @@ fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
 }
 
 #[test]
-fn addresses_and_routes_of_ipv6_come_and_go_beside_those_of_ipv4() {
+fn ipv6_addresses_and_routes_come_and_go_beside_ipv4() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         let net = |address: &str| address.parse().unwrap();

@@ -57,7 +57,7 @@ impl Lab {
 }
 
 #[test]
-fn a_link_is_set_up_looked_at_and_given_sockets_in_one_visit() {
+fn one_visit_sets_a_link_up_and_opens_its_sockets() {
     in_lab(async |mut lab: Lab| {
         let (netns, _, outside) = lab.pair().await;
         netns.ip("link set eth0 down");
@@ -93,7 +93,7 @@ fn without_carrier_or_a_link_no_sockets_are_opened() {
 }
 
 #[test]
-fn a_link_of_the_host_is_not_set_up_and_given_sockets_unless_they_need_a_port() {
+fn a_visit_opens_sockets_on_a_host_link_but_changes_none() {
     in_lab(async |mut lab: Lab| {
         let place = |ifname: &str| Place::Parent {
             ifname: ifname.to_owned(),

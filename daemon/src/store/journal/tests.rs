@@ -127,7 +127,7 @@ fn runs(store: &Store) -> Vec<(u64, String, u64)> {
 }
 
 #[test]
-fn renewals_push_out_nothing_but_earlier_ones_of_the_same_lease() {
+fn renewals_replace_only_earlier_ones_of_the_same_lease() {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path());
     store.persist(OpId(1), notes([1]));

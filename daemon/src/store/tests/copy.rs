@@ -183,7 +183,7 @@ fn unconfirmed(ids: &[u64]) -> BTreeMap<BindingId, Record> {
 }
 
 #[test]
-fn what_is_dockers_outlives_a_store_that_is_missing_or_damaged() {
+fn records_of_docker_outlive_a_lost_store() {
     for damage in [None, Some("no database"), Some("")] {
         let host = Host::new();
         let first = host.runs(life());
@@ -251,7 +251,7 @@ fn the_copy_follows_each_change_of_the_store() {
 }
 
 #[test]
-fn a_whole_store_is_told_nothing_by_a_copy_and_makes_it_its_own() {
+fn a_whole_store_overwrites_a_foreign_copy() {
     let (host, other) = (Host::new(), Host::new());
     let id = host.runs(vec![put_dockers(1)]).id;
     other.runs(vec![put_dockers(1), put_dockers(5)]);
@@ -282,7 +282,7 @@ fn a_whole_store_is_told_nothing_by_a_copy_and_makes_it_its_own() {
 }
 
 #[test]
-fn a_store_of_cnis_alone_has_no_copy_and_one_that_is_deleted_with_its_copy_is_forgotten() {
+fn only_records_of_docker_are_copied() {
     let host = Host::new();
     host.runs(vec![put(1, 1), Change::Remove(BindingId(1))]);
     assert!(!host.copy().exists());
@@ -314,7 +314,7 @@ fn a_file_of_the_copy_that_cannot_be_read_is_left_out() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_written_harms_nothing_and_one_that_goes_is_begun_again() {
+fn a_copy_that_fails_harms_nothing_and_is_begun_again() {
     let host = Host::new();
     fs::write(host.copy(), "in the way").unwrap();
     host.runs(life());
@@ -326,7 +326,7 @@ fn a_copy_that_cannot_be_written_harms_nothing_and_one_that_goes_is_begun_again(
 }
 
 #[test]
-#[ignore = "the child of what_was_copied_is_held_while_no_store_can_be_written_and_then_written, on a tmpfs"]
+#[ignore = "the child of copied_records_are_held_while_no_store_can_be_written, on a tmpfs"]
 fn child_without_a_store() {
     let state = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
     let remount = |how: &str| {
@@ -361,9 +361,9 @@ fn child_without_a_store() {
 }
 
 #[test]
-fn what_was_copied_is_held_while_no_store_can_be_written_and_then_written() {
+fn copied_records_are_held_while_no_store_can_be_written() {
     on_a_tmpfs(
-        "what_was_copied_is_held_while_no_store_can_be_written_and_then_written",
+        "copied_records_are_held_while_no_store_can_be_written",
         "copy::child_without_a_store",
     );
 }

@@ -97,7 +97,7 @@ fn of_a_later_release(dir: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn a_file_of_a_later_format_is_refused_with_both_versions_and_left_alone() {
+fn a_store_of_a_later_format_is_refused_and_left_alone() {
     let dir = TempDir::new().unwrap();
     let path = of_a_later_release(&dir);
     for _ in 0..2 {
@@ -132,7 +132,7 @@ fn a_file_of_a_later_format_is_refused_with_both_versions_and_left_alone() {
 }
 
 #[test]
-fn a_file_of_a_later_redb_is_refused_with_both_versions_and_left_alone() {
+fn a_store_of_a_later_redb_is_refused_and_left_alone() {
     let (dir, path, mut bytes) = with_one_record();
     (bytes[64], bytes[192]) = (4, 4);
     fs::write(&path, &bytes).unwrap();

@@ -115,7 +115,7 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
 }
 
 #[test]
-fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
+fn host_links_are_looked_at_only_for_ipvlan_and_vlans() {
     let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
     let blind_to = |method, ipvlan, body: &str| {
         read_blind(

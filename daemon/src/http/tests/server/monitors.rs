@@ -58,7 +58,7 @@ async fn many_monitors_have_the_store_written_to_once() {
 }
 
 #[tokio::test]
-async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
+async fn many_readers_share_one_list_and_change_nothing() {
     let mut server = Server::speaking(Protocol::Read);
     let mut streams = Vec::new();
     for _ in 0..20 {
@@ -151,7 +151,7 @@ async fn answer_at_length(server: &mut Server) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_slow_costs_only_its_connection_whatever_it_asked() {
+async fn a_slow_reader_costs_only_its_connection() {
     let paths = [
         "/v1/bindings",
         "/v1/ranges",
