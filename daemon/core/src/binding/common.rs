@@ -75,13 +75,13 @@ pub(crate) struct Common {
     pub(super) warnings: Warnings,
 }
 
-/// Whether an exchange that no caller waits for has a permit of its LAN.
+/// Whether an exchange that no caller waits for has a permit of its LAN, or its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Permit {
     /// It has none and waits for none.
     #[default]
     None,
-    /// It waits for its turn.
+    /// It waits for it.
     Asked,
     /// It has one.
     Held,
@@ -295,7 +295,7 @@ impl Common {
         self.close_guard(cx);
     }
 
-    /// Closes the sockets, and gives up the permit or the request for one.
+    /// Closes the sockets, and gives up the permit or turn, or the request for one.
     pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
         if std::mem::take(&mut self.permit) != Permit::None {

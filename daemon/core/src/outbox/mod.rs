@@ -101,14 +101,9 @@ pub(crate) enum Look {
 /// What a binding reports to the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// An exchange that no caller waits for wants a permit.
+    /// An exchange that no caller waits for wants a permit, or, if it has a lease extended or confirmed, a turn.
     WantsPermit,
-    /// A try to extend a lease wants its turn on its LAN.
-    WantsToExtend {
-        /// The time until which it waits.
-        by: Instant,
-    },
-    /// The exchange of an acquisition is over: its permit is free.
+    /// The exchange is over: its permit or turn is free.
     ExchangeOver,
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,

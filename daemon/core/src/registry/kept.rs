@@ -51,6 +51,7 @@ impl Registry {
             under_way("leases that are given back", self.leavings.len()),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),
+            under_way("LANs with extensions", self.extensions.len()),
             under_way("links to look at", self.audit.waiting()),
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),

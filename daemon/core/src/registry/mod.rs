@@ -70,7 +70,7 @@ use self::leaving::Leavings;
 pub(crate) use self::notice::Notice;
 pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orphans::Orphans;
-use self::pacing::{Pacing, Turns, Urgency};
+use self::pacing::{Extensions, Pacing, Releases, Urgency};
 use self::past::{Last, Past};
 pub(crate) use self::port::Holding;
 use self::profiles::Profiles;
@@ -91,6 +91,7 @@ use crate::link::LinkCause;
 use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
+use crate::source::{Client, Timer};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame::{self, Frame};
 
@@ -137,8 +138,8 @@ pub(crate) struct Registry {
     leavings: Leavings,
     /// What is known about each LAN.
     lans: Accounts,
-    turns: Turns,
-    extensions: Turns,
+    releases: Releases,
+    extensions: Extensions,
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
@@ -177,8 +178,8 @@ impl Registry {
             departed: Departed::default(),
             leavings: Leavings::default(),
             lans: Accounts::default(),
-            turns: Turns::of_releases(),
-            extensions: Turns::of_extensions(),
+            releases: Releases::default(),
+            extensions: Extensions::default(),
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
@@ -213,6 +214,7 @@ impl Registry {
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
             Key::Silent => self.ask_silent(now),
+            Key::Extensions => self.extend_next(now),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
     }
@@ -504,7 +506,6 @@ impl Registry {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
             Report::WantsTurn => self.want_turn(now, id),
-            Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Insists(address) => self.unblock(now, id, address),
             Report::FallsBack {
@@ -598,22 +599,35 @@ impl Registry {
     }
 
     fn want_permit(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.lan(id) else { return };
-        if self.pacing.ask(&lan, id, Urgency::Background) {
+        let Some(binding) = self.bindings.get(id) else {
+            return;
+        };
+        let lan = binding.identity.lan.clone();
+        if let Some(lease) = binding.client().and_then(Client::lease) {
+            // One without end is in no hurry.
+            let endless = now.boot + Duration::from_secs(u32::MAX.into());
+            let ends = lease.expires().unwrap_or(endless);
+            self.extensions.wait(lan, id, lease.server, ends);
+            self.extend_next(now);
+        } else if self.pacing.ask(&lan, id, Urgency::Background) {
             self.with(now, id, |binding, cx| binding.on_permit(None, cx));
         }
     }
 
-    fn want_to_extend(&mut self, now: Now, id: BindingId, by: Instant) {
-        let Some(lan) = self.lan(id) else { return };
-        let at = self.extensions.take_by(lan, now.boot, by);
-        self.with(now, id, |binding, cx| {
-            binding.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx))
-        });
+    /// Gives each free turn to the next lease that is to be extended.
+    fn extend_next(&mut self, now: Now) {
+        while let Some(next) = self.extensions.next(now.boot) {
+            self.with(now, next, |binding, cx| binding.on_permit(None, cx));
+        }
+        let next = self.extensions.deadline();
+        let why = Why::Dhcp(Timer::ReceiveWindow);
+        self.timers.set(Key::Extensions, next.map(|at| (at, why)));
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
+        self.extensions.leave(&lan, id);
+        self.extend_next(now);
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(None, cx));
         }
@@ -621,7 +635,7 @@ impl Registry {
 
     fn want_turn(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
-        let at = self.turns.take(lan, now.boot);
+        let at = self.releases.take(lan, now.boot);
         self.with(now, id, |binding, cx| {
             binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
         });

@@ -1,32 +1,29 @@
-//! Permits: how many exchanges of one LAN that may lead to an address talk to its servers at once, oldest first. Turns:
-//! how far apart the RELEASEs of one LAN leave, and its leases are extended.
+//! Permits: how many exchanges of one LAN that may lead to an address talk to its servers at once, oldest first. Turns: when
+//! its leases are extended, and how far apart its RELEASEs leave.
 //!
 //! A server that answers one client at a time serves a hundred sooner if they come one after the other than if all of them
 //! retransmit. Exchanges that no caller waits for have permits of their own, a fourth as many. A permit ends when
 //! a message is sent again: a server may answer some of its clients and ignore the rest. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
-//! Extensions have no permits: if a server is away, a few would occupy them all, the other leases would wait behind these, and
-//! some would end.
+//! An extension has its turn until it is answered, but only for the time that a client listens: a silent server must not keep
+//! others from being asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::identity::Lan;
 use crate::record::BindingId;
+use crate::source::RECEIVE_WINDOW;
 use crate::time::Instant;
 
 /// How RELEASEs of one LAN leave: a server's socket holds about twice as many (`net.core.rmem_default`), and a server that
 /// works on each for 20 ms has processed half of 500 when the last one arrives.
-const RELEASES: Pace = Pace {
-    at_once: 128,
-    apart: Duration::from_millis(10),
-};
+const RELEASES_AT_ONCE: u32 = 128;
+const RELEASES_APART: Duration = Duration::from_millis(10);
 
-/// How the due leases of one LAN are extended: after a suspend, all are due. A server that works on an answer for 30 ms has
-/// answered each a second later, and 10,000 leases have been requested after five minutes.
-const EXTENSIONS: Pace = Pace {
-    at_once: 32,
-    apart: Duration::from_millis(30),
-};
+/// How many extensions of one LAN wait for an answer: a server that works on each for 100 ms answers the last before its client
+/// stops listening.
+const EXTENSIONS: usize = 32;
 
 /// The permits of all LANs.
 #[derive(Debug)]
@@ -127,67 +124,95 @@ impl Queue {
     }
 }
 
-/// How messages of one kind leave on one LAN.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    /// How many leave at the same moment.
-    at_once: u32,
-    /// How far apart the others leave.
-    apart: Duration,
+/// The turns of extensions: the next with each answer, or when one was waited for in vain.
+#[derive(Debug, Default)]
+pub(super) struct Extensions(BTreeMap<Lan, Extending>);
+
+/// The extensions of one LAN.
+#[derive(Debug, Default)]
+struct Extending {
+    /// Those that have their turn: at which server, and until when.
+    active: BTreeMap<BindingId, (Ipv4Addr, Instant)>,
+    /// Those that wait, by server. The lease that ends first goes first.
+    waiting: BTreeMap<Ipv4Addr, BTreeSet<(Instant, BindingId)>>,
 }
 
-/// The turns of messages of one kind, by LAN.
-#[derive(Debug)]
-pub(super) struct Turns {
-    pace: Pace,
-    /// Until when the messages that have left or wait use up the pace.
-    filled: BTreeMap<Lan, Instant>,
-}
+impl Extensions {
+    /// Returns how many LANs have somebody who has a turn or waits for one.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
 
-impl Turns {
-    /// Returns the turns of RELEASEs.
-    pub(super) fn of_releases() -> Self {
-        Self {
-            pace: RELEASES,
-            filled: BTreeMap::new(),
+    /// Returns how long the turns of so many leases take if nobody answers.
+    pub(super) fn longest(count: usize) -> Duration {
+        RECEIVE_WINDOW * u32::try_from(count / EXTENSIONS).unwrap_or(u32::MAX)
+    }
+
+    /// Waits for a turn to have a lease of this server extended, which ends then.
+    pub(super) fn wait(&mut self, lan: Lan, binding: BindingId, server: Ipv4Addr, ends: Instant) {
+        let waiting = &mut self.0.entry(lan).or_default().waiting;
+        waiting.entry(server).or_default().insert((ends, binding));
+    }
+
+    /// Takes back a turn or a request for one.
+    pub(super) fn leave(&mut self, lan: &Lan, binding: BindingId) {
+        let Some(extending) = self.0.get_mut(lan) else {
+            return;
+        };
+        if extending.active.remove(&binding).is_none() {
+            for waiting in extending.waiting.values_mut() {
+                waiting.retain(|(_, other)| *other != binding);
+            }
+            extending.waiting.retain(|_, waiting| !waiting.is_empty());
+        }
+        if extending.active.is_empty() && extending.waiting.is_empty() {
+            self.0.remove(lan);
         }
     }
 
-    /// Returns the turns of extensions.
-    pub(super) fn of_extensions() -> Self {
-        Self {
-            pace: EXTENSIONS,
-            filled: BTreeMap::new(),
+    /// Gives the next turn that is free; returns who has it.
+    pub(super) fn next(&mut self, now: Instant) -> Option<BindingId> {
+        self.0.values_mut().find_map(|lan| lan.next(now))
+    }
+
+    /// Returns when the next turn is free for somebody who waits.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let waited_for = self.0.values().filter(|lan| !lan.waiting.is_empty());
+        let until = waited_for.flat_map(|lan| lan.active.values().map(|(_, until)| *until));
+        until.min()
+    }
+}
+
+impl Extending {
+    /// Gives a free turn to the server that is asked least, so that a silent one holds up no other.
+    fn next(&mut self, now: Instant) -> Option<BindingId> {
+        self.active.retain(|_, (_, until)| *until > now);
+        if self.active.len() >= EXTENSIONS {
+            return None;
         }
+        let asked = |of: Ipv4Addr| self.active.values().filter(|(at, _)| *at == of).count();
+        let server = *self.waiting.keys().min_by_key(|server| asked(**server))?;
+        let waiting = self.waiting.get_mut(&server)?;
+        let (_, next) = waiting.pop_first()?;
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
+        self.active.insert(next, (server, now + RECEIVE_WINDOW));
+        Some(next)
     }
+}
 
-    /// Returns how long this many messages of one LAN take.
-    pub(super) fn all(&self, count: usize) -> Duration {
-        self.pace.apart * u32::try_from(count).unwrap_or(u32::MAX)
-    }
+/// The turns of RELEASEs, by LAN: until when those that have left or wait use up the pace.
+#[derive(Debug, Default)]
+pub(super) struct Releases(BTreeMap<Lan, Instant>);
 
-    /// Takes the next turn; returns when it comes.
+impl Releases {
+    /// Takes the next turn; returns when it comes. Past turns leave no trace: what is kept is bounded by the messages of the last
+    /// moments.
     pub(super) fn take(&mut self, lan: Lan, now: Instant) -> Instant {
-        let at = self.next(&lan, now);
-        let filled = self.filled.entry(lan).or_insert(now);
-        *filled = *filled + self.pace.apart;
-        at
-    }
-
-    /// Takes the next turn, if it comes by `latest`.
-    pub(super) fn take_by(&mut self, lan: Lan, now: Instant, latest: Instant) -> Option<Instant> {
-        let comes = self.next(&lan, now) <= latest;
-        comes.then(|| self.take(lan, now))
-    }
-
-    /// Returns when the next turn comes. Past turns leave no trace: what is kept is bounded by the messages of the last moments.
-    fn next(&mut self, lan: &Lan, now: Instant) -> Instant {
-        self.filled.retain(|_, filled| *filled > now);
-        let filled = self
-            .filled
-            .get(lan)
-            .map_or(Duration::ZERO, |until| until.saturating_since(now));
-        now + filled.saturating_sub(self.pace.apart * (self.pace.at_once - 1))
+        self.0.retain(|_, filled| *filled > now);
+        let filled = self.0.entry(lan).or_insert(now);
+        let ahead = filled.saturating_since(now);
+        *filled = *filled + RELEASES_APART;
+        now + ahead.saturating_sub(RELEASES_APART * (RELEASES_AT_ONCE - 1))
     }
 }
 
@@ -247,7 +272,7 @@ mod tests {
     fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".into()), Lan::Network("b".into()));
-        let mut turns = Turns::of_releases();
+        let mut turns = Releases::default();
         let taken: Vec<_> = (0..300)
             .map(|_| turns.take(lan.clone(), at(1000)))
             .collect();
@@ -268,19 +293,30 @@ mod tests {
         );
         assert_eq!(turns.take(lan.clone(), at(3995)), at(3995));
         turns.take(other.clone(), at(10_000));
-        assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
+        assert_eq!(turns.0.len(), 1, "what is past is forgotten");
     }
 
     #[test]
-    fn who_cannot_wait_for_its_turn_takes_none() {
+    fn a_silent_server_holds_up_no_other() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let lan = Lan::Network("a".into());
-        let mut turns = Turns::of_extensions();
-        let mut take = |latest| turns.take_by(lan.clone(), at(0), at(latest));
-        assert!((0..32).all(|_| take(0) == Some(at(0))));
+        let (silent, other) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let mut turns = Extensions::default();
+        let mut wait = |id, server, ends| turns.wait(lan.clone(), BindingId(id), server, at(ends));
+        (1..=100).for_each(|id| wait(id, silent, 100_000 - id));
+        let given: Vec<_> = std::iter::from_fn(|| turns.next(at(0))).collect();
+        let expected: Vec<_> = (69..=100).rev().map(BindingId).collect();
+        assert_eq!(given, expected, "so many, and the next to end first");
+        turns.wait(lan.clone(), BindingId(200), other, at(900_000));
         assert_eq!(
-            [take(29), take(30), take(59), take(60)],
-            [None, Some(at(30)), None, Some(at(60))]
+            (turns.next(at(3999)), turns.deadline()),
+            (None, Some(at(4000)))
         );
+        let next: Vec<_> = std::iter::from_fn(|| turns.next(at(4000))).collect();
+        assert_eq!((next.len(), next.contains(&BindingId(200))), (32, true));
+        turns.leave(&lan, BindingId(200));
+        assert_eq!(turns.next(at(4000)), Some(BindingId(37)), "with an answer");
+        (1..=100).for_each(|id| turns.leave(&lan, BindingId(id)));
+        assert_eq!((turns.len(), turns.deadline()), (0, None));
     }
 }

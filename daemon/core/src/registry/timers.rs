@@ -28,6 +28,8 @@ pub(crate) enum Key {
     Seek,
     /// The next LAN whose servers were silent is asked whether one is back.
     Silent,
+    /// A lease waits for its turn to be extended.
+    Extensions,
     /// A deadline of a door above the registry.
     Above(DoorTimer),
 }

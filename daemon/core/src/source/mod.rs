@@ -19,6 +19,7 @@ pub use self::dhcp4::profile::{ClientProfile, Servers, Wanted};
 pub(crate) use self::dhcp4::reach::Reach;
 pub use self::dhcp4::reach::{UNREACHED, UNREACHED_REMEDY};
 pub use self::dhcp4::release::{ReleaseAction, ReleaseExchange};
+pub(crate) use self::dhcp4::timing::RECEIVE_WINDOW;
 pub use self::dhcp4::timing::Timer;
 pub use self::dhcp4::{Client, InVain, Refused, StateName, Tally};
 pub(crate) use self::dhcp4::{Outstanding, RECENT};

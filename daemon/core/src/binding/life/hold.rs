@@ -154,17 +154,6 @@ impl Hold {
         self.rare.as_ref().is_some_and(|rare| rare.is_unreached)
     }
 
-    /// Tries to extend the lease: its turn has come.
-    pub(crate) fn on_turn(
-        &mut self,
-        common: &mut Common,
-        at: Option<Instant>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        self.client.extend_at(cx.now.boot, at);
-        self.signal(common, Signal::Clock, cx)
-    }
-
     /// Extends the lease now, because another client was offered its address.
     pub(crate) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
@@ -267,17 +256,9 @@ impl Hold {
         SAME
     }
 
-    /// Opens sockets. An exchange that may lead to another address first waits for a permit, behind all callers; one that
-    /// extends a lease waits for its turn.
+    /// Opens sockets, once there is a permit; for a lease that is extended or confirmed, once it has its turn.
     fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if let Some(by) = self
-            .client
-            .waits_for_turn(cx.now.boot)
-            .filter(|_| common.exchange.is_closed())
-        {
-            return cx.out.report(common.id, Report::WantsToExtend { by });
-        }
-        if self.client.acquires() && common.exchange.is_closed() && common.permit != Permit::Held {
+        if common.exchange.is_closed() && common.permit != Permit::Held {
             if std::mem::replace(&mut common.permit, Permit::Asked) == Permit::None {
                 cx.out.report(common.id, Report::WantsPermit);
             }

@@ -11,7 +11,7 @@ use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::registry::fallback::is_of_range;
-use crate::registry::pacing::Turns;
+use crate::registry::pacing::Extensions;
 use crate::source::RECENT;
 use crate::time::{Instant, Now};
 
@@ -147,10 +147,7 @@ impl Registry {
         let asked: Vec<_> = job.left.keys().copied().collect();
         self.jobs.may_renew = true;
         tracing::info!(leases = asked.len(), "an operator has leases extended");
-        self.time_call(
-            id,
-            now.boot + LIMIT + Turns::of_extensions().all(asked.len()),
-        );
+        self.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
         for of in asked {
             self.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
         }

@@ -422,7 +422,7 @@ fn renewals_that_the_store_does_not_take_push_out_no_other_event() {
         rig.run_until(1000.0 + f64::from(minutes) * 60.0);
     }
     rig.disk = Disk::Good;
-    rig.run_until(13_015.0);
+    rig.run_until(13_010.0);
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Renewed]);
     let run = rig.store.events[1].run.expect("it happened more than once");
     assert!(run.times > 1_100, "{run:?}");

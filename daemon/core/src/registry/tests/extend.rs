@@ -1,4 +1,4 @@
-//! When leases are extended: not all at once.
+//! When leases are extended: in turns.
 
 use std::collections::BTreeSet;
 
@@ -62,37 +62,38 @@ fn leases_that_are_granted_together_are_not_renewed_together() {
     assert_eq!(t1.len(), 9, "{t1:?}");
 }
 
-#[test]
-fn what_is_due_after_a_suspend_is_asked_for_one_after_the_other() {
-    let mut rig = holding(100);
-    wake_at(&mut rig, 25_000.0);
-    assert_eq!(requests(&rig), 32);
-    for (seconds, sent) in [
-        (25_000.029, 32),
-        (25_000.031, 33),
-        (25_001.0, 65),
-        (25_002.039, 99),
-        (25_002.041, 100),
-    ] {
-        rig.run_until(seconds);
-        assert_eq!(requests(&rig), sent, "at {seconds}");
+/// Checks how many REQUESTs have left by then, in seconds.
+fn assert_requests(rig: &mut Rig, table: &[(f64, usize)]) {
+    for (seconds, sent) in table {
+        rig.run_until(*seconds);
+        assert_eq!(requests(rig), *sent, "at {seconds}");
     }
-    assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
 #[test]
-fn what_waits_for_its_turn_is_asked_for_well_before_its_phase_ends() {
-    for (wakes, ends) in [(29_999.0, 30_000.0), (39_999.0, 40_000.0)] {
-        let mut rig = holding(100);
-        rig.server = Server::Silent;
-        wake_at(&mut rig, wakes);
-        assert_eq!(requests(&rig), 32);
-        rig.run_until(wakes + 0.25);
-        let at_half = requests(&rig);
-        assert!((48..80).contains(&at_half), "spread: {at_half}");
-        rig.run_until((wakes + ends) / 2.0);
-        assert_eq!(requests(&rig), 100, "half a second before {ends}");
-    }
+fn what_is_due_after_a_suspend_is_extended_in_turns() {
+    let mut rig = holding(100);
+    rig.server = Server::Silent;
+    wake_at(&mut rig, 25_000.0);
+    assert_requests(
+        &mut rig,
+        &[
+            (25_000.0, 32),
+            (25_003.9, 32),
+            (25_004.1, 64),
+            (25_008.1, 96),
+            (25_012.1, 100),
+        ],
+    );
+    assert!(rig.rows().iter().all(|row| row.tenure.is_some()));
+}
+
+#[test]
+fn each_answer_lets_the_next_lease_have_its_turn() {
+    let mut rig = holding(100);
+    wake_at(&mut rig, 25_000.0);
+    assert_requests(&mut rig, &[(25_000.0, 100)]);
+    assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
 #[test]
@@ -100,34 +101,25 @@ fn tries_that_had_no_answer_take_turns_too() {
     let mut rig = holding(100);
     rig.server = Server::Silent;
     wake_at(&mut rig, 20_000.0);
-    rig.run_until(24_999.0);
-    assert_eq!(requests(&rig), 100);
+    assert_requests(&mut rig, &[(24_999.0, 100)]);
     wake_at(&mut rig, 26_000.0);
-    assert_eq!(requests(&rig), 132);
-    rig.run_until(26_003.0);
-    assert_eq!(requests(&rig), 200);
+    assert_requests(&mut rig, &[(26_000.0, 132), (26_012.1, 200)]);
 }
 
 #[test]
 fn what_was_renewed_in_vain_until_t2_takes_turns_to_rebind() {
     let mut rig = holding(100);
     rig.server = Server::Silent;
-    wake_at(&mut rig, 29_997.0);
-    rig.run_until(29_999.9);
-    assert_eq!(
-        (requests(&rig), rig.open.len()),
-        (100, 100),
-        "all listen still"
+    wake_at(&mut rig, 29_987.0);
+    assert_requests(
+        &mut rig,
+        &[
+            (29_999.9, 100),
+            (30_000.0, 132),
+            (30_003.9, 132),
+            (30_012.1, 200),
+        ],
     );
-    for (seconds, sent) in [
-        (30_000.0, 132),
-        (30_000.029, 132),
-        (30_000.031, 133),
-        (30_002.041, 200),
-    ] {
-        rig.run_until(seconds);
-        assert_eq!(requests(&rig), sent, "at {seconds}");
-    }
 }
 
 #[test]

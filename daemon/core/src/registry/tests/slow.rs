@@ -2,8 +2,16 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use super::super::*;
 use super::rig::*;
+use crate::effect::Row;
+use crate::identity::ClientId;
+use crate::link::Link;
+use crate::record::Record;
+use crate::source::lease::Times;
+use crate::wire::Mac;
 
 /// The containers that start at once.
 const CROWD: u64 = 200;
@@ -107,4 +115,77 @@ fn a_permit_ends_when_a_message_is_sent_again() {
     // What answers the first is requested without another permit.
     rig.answer_next();
     assert_eq!(rig.state("c1"), ["REQUESTING"]);
+}
+
+/// A host's leases.
+const LEASES: u64 = 1000;
+
+/// Their term, in seconds.
+const TERM: u32 = 180;
+
+/// How long the server works on a message, in seconds.
+const MESSAGE: f64 = 0.02;
+
+/// How long it took to grant each lease.
+const GRANT: f64 = 0.058;
+
+/// Returns the record of one of the leases.
+fn lease(n: u64) -> Record {
+    let mut record = record(&format!("c{n}"), "b", 1000.0 + n as f64 * GRANT);
+    let mac = Mac([2, 0, 0, 2, (n >> 8) as u8, n as u8]);
+    record.identity.client_id = ClientId::new(format!("\0c{n}").into_bytes()).unwrap();
+    record.identity.chaddr = mac;
+    record.lease.address = format!("192.0.{}.{}/16", 4 + n / 250, 1 + n % 250)
+        .parse()
+        .unwrap();
+    let seconds = |part| Duration::from_secs(TERM.into()).mul_f64(part);
+    record.lease.times = Some(Times {
+        t1: seconds(0.5),
+        t2: seconds(0.875),
+        end: seconds(1.0),
+    });
+    record.link = Link::InNetns {
+        path: format!("/ns/{}", 1000 + n).into(),
+        cookie: Cookie(1000 + n),
+        ifindex: 2,
+        mac,
+    };
+    record
+}
+
+/// A daemon that starts again with these leases, after so much of their term.
+fn returns(leases: impl Iterator<Item = Record>, part: f64) -> Rig {
+    let mut rig = Rig::new(PERMITS);
+    (rig.backlog, rig.lease, rig.mask) = (Some(VecDeque::new()), TERM, [0, 0]);
+    for (n, record) in (1..).zip(leases) {
+        let client = record.identity.client_id.as_bytes().to_vec();
+        rig.granted.insert(record.lease.ip(), client);
+        rig.live.insert(1000 + n);
+        rig.store.durable.insert(BindingId(n), record);
+    }
+    rig.granted.insert(rig.give, Vec::new());
+    rig.at = Duration::from_secs_f64(1000.0 + LEASES as f64 * GRANT + f64::from(TERM) * part);
+    rig.restart();
+    rig
+}
+
+#[test]
+fn a_slow_server_extends_all_leases_after_an_absence() {
+    let mut rig = returns((1..=LEASES).map(lease), 0.65);
+    let began = rig.at.as_secs_f64();
+    let mut now = began;
+    let due = |rig: &mut Rig| rig.rows().iter().filter(|row| row.state != BOUND).count();
+    while due(&mut rig) > 0 {
+        for _ in 0..50 {
+            now += MESSAGE;
+            rig.run_until(now);
+            rig.answer_next();
+        }
+        assert!(now < began + 40.0, "{} are still due", due(&mut rig));
+    }
+    let kept = |row: &Row| row.tenure.is_some();
+    assert!(rig.rows().iter().all(kept));
+    // Only those that T2 finds unanswered are asked for twice.
+    let sent = rig.sent.len() + asked(&rig);
+    assert!(sent < LEASES as usize * 11 / 10, "{sent} messages");
 }

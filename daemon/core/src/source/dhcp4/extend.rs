@@ -1,7 +1,6 @@
 //! Extending a held lease: RENEWING and REBINDING (RFC 2131 §4.4.5).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::extension::{Attempt, Extension, InVain};
 use super::lease::Lease;
@@ -12,9 +11,6 @@ use super::{Client, Line, Loss, Output};
 use crate::asking::{Action, Asking};
 use crate::time::Instant;
 use crate::wire::Mac;
-
-/// How long a lease that never ends may wait for its turn: longer than any number of leases takes.
-const UNHURRIED: Duration = Duration::from_secs(3600);
 
 impl Client {
     /// Returns how often servers were asked to extend or confirm the held lease since one last did, if any had its time to answer; and
@@ -80,8 +76,7 @@ impl Client {
                 ) if lease.t1().is_some_and(|t1| *at <= t1) => {
                     self.extend_unconfirmed(now, lease, out)
                 }
-                // A message to all servers may leave over another link than a message to one server, and waits for its own
-                // turn.
+                // A message to all servers may leave over another link than a message to one server, and waits for its own turn.
                 (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
                     out.anew |= self.line != Line::Closed;
@@ -111,30 +106,6 @@ impl Client {
         out.anew |= self.line != Line::Closed;
         self.line = Line::Closed;
         self.state = State::Renewing { lease, extension };
-    }
-
-    /// Returns until when a try to extend the lease waits for its turn: at most half of the rest of its phase, so that RENEW
-    /// leaves well before T2, and REBIND before the end. `None` if it has its turn, or there is no such try.
-    pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
-        let (_, end) = self
-            .state
-            .extending()
-            .filter(|(extension, _)| !extension.turn)?;
-        Some(end.map_or(now + UNHURRIED, |end| now + end.saturating_since(now) / 2))
-    }
-
-    /// Gives a try to extend the lease its turn, at `at`. If no turn comes in time, the waiting tries are spread at random.
-    pub fn extend_at(&mut self, now: Instant, at: Option<Instant>) {
-        let Some(by) = self.waits_for_turn(now) else {
-            return;
-        };
-        let chance = self
-            .rng
-            .u64(0..=by.saturating_since(now).as_micros() as u64);
-        if let Some(extension) = self.state.extension() {
-            let at = at.unwrap_or(now + Duration::from_micros(chance));
-            (extension.attempt, extension.turn) = (Attempt::Due(at), true);
-        }
     }
 
     /// Goes on after its sockets were closed. A try to extend the lease begins again, and answers to the last one still

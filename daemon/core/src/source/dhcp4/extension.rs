@@ -41,8 +41,6 @@ pub(crate) struct Extension {
     began: Option<Instant>,
     /// REQUESTs sent in both phases.
     sent: u32,
-    /// Whether the next try has its turn.
-    pub(super) turn: bool,
     /// Whether the lease is still to be confirmed, which goes on if no server answers before T1.
     pub(super) unconfirmed: bool,
 }
@@ -81,7 +79,6 @@ impl Extension {
             asked: None,
             began: None,
             sent: 0,
-            turn: false,
             unconfirmed: false,
         })
     }
@@ -91,14 +88,13 @@ impl Extension {
         Box::new(Self {
             attempt: Attempt::Due(now),
             asked: None,
-            turn: false,
             ..*self
         })
     }
 
-    /// Puts the next try off until `at`; it needs another turn.
+    /// Puts the next try off until `at`.
     pub(super) fn put_off(&mut self, at: Instant) {
-        (self.attempt, self.turn) = (Attempt::Due(at), false);
+        self.attempt = Attempt::Due(at);
     }
 
     pub(super) fn is_out(&self) -> bool {
@@ -144,7 +140,7 @@ impl Extension {
         rng: &mut Rng,
     ) -> (u32, u16) {
         let (xid, _) = *self.asked.get_or_insert_with(|| (rng.u32(..), now));
-        (self.sent, self.turn) = (self.sent + 1, false);
+        self.sent += 1;
         let heard_out = now + timing::extension_window(self.sent);
         let next = phase.map_or(heard_out, |phase| self.next_after(now, phase));
         self.attempt = Attempt::Sent {

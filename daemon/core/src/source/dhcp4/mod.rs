@@ -556,6 +556,8 @@ impl Client {
                 let wait = timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
                 now + match self.tally().crowded {
                     true => wait.max(timing::crowd_wait(&mut self.rng)),
+                    // A lease that is confirmed is used meanwhile.
+                    false if self.state.lease().is_some() => wait.max(timing::RECEIVE_WINDOW),
                     false => wait,
                 }
             }

@@ -110,7 +110,7 @@ impl Client {
                 match extension.attempt {
                     Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
                     // There were no sockets for the last try.
-                    Attempt::Due(at) if at > now && !extension.turn => extension.put_off(now),
+                    Attempt::Due(at) if at > now => extension.put_off(now),
                     Attempt::Due(_) | Attempt::Resolving(_) | Attempt::Sent { .. } => {}
                 }
             }
