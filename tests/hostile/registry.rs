@@ -814,6 +814,7 @@ fn view(target: &Target) -> LinkView {
         bridge: false,
         macvlan: false,
         lower: None,
+        wire: None,
         wireless: false,
         received: 0,
     }

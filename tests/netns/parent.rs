@@ -16,6 +16,22 @@ const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
 const MACVLAN: &str = "/usr/lib/cni/macvlan";
 
 #[test]
+fn a_macvlan_on_the_default_link_hands_its_lease_back() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else {
+        return Ok(());
+    };
+    let mut lab = Lab::new(&sandbox)?;
+    // The macvlan plugin takes the default route's link. The VLAN is not its key.
+    lab.config["type"] = "macvlan".into();
+    lab.config["vlan"] = 200.into();
+    lab.config.as_object_mut().map(|keys| keys.remove("master"));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    drop(member);
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
 fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else {
         return Ok(());

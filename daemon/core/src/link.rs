@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 pub use self::beside::Beside;
 pub use self::cause::LinkCause;
@@ -272,6 +273,29 @@ impl fmt::Display for Target {
     }
 }
 
+/// The wire of a container's link, as the kernel knows it: the link was made on the host's, or is a veth whose other end is a bridge's
+/// port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// The name of the host's link.
+    pub parent: SmolStr,
+    /// The VLAN on that link; 0 when untagged, and where a bridge's port decides.
+    pub vlan: u16,
+    /// Whether the host's link is a bridge.
+    pub bridge: bool,
+}
+
+impl Wire {
+    /// Returns its LAN, where a configuration has named `named`: that knows the VLAN of a port of its own bridge, and nothing else.
+    pub(crate) fn lan(&self, named: &Lan) -> Lan {
+        let is_port = self.bridge && named.parent() == Some(&self.parent);
+        Lan::Link {
+            parent: self.parent.clone(),
+            vlan: if is_port { named.vlan() } else { self.vlan },
+        }
+    }
+}
+
 /// What the shell found at a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkView {
@@ -302,6 +326,8 @@ pub struct LinkView {
     /// The index of the host's link that it is a macvlan on. A frame from that link leaves on the wire and reaches none of
     /// its macvlans; the kernel copies a broadcast from one of them for each of the others.
     pub lower: Option<u32>,
+    /// The wire that it is on, if its kind tells; `None`: what configures the network says.
+    pub wire: Option<Wire>,
     /// Whether it is wireless: its access point accepts frames from one Ethernet address only.
     pub wireless: bool,
     /// Frames that came in on it so far.

@@ -14,7 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_core::link::{Cookie, LinkCause, LinkView};
+use leasehold_core::link::own::LinkKind;
+use leasehold_core::link::{Cookie, LinkCause, LinkView, Wire};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
@@ -217,7 +218,7 @@ impl Netlink {
         let addresses = self
             .addresses(link.index)
             .map_err(|error| error.at(which, "list the addresses"))?;
-        let lower = self.lower_of(&link);
+        let (lower, wire) = self.wiring(&link);
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -230,6 +231,7 @@ impl Netlink {
             bridge: link.bridge,
             macvlan: link.macvlan,
             lower,
+            wire,
             wireless: false,
             received: link.received,
             addresses,
@@ -237,14 +239,46 @@ impl Netlink {
         })
     }
 
-    /// Returns the index of the host's link that a macvlan is on.
-    fn lower_of(&mut self, link: &LinkAnswer) -> Option<u32> {
-        let host = self
-            .host
-            .clone()
-            .filter(|_| link.macvlan && link.other != 0)?;
-        let number = link.other_ns?;
-        (self.number_of(&host).ok()? == Some(number)).then_some(link.other)
+    /// Returns the index of the host's link that a macvlan is on, and the wire that a link is on. The host's is known by the number of
+    /// its namespace: an index alone may be any namespace's.
+    fn wiring(&mut self, link: &LinkAnswer) -> (Option<u32>, Option<Wire>) {
+        let Some((host, number)) = self.host.clone().zip(link.other_ns) else {
+            return (None, None);
+        };
+        if link.other == 0
+            || !matches!(self.number_of(&host), Ok(Some(of_host)) if of_host == number)
+        {
+            return (None, None);
+        }
+        let wire = self.wire(link, number);
+        (Some(link.other).filter(|_| link.macvlan), wire)
+    }
+
+    /// Returns the wire of a link whose other end is in the namespace `number`; `None` if the link's kind does not tell.
+    fn wire(&mut self, link: &LinkAnswer, number: i32) -> Option<Wire> {
+        let beneath = self.link_at(link.other, number)?;
+        let (parent, vlan, bridge) = match link.made {
+            _ if link.upper => (beneath, 0, false),
+            Some(LinkKind::Vlan(vlan)) => (beneath, vlan, false),
+            Some(LinkKind::Port) if beneath.is_port() => {
+                let bridge = self.link_at(beneath.master, number)?;
+                (Some(bridge).filter(|found| found.bridge)?, 0, true)
+            }
+            _ => return None,
+        };
+        Some(Wire {
+            parent: parent.name.into(),
+            vlan,
+            bridge,
+        })
+    }
+
+    /// Looks at a link in the namespace `number`.
+    fn link_at(&mut self, index: u32, number: i32) -> Option<LinkAnswer> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes.push(LinkAttribute::IfNetnsId(number));
+        self.link_of(request).ok()
     }
 
     /// Looks at a link, and refuses one without an Ethernet address.
@@ -301,6 +335,17 @@ impl Netlink {
         }
     }
 
+    fn link_of(&mut self, request: LinkMessage) -> Result<LinkAnswer, NetlinkError> {
+        let mut found = None;
+        self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
+            if kind == libc::RTM_NEWLINK {
+                found = Some(LinkAnswer::read(payload)?);
+            }
+            Ok(())
+        })?;
+        found.ok_or(NetlinkError::Unreadable("no link in it"))
+    }
+
     /// Looks at a link without its addresses.
     pub(super) fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         let mut request = LinkMessage::default();
@@ -316,15 +361,8 @@ impl Netlink {
                 .attributes
                 .push(LinkAttribute::IfName(name.to_owned())),
         }
-        let mut found = None;
-        let asked = self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
-            if kind == libc::RTM_NEWLINK {
-                found = Some(LinkAnswer::read(payload)?);
-            }
-            Ok(())
-        });
-        let found = asked.and_then(|()| found.ok_or(NetlinkError::Unreadable("no link in it")));
-        found.map_err(|error| error.at(which, "look at the link"))
+        self.link_of(request)
+            .map_err(|error| error.at(which, "look at the link"))
     }
 
     /// Lists a link's IPv4 addresses.

@@ -73,15 +73,19 @@ impl Config {
 
     /// Returns the name of the host link whose wire the network is on, when the configuration names one.
     ///
-    /// `master`, `bridge`, `parent`, `vlan` and `vlanId` belong to the main plugin, and any plugin may give them any
-    /// meaning: a value that does not look like a link's name is ignored.
+    /// `master`, `bridge`, `parent`, `vlan` and `vlanId` belong to the main plugin. Of the reference plugins each reads its own; any
+    /// other may give them any meaning: a value that does not look like a link's name is ignored.
     pub fn parent_link(&self) -> Option<&str> {
         if self.link_in_container == Some(Value::Bool(true)) {
             return None;
         }
-        let named = [&self.master, &self.bridge, &self.parent]
-            .into_iter()
-            .find_map(|v| v.as_ref()?.as_str());
+        let (master, bridge) = (&self.master, &self.bridge);
+        let keys: &[_] = match self.plugin.as_deref() {
+            Some("macvlan" | "ipvlan" | "vlan") => &[master],
+            Some("bridge" | "tap") => &[bridge],
+            _ => &[master, bridge, &self.parent],
+        };
+        let named = keys.iter().find_map(|value| value.as_ref()?.as_str());
         // The bridge plugin's own default.
         let default = (self.plugin.as_deref() == Some("bridge")).then_some("cni0");
         named.filter(|name| !name.is_empty()).or(default)
@@ -195,9 +199,13 @@ impl Config {
 
     /// Returns the VLAN on the parent link, 0 when untagged.
     pub fn parent_vlan(&self) -> u16 {
-        let said = [&self.vlan, &self.vlan_id]
-            .into_iter()
-            .find_map(|v| v.as_ref()?.as_u64());
+        let keys: &[_] = match self.plugin.as_deref() {
+            Some("macvlan" | "ipvlan") => &[],
+            Some("vlan") => &[&self.vlan_id],
+            Some("bridge") => &[&self.vlan],
+            _ => &[&self.vlan, &self.vlan_id],
+        };
+        let said = keys.iter().find_map(|value| value.as_ref()?.as_u64());
         said.and_then(|id| u16::try_from(id).ok())
             .filter(|id| *id < 4095)
             .unwrap_or(0)
@@ -330,6 +338,16 @@ mod tests {
             (r#"{"type": "bridge"}"#, Some("cni0"), 0),
             (r#"{"type": "bridge", "bridge": ""}"#, Some("cni0"), 0),
             (r#"{"type": "macvlan"}"#, None, 0),
+            (
+                r#"{"type": "macvlan", "master": "eth0", "vlan": 200}"#,
+                Some("eth0"),
+                0,
+            ),
+            (
+                r#"{"type": "bridge", "bridge": "br0", "master": "eth0"}"#,
+                Some("br0"),
+                0,
+            ),
             (
                 r#"{"type": "macvlan", "master": "eth0", "linkInContainer": true}"#,
                 None,

@@ -126,6 +126,11 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else {
             return;
         };
+        if let Ok(view) = &view
+            && let Some(wire) = &view.wire
+        {
+            admission.add.lan = wire.lan(&admission.add.lan);
+        }
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);

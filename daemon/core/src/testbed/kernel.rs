@@ -320,6 +320,7 @@ impl Kernel {
             macvlan: false,
             // A macvlan in every other container.
             lower: (at.0 != HOST && at.0.0 % 2 == 0).then_some(at.1),
+            wire: None,
             wireless: false,
             received: 0,
         })

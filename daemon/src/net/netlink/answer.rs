@@ -237,7 +237,7 @@ fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
         b"ipvlan" => short()
             .filter(|mode| *mode == IPVLAN_L2)
             .map(|_| LinkKind::Ipvlan),
-        b"veth" => Some(LinkKind::Port),
+        b"veth" | b"netkit" => Some(LinkKind::Port),
         b"vlan" => short().map(LinkKind::Vlan),
         _ => None,
     }

@@ -83,6 +83,7 @@ impl Host {
             bridge: false,
             macvlan: false,
             lower: None,
+            wire: None,
             wireless: false,
             received: 0,
         }

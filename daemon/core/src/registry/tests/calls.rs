@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId, StoreCause};
-use crate::link::KernelMessage;
+use crate::link::{KernelMessage, Wire};
 use crate::source::Wanted;
 
 #[test]
@@ -382,4 +382,50 @@ fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_w
             offered
         })
     );
+}
+
+#[test]
+fn a_containers_lan_is_its_links_wire() {
+    let wire = |parent: &str, vlan, bridge| Wire {
+        parent: parent.into(),
+        vlan,
+        bridge,
+    };
+    let lan = |parent: &str, vlan| Lan::Link {
+        parent: parent.into(),
+        vlan,
+    };
+    // The configuration says br0, untagged.
+    let table = [
+        (None, lan("br0", 0)),
+        (Some(wire("eth7", 0, false)), lan("eth7", 0)),
+        (Some(wire("eth7", 5, false)), lan("eth7", 5)),
+        (Some(wire("br1", 0, true)), lan("br1", 0)),
+    ];
+    for (wire, lan) in table {
+        let mut rig = Rig::new(1);
+        rig.wired.wire = wire;
+        rig.add("a", 1, "a");
+        rig.run_until(1010.0);
+        assert_eq!(rig.only_record().identity.lan, lan);
+    }
+}
+
+#[test]
+fn the_configuration_knows_the_vlan_of_a_bridges_port() {
+    let mut rig = Rig::new(1);
+    rig.wired.wire = Some(Wire {
+        parent: "br0".into(),
+        vlan: 0,
+        bridge: true,
+    });
+    let mut call = rig.call("a", 1, "a");
+    call.lan = Lan::Link {
+        parent: "br0".into(),
+        vlan: 7,
+    };
+    let lan = call.lan.clone();
+    rig.request(Call::Add(call));
+    rig.run_until(1010.0);
+    assert_eq!(rig.only_record().identity.lan, lan);
 }

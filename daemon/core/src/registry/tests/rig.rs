@@ -358,6 +358,7 @@ impl Rig {
             bridge: cookie == 99 && self.bridge,
             macvlan: self.wired.lower.is_some(),
             lower: self.wired.lower,
+            wire: self.wired.wire.clone(),
             wireless: self.wired.wireless,
             received: 0,
         }

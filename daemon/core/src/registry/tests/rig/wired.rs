@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
+use crate::link::Wire;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 
 /// The links.
@@ -25,6 +26,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) held: VecDeque<(OpId, Outcome)>,
     /// The host's link that the containers' interfaces are macvlans on.
     pub(in super::super) lower: Option<u32>,
+    /// The wire of the containers' interfaces, if their kind tells.
+    pub(in super::super) wire: Option<Wire>,
     /// The Ethernet addresses of the containers' other links.
     pub(in super::super) inside: Vec<Mac>,
     /// The links of the host that ARP requests left by; `None`: the container's interface.
