@@ -105,15 +105,21 @@ impl Hold {
 
     /// Takes over what a record says about the interface.
     fn recall(
-        &self,
+        &mut self,
         common: &Common,
         former: Option<Box<Former>>,
         presence: Presence,
         cx: &mut Cx<'_>,
     ) {
         let last = common.grant(&self.last);
-        if let Some(seat) = common.seat_mut(cx) {
-            seat.recall(&common.profile.policy, &last, former, presence);
+        match (common.seat_mut(cx), former) {
+            (Some(seat), former) => {
+                seat.recall(&common.profile.policy, &last, former, presence);
+            }
+            (None, Some(former)) => {
+                self.rare.get_or_insert_default().carried = former.grants.into_iter().next();
+            }
+            (None, None) => {}
         }
     }
 
@@ -127,6 +133,15 @@ impl Hold {
             common.end_exchange(cx);
             self.client.begin_again(cx.now.boot);
         }
+    }
+
+    /// Returns what the interface, which is not known, carries although the lease has changed.
+    fn carried(&self) -> Option<Box<Former>> {
+        let grants = vec![self.rare.as_ref()?.carried.clone()?];
+        Some(Box::new(Former {
+            grants,
+            ..Former::default()
+        }))
     }
 
     /// Returns whether servers can answer to the leased address.
@@ -349,7 +364,9 @@ impl Hold {
         match common.seat_mut(cx) {
             Some(seat) if had => seat.changed(&holding, &before_it),
             Some(seat) => seat.returned(&holding, &before_it),
-            None if !plan::same(&before_it, &holding.last) => {
+            None if common.profile.wants.is_found_later()
+                && !plan::same(&before_it, &holding.last) =>
+            {
                 _ = self
                     .rare
                     .get_or_insert_default()
@@ -507,7 +524,7 @@ impl Living for Hold {
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
         Some(Record {
-            former: common.former(cx.interfaces),
+            former: common.former(cx.interfaces).or_else(|| self.carried()),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
             unconfirmed: self.client.is_unconfirmed(),
             elsewhere: common.presence(cx.interfaces) == Presence::Elsewhere,

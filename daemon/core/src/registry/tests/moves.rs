@@ -8,7 +8,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
-use crate::grant::policy::Policy;
+use crate::grant::policy::{OnChange, Policy};
 use crate::identity::Lan;
 use crate::link::{KernelMessage, Link, Place, Step};
 use crate::profile::Profile;
@@ -797,4 +797,50 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
         vlan: 0,
     };
     assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
+}
+
+#[test]
+fn what_changed_unseen_under_keep_was_not_taken_off() {
+    for restarts in [[true, false], [false, true], [true, true]] {
+        let mut rig = Rig::new(8);
+        rig.profile = Profile::from(Policy {
+            on_change: OnChange::Keep,
+            suppress_default_route: true,
+            ..Policy::default()
+        });
+        rig.add_endpoint(OWN, "a");
+        rig.put_inside(1, OWN);
+        rig.configure(LEASED);
+        rig.run_until(1020.0);
+        // The daemon puts the next one on, and the server gives the first again while the interface is out of sight.
+        rig.renumber(rig.t1());
+        rig.run_until(rig.at.as_secs_f64() + 30.0);
+        let other = vec!["192.0.2.77/24".to_owned()];
+        assert_eq!(rig.on_link(), other);
+        rig.inside.remove(&OWN);
+        rig.input(Input::Kernel(KernelMessage::LinkGone {
+            cookie: Cookie(1),
+            ifindex: 2,
+        }));
+        rig.lease = 10_000;
+        rig.renumber(rig.t1());
+        rig.give = Ipv4Addr::new(192, 0, 2, 50);
+        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        for restart in restarts {
+            if restart {
+                rig.restart();
+            }
+            rig.put_inside(1, OWN);
+            rig.run_until(rig.at.as_secs_f64() + 80.0);
+        }
+        let record = rig.only_record();
+        assert_eq!(
+            (record.lease.address.to_string().as_str(), record.taken_off),
+            (LEASED, false)
+        );
+        assert_eq!(
+            (rig.on_link(), rig.told(EventKind::AddressRemoved)),
+            (other, 0)
+        );
+    }
 }

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use super::Hold;
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
+use crate::grant::policy::OnChange;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Task, Waiter};
 use crate::source::{Lease, Signal};
@@ -40,6 +41,14 @@ impl Hold {
             .grant
             .as_ref()
             .is_some_and(|grant| grant.addresses.iter().any(is_there));
+        let keeps = holding.policy.on_change == OnChange::Keep;
+        let rare = self.rare.as_mut().filter(|_| keeps);
+        let was = rare.and_then(|rare| rare.carried.take());
+        if let (Some(was), Some(seat)) = (was, common.seat_mut(cx))
+            && was.addresses.iter().any(is_there)
+        {
+            seat.changed(&holding, &was);
+        }
         match holding.outdated() {
             // An address that is not there yet is replaced when it comes: others may come with it.
             Some(outdated) => self.replaces(common, Some(outdated).filter(is_there), cx),
