@@ -218,7 +218,7 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
 }
 
 #[test]
-fn every_surface_and_a_probe_name_what_only_broadcasts_reach() -> Result<(), CallError> {
+fn every_surface_names_what_only_broadcasts_reach() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("prometheus"), Need::Program("nft")]) else {
         return Ok(());
     };

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_counts_at_the_first_bound_that_it_does_not_pass() {
+    fn a_duration_counts_in_the_first_bucket_that_holds_it() {
         let mut histogram = Histogram::default();
         let micros = [0, 500, 501, 1_000, 29_999_999, 30_000_000, 30_000_001];
         micros

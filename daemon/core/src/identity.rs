@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_begins_with_the_containers_path_is_the_containers() {
+    fn an_identifier_with_the_containers_path_is_its_own() {
         let c1 = Attachment::cni("lan", "c1", "eth0");
         let long = Attachment::cni("lan", "c".repeat(64), "eth0");
         let hashed = format!("\0{}{}", "c".repeat(63), "0".repeat(64));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_of_type_0_is_read_as_text_where_it_is_one() {
+    fn an_identifier_of_type_0_is_shown_as_text() {
         let readable = |bytes: &[u8]| {
             ClientId::new(bytes.to_vec())
                 .expect("an identifier")

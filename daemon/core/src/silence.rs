@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn spanning_tree_is_named_on_a_bridge_that_runs_it_and_where_a_link_came_up_lately() {
+    fn spanning_tree_is_named_if_it_may_be_the_reason() {
         let port_delay = Some(Duration::from_secs(30));
         let lan = Lan::Link {
             parent: "br0".into(),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_come_first_and_too_many_of_a_kind_become_one() {
+    fn the_gravest_troubles_come_first_and_many_become_one() {
         let full = Trouble {
             kind: TroubleKind::StoreFails,
             subject: Subject::Host,

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_is_asked_for_three_times_and_waited_for_a_second() {
+    fn a_control_is_asked_for_three_times_in_a_second() {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
         for asked in [0, 300, 600] {
             assert_eq!(control.deadline(true), at(asked));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_is_neither_of_the_subnet_nor_of_the_servers_net() {
+    fn the_control_is_outside_the_subnet_and_the_servers_net() {
         let mut rng = Rng::with_seed(1);
         for (subnet, server, net) in [
             ("10.7.0.50/24", [10, 7, 0, 1], [203, 0, 113]),

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_for_all_is_known_for_five_minutes_and_eight_of_them() {
+    fn eight_proxies_are_remembered_for_five_minutes() {
         let mut lans = Lans::default();
         let mac = |n| Mac([2, 0, 0, 0, 0, n]);
         lans.answers_for_all(&lan("a"), mac(0), CONTROL, at(0.0));
@@ -261,8 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute()
-     {
+    fn a_server_is_known_to_be_on_the_wire_for_five_minutes() {
         let (mut lans, lan) = (Lans::default(), lan("a"));
         let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
         let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_station_has_the_address_and_a_router_that_answers_for_all_has_not() {
+    fn a_router_that_answers_for_all_has_no_address() {
         for (has_it, has_all, but, by) in [
             (&[][..], &[][..], None, None),
             (&[STATION], &[], None, Some(STATION)),

@@ -102,7 +102,7 @@ impl Bench {
 }
 
 #[test]
-fn an_optimistic_window_probes_at_once_and_is_over_with_its_probes() {
+fn an_optimistic_window_ends_with_its_probes() {
     let mut bench = Bench::optimistic(10.0);
     bench.now(at(10.0), "probe");
     let second = bench.next("probe");
@@ -117,7 +117,7 @@ fn an_optimistic_window_probes_at_once_and_is_over_with_its_probes() {
 }
 
 #[test]
-fn a_strict_window_is_free_after_four_to_seven_seconds_and_waits_for_the_address() {
+fn a_strict_window_takes_four_to_seven_seconds() {
     for seed in 0..200 {
         let mut bench = Bench::strict(seed);
         let first = bench.next("probe");
@@ -132,7 +132,7 @@ fn a_strict_window_is_free_after_four_to_seven_seconds_and_waits_for_the_address
 }
 
 #[test]
-fn an_address_is_announced_twice_from_when_it_appears_and_only_once_for_all_its_appearances() {
+fn an_address_is_announced_twice_from_when_it_appears() {
     let mut bench = Bench::strict(1);
     (0..3).for_each(|_| _ = bench.next("probe"));
     let free = bench.next("free");
@@ -159,7 +159,7 @@ fn announcements_and_probes_go_on_side_by_side() {
 }
 
 #[test]
-fn the_window_stays_open_for_a_while_after_the_last_announcement() {
+fn the_window_outlasts_the_last_announcement() {
     let (mut bench, free) = Bench::before_free();
     assert_eq!(bench.next("free"), free);
     let last = bench.next("announcement");
@@ -279,7 +279,7 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
 }
 
 #[test]
-fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_it() {
+fn an_answer_to_a_probe_is_a_conflict_even_in_use() {
     let mut bench = Bench::optimistic(0.0);
     bench.window.appeared(at(0.0));
     let heard = bench
@@ -300,7 +300,7 @@ fn replies(bench: &mut Bench, now: Instant, again: Instant) -> [&'static str; 2]
 }
 
 #[test]
-fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
+fn an_address_is_defended_once_the_probes_are_over() {
     for (over, expected) in [(false, "conflict"), (true, "defended")] {
         let (mut bench, free) = Bench::before_free();
         if over {
@@ -314,7 +314,7 @@ fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
 }
 
 #[test]
-fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
+fn an_address_in_use_before_is_defended_from_the_start() {
     let ten = at(0.0) + DEFEND_INTERVAL;
     for (again, expected) in [(ten - STEP, "conflict"), (ten, "defended")] {
         for window in [Window::established, Window::announcing] {
@@ -329,7 +329,7 @@ fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
 }
 
 #[test]
-fn a_lease_that_was_in_use_before_is_probed_for_and_announced() {
+fn an_address_in_use_before_is_probed_for_and_announced() {
     let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
     let mut bench = Bench {
         window,

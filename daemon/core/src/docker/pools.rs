@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_pools_one_in_which_nothing_is_reserved_is_forgotten_first() {
+    fn the_pool_without_a_reservation_is_forgotten_first() {
         let mut pools = Pools::default();
         let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
             id: PoolId::new(

@@ -103,7 +103,7 @@ fn a_profile_shapes_the_routes() {
 }
 
 #[test]
-fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
+fn a_grant_has_each_destination_once() {
     let twice = [
         "0.0.0.0/0 192.0.2.1",
         "0.0.0.0/0 192.0.2.2",
@@ -157,7 +157,7 @@ fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
 }
 
 #[test]
-fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
+fn a_main_plugin_is_not_told_routes_that_it_cannot_add() {
     let late = Policy {
         late_routes: true,
         ..Policy::default()

@@ -147,8 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_adds_caller_made_of_its_answer_is_looked_at_before_t1_and_then_once_a_minute_for_ten()
-     {
+    fn an_answered_add_is_checked_before_t1_and_ten_times_on() {
         let mut given = Given::answered(at(0), Some(Duration::from_secs(50)));
         let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000]
             .map(|millis| given.on_clock(false, at(millis)));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_is_through_half_a_second_after_the_interface_is_up() {
+    fn docker_has_half_a_second_after_the_interface_is_up() {
         let mut given = Given::found(at(0));
         assert_eq!((given.wakes_at(), given.end_setup(at(9000))), (None, false));
         given.on_up(at(9000));

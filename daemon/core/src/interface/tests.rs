@@ -30,7 +30,7 @@ fn shared() -> Interfaces {
 }
 
 #[test]
-fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
+fn an_interface_goes_with_its_last_binding() {
     let mut interfaces = shared();
     interfaces.enter(&link((Cookie(1), 3), OTHER), BindingId(3));
     interfaces.enter(&link((Cookie(2), 2), OTHER), BindingId(4));
@@ -51,7 +51,7 @@ fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
 }
 
 #[test]
-fn a_binding_lives_without_an_interface_gets_one_and_loses_it_again() {
+fn a_binding_may_get_an_interface_and_lose_it() {
     let mut interfaces = Interfaces::default();
     let (parent, id) = (Link::parent(7, MAC), BindingId(1));
     interfaces.enter(&parent, id);
@@ -64,7 +64,7 @@ fn a_binding_lives_without_an_interface_gets_one_and_loses_it_again() {
 }
 
 #[test]
-fn carrier_that_is_back_is_told_once_with_how_long_it_was_away() {
+fn returned_carrier_is_reported_once_with_its_absence() {
     let (mut interfaces, at) = (shared(), |seconds| {
         Instant::from_boot(Duration::from_secs(seconds))
     });
@@ -126,7 +126,7 @@ fn whether_an_address_is_there_is_known_for_each_binding() {
 }
 
 #[test]
-fn a_move_to_another_ethernet_address_is_told_once_and_when_there_is_carrier() {
+fn a_new_mac_is_reported_once_and_with_carrier() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
     interfaces.seat_mut(&own, a).unwrap().see(true, None, NOW);
@@ -144,7 +144,7 @@ fn a_move_to_another_ethernet_address_is_told_once_and_when_there_is_carrier() {
 }
 
 #[test]
-fn one_change_is_under_way_and_who_waits_for_that_is_called_when_it_is_over() {
+fn those_who_wait_for_a_change_are_called_at_its_end() {
     let (mut interfaces, b) = (shared(), (Cookie(1), 3));
     interfaces.begin_change(AT, OpId(7));
     interfaces.begin_change(b, OpId(8));
@@ -165,7 +165,7 @@ fn one_change_is_under_way_and_who_waits_for_that_is_called_when_it_is_over() {
 }
 
 #[test]
-fn a_look_is_out_of_date_once_something_happened_or_a_change_ended_there() {
+fn a_look_is_outdated_once_something_happened() {
     let (mut interfaces, other) = (shared(), (Cookie(1), 3));
     interfaces.enter(&link(other, OTHER), BindingId(3));
     let asked = interfaces.asked(AT);
@@ -180,7 +180,7 @@ fn a_look_is_out_of_date_once_something_happened_or_a_change_ended_there() {
 }
 
 #[test]
-fn the_least_mtu_that_its_bindings_name_is_that_of_the_interface() {
+fn an_interface_has_the_least_mtu_of_its_bindings() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
     let names = |mtu| Grant {

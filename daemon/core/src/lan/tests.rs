@@ -40,7 +40,7 @@ fn extends(server: Ipv4Addr) -> Said {
 }
 
 #[test]
-fn the_last_server_is_known_and_whether_it_acknowledged_since() {
+fn the_account_knows_the_last_server_and_its_last_ack() {
     let mut accounts = Accounts::default();
     assert_eq!(accounts.last_server(&lan()), None);
     accounts.heard(&lan(), extends(SERVER), at(10).boot);
@@ -60,7 +60,7 @@ fn troubles(accounts: &Accounts, now: u64) -> Vec<(TroubleKind, u64)> {
 }
 
 #[test]
-fn a_lan_is_silent_for_a_minute_or_until_a_server_is_heard() {
+fn a_lan_is_silent_for_a_minute_or_until_it_answers() {
     let mut accounts = Accounts::default();
     let silent = |accounts: &Accounts, now| accounts.is_silent(&lan(), at(now).boot);
     assert!(!silent(&accounts, 5));
@@ -75,7 +75,7 @@ fn a_lan_is_silent_for_a_minute_or_until_a_server_is_heard() {
 }
 
 #[test]
-fn adds_that_failed_count_until_one_succeeds_or_ten_minutes_pass() {
+fn failed_adds_count_until_a_success_or_ten_minutes() {
     let mut accounts = Accounts::default();
     let whose = Attachment::cni("lan", "c1", "eth0");
     let fail = |accounts: &mut Accounts, now| {

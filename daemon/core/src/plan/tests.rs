@@ -81,7 +81,7 @@ fn steps(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<String> 
 }
 
 #[test]
-fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
+fn a_change_keeps_a_valid_address_at_every_step() {
     const A: &str = "192.0.2.50/24";
     let via = "0.0.0.0/0 192.0.2.1";
     let table: [(&str, Lease, Option<Lease>, &[&str]); 12] = [
@@ -195,7 +195,7 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
 }
 
 #[test]
-fn an_interface_of_which_nothing_is_certain_gets_everything() {
+fn an_unknown_interface_gets_everything() {
     let lost = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
     let all = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1"];
     for leases in [Vec::new(), vec![lost.clone()]] {
@@ -208,7 +208,7 @@ fn an_interface_of_which_nothing_is_certain_gets_everything() {
 }
 
 #[test]
-fn of_two_changes_the_first_of_which_was_cut_short_both_are_undone() {
+fn two_changes_are_undone_if_the_first_was_cut_short() {
     let (a, b, c) = (
         lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]),
         lease("198.51.100.7/24", &["0.0.0.0/0 198.51.100.1"]),
@@ -240,7 +240,7 @@ fn of_two_changes_the_first_of_which_was_cut_short_both_are_undone() {
 }
 
 #[test]
-fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_their_subnet() {
+fn foreign_addresses_that_the_kernel_deletes_are_put_back() {
     let (a, b) = (lease("192.0.2.50/24", &[]), lease("192.0.2.51/24", &[]));
     let addresses: Vec<IpNet> = ["192.0.2.50/24", "192.0.2.99/24", "10.0.0.1/8"]
         .map(|a| a.parse().expect("an address"))
@@ -273,7 +273,7 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
 }
 
 #[test]
-fn a_crowd_of_others_costs_little_more_than_being_put_back() {
+fn many_foreign_addresses_cost_one_step_each() {
     let a = lease("10.0.0.1/8", &[]);
     let crowd = (2..100_000_u32).map(|host| {
         let host = Ipv4Addr::from(0x0a00_0000 + host);
@@ -291,7 +291,7 @@ fn a_crowd_of_others_costs_little_more_than_being_put_back() {
 }
 
 #[test]
-fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_short() {
+fn a_cut_change_removes_its_temporary_address() {
     let [a, b, c] =
         ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
     let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
@@ -320,7 +320,7 @@ fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_shor
 }
 
 #[test]
-fn routes_that_may_be_missing_are_all_put_on_and_the_address_is_left_alone() {
+fn missing_routes_are_put_on_without_the_address() {
     let given = lease("192.0.2.50/24", &["0.0.0.0/0 203.0.113.1"]);
     let all = ["+203.0.113.1/32", "+0.0.0.0/0 via 203.0.113.1"];
     let unrouted = |leases| From {
@@ -349,7 +349,7 @@ fn what_differs_in_its_mtu_is_not_the_same() {
 }
 
 #[test]
-fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
+fn other_tables_and_families_are_left_to_the_main_plugin() {
     let policy = Policy {
         suppress_default_route: true,
         metric: Some(7),
@@ -380,7 +380,7 @@ fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
 }
 
 #[test]
-fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_it() {
+fn a_foreign_default_route_follows_the_leases_router() {
     let policy = Policy {
         suppress_default_route: true,
         follow_router: true,

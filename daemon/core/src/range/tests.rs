@@ -33,7 +33,7 @@ fn a_fallback_passes_over_what_the_plugin_gave_without_it() {
 }
 
 #[test]
-fn a_full_fallback_says_who_has_had_an_address_the_longest() {
+fn a_full_fallback_names_its_oldest_holder() {
     let mut allocator = fallback("10.0.0.0/29").allocator(None);
     for n in [5, 3, 4, 6] {
         allocator.occupy(ip(&format!("10.0.0.{n}")), holding(n));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
+    fn releases_leave_in_turn_after_the_first_few() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".into()), Lan::Network("b".into()));
         let mut turns = Releases::default();

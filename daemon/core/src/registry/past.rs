@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_of_a_container_is_forgotten_before_one_that_returns_with_another() {
+    fn a_returning_identity_is_remembered_longer() {
         let mut past = Past::default();
         let of_container = |n| Last {
             returns: false,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_that_was_here_longest_ago_is_forgotten_first() {
+    fn the_oldest_identity_is_forgotten_first() {
         let mut past = Past::default();
         for n in 1..=MOST as u64 {
             assert_eq!(past.remember(key(n), last(n)), None);

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_use_is_forgotten_and_of_the_rest_the_latest_are_known() {
+    fn the_latest_profiles_in_use_are_known() {
         let mut profiles = Profiles::default();
         drop(profiles.share(named(0)));
         let used: Vec<_> = (1..=MOST + 5).map(|n| profiles.share(named(n))).collect();

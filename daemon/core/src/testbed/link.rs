@@ -253,7 +253,7 @@ fn of_one_subnet(a: &Ipv4Net, b: &Ipv4Net) -> bool {
 }
 
 #[test]
-fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
+fn secondary_addresses_go_with_their_primary() {
     let net = |text: &str| text.parse::<Ipv4Net>().expect("an address");
     let route = |to: &str, via: Option<&str>| LinkRoute {
         destination: net(to).into(),

@@ -266,7 +266,7 @@ fn two_that_want_a_change_at_once_take_turns() {
 }
 
 #[test]
-fn what_an_interface_is_left_with_stays_until_something_is_wanted() {
+fn an_interface_stays_as_it_is_until_something_is_wanted() {
     let mut host = both();
     host.want(V4, &v4(), Wish::AsIs);
     assert_eq!(host.go_on(), 0);
@@ -274,7 +274,7 @@ fn what_an_interface_is_left_with_stays_until_something_is_wanted() {
 }
 
 #[test]
-fn an_interface_that_a_binding_lost_and_got_again_carries_the_same() {
+fn a_regained_interface_carries_the_same() {
     let mut before = both();
     let own = before.link();
     before.interfaces.seat_mut(&own, V4).unwrap().see(
@@ -331,7 +331,7 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
 }
 
 #[test]
-fn no_mtu_is_set_beyond_one_that_another_binding_of_the_interface_names() {
+fn no_mtu_is_set_beyond_that_of_another_binding() {
     let (mut host, larger) = (
         Host::new(AT),
         Grant {
@@ -355,7 +355,7 @@ fn no_mtu_is_set_beyond_one_that_another_binding_of_the_interface_names() {
 }
 
 #[test]
-fn the_router_of_a_lost_grant_is_known_after_the_change_that_takes_it_off() {
+fn a_lost_grants_router_outlives_its_removal() {
     let (mut host, router) = (Host::new(AT), "192.0.2.1".parse().ok());
     let lost = Grant { router, ..v4() };
     host.enter(V4, carry(&lost));

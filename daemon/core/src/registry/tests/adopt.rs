@@ -55,7 +55,7 @@ impl Rig {
 }
 
 #[test]
-fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
+fn an_adoption_that_timed_out_is_tried_again() {
     let mut rig = running(|rig| rig.blind = Some(LinkCause::TimedOut));
     assert_eq!(
         rig.not_adopted(),
@@ -73,7 +73,7 @@ fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
 }
 
 #[test]
-fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
+fn an_adoption_succeeds_when_its_server_is_back() {
     let mut rig = running(|rig| rig.server = Server::Silent);
     rig.run_until(1031.0);
     let [reason] = &rig.not_adopted()[..] else {
@@ -100,7 +100,7 @@ fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
 }
 
 #[test]
-fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_help() {
+fn an_adoption_names_the_other_address_it_was_offered() {
     let mut rig = running(|rig| rig.give = Ipv4Addr::new(192, 0, 2, 77));
     rig.run_until(1020.0);
     let expected = "lan/a/eth0: 192.0.2.1 offered 192.0.2.77 instead of 192.0.2.50, which the container has: no server confirms that";
@@ -108,7 +108,7 @@ fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_he
 }
 
 #[test]
-fn an_adoption_hears_the_server_that_knows_its_container_where_another_offers_first() {
+fn an_adoption_waits_for_the_server_that_knows_it() {
     let mut rig =
         running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
     while rig.discovers.is_empty() {
@@ -134,7 +134,7 @@ fn an_address_that_comes_late_is_adopted() {
 }
 
 #[test]
-fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_is_gone() {
+fn an_adoption_ends_once_its_container_is_surely_gone() {
     let mut rig = running(|rig| _ = rig.live.remove(&1));
     assert_eq!(
         rig.not_adopted(),
@@ -159,7 +159,7 @@ fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_i
 }
 
 #[test]
-fn an_adoption_of_a_blind_start_succeeds_once_its_namespace_is_seen() {
+fn an_adoption_succeeds_once_its_namespace_is_seen() {
     let mut rig = running(|rig| _ = rig.live.remove(&1));
     rig.run_until(1100.0);
     rig.live.insert(1);
@@ -242,7 +242,7 @@ fn an_add_goes_before_adoptions() {
 }
 
 #[test]
-fn adoptions_that_no_server_answers_leave_permits_for_adds() {
+fn unanswered_adoptions_leave_permits_for_adds() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
@@ -268,7 +268,7 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
 }
 
 #[test]
-fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held() {
+fn a_confirmed_adoption_is_released_if_its_container_ends() {
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
@@ -281,7 +281,7 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
 }
 
 #[test]
-fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
+fn an_add_takes_off_an_address_that_was_not_adopted() {
     for under_way in [false, true] {
         let mut rig = running(|rig| rig.server = Server::Silent);
         rig.interface.put("192.0.2.9/24".parse().unwrap());
@@ -312,7 +312,7 @@ fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
 }
 
 #[test]
-fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
+fn a_replaced_lease_goes_once_its_adoption_is_written() {
     for renewed in [false, true] {
         let mut rig = running(|rig| (rig.blind, rig.lease) = (Some(LinkCause::TimedOut), 100));
         rig.blind = None;
@@ -343,8 +343,7 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
 }
 
 #[test]
-fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_stand_in_has_that_and_its_name()
- {
+fn an_adoption_finds_the_link_that_its_server_knows() {
     let mut rig = Rig::new(8);
     rig.lease = 100;
     rig.ifname = "0123abcd-nic".to_owned();

@@ -49,7 +49,7 @@ impl Rig {
 }
 
 #[test]
-fn a_changed_address_is_announced_twice_whatever_the_detection() {
+fn a_changed_address_is_announced_twice() {
     for (detection, probes) in [(Detection::Optimistic, 3), (Detection::Off, 0)] {
         let mut rig = changing(detection);
         rig.run_until(rig.at.as_secs_f64() + 1.0);
@@ -58,7 +58,7 @@ fn a_changed_address_is_announced_twice_whatever_the_detection() {
 }
 
 #[test]
-fn a_changed_address_that_waited_for_room_is_announced_when_it_is_put_on() {
+fn a_changed_address_is_announced_once_it_is_put_on() {
     for detection in [Detection::Optimistic, Detection::Off, Detection::Strict] {
         let mut rig = changing(detection);
         rig.disk = Disk::Full;
@@ -127,7 +127,7 @@ fn tune(rig: &mut Rig, mac: Mac) {
 }
 
 #[test]
-fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_later() {
+fn a_later_mac_announces_the_address() {
     // Before the window has sockets of its own, while it has, and after it.
     for after in [0.005, 0.5, 60.0] {
         for detection in [Detection::Optimistic, Detection::Off] {
@@ -159,7 +159,7 @@ fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_lat
 }
 
 #[test]
-fn an_ethernet_address_that_a_restart_finds_is_announced_to_nobody() {
+fn a_mac_found_at_a_restart_is_not_announced() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.mac = Some(TUNED);
     rig.asked.clear();
@@ -170,7 +170,7 @@ fn an_ethernet_address_that_a_restart_finds_is_announced_to_nobody() {
 }
 
 #[test]
-fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
+fn a_mac_found_by_a_look_is_announced() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.mac = Some(TUNED);
     rig.asked.clear();
@@ -180,7 +180,7 @@ fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
 }
 
 #[test]
-fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() {
+fn arp_for_the_server_comes_from_the_interfaces_mac() {
     for restarts in [false, true] {
         let mut rig = bound(Profile::default(), 0.5);
         tune(&mut rig, TUNED);
@@ -214,7 +214,7 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
 }
 
 #[test]
-fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
+fn a_look_from_before_a_mac_change_does_not_count() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.hold_looks = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
@@ -233,7 +233,7 @@ fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
 }
 
 #[test]
-fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not_announced() {
+fn an_address_taken_off_before_a_mac_change_is_not_told() {
     for after in [0.5, 3.0, 100.0] {
         let mut rig = bound(Profile::default(), after);
         rig.asked.clear();
@@ -256,7 +256,7 @@ fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not
 }
 
 #[test]
-fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_parent_got() {
+fn ipvlan_arp_comes_from_the_mac_of_its_parent() {
     let mut rig = bound(
         Profile {
             on_parent: true,
@@ -277,7 +277,7 @@ fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_p
 }
 
 #[test]
-fn what_is_looked_for_beside_goes_on_after_the_interface_was_down_for_its_ethernet_address() {
+fn probes_go_on_after_a_mac_change() {
     let mut rig = bound(Profile::default(), 0.1);
     tune(&mut rig, TUNED);
     rig.run_until(1010.0);

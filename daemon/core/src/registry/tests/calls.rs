@@ -59,7 +59,7 @@ fn a_replaced_record_is_not_written_again() {
 }
 
 #[test]
-fn a_record_that_was_replaced_does_not_come_back_when_the_add_in_its_place_is_given_up() {
+fn a_replaced_record_stays_away_if_its_add_is_given_up() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "same");
     rig.live.remove(&1);
@@ -138,7 +138,7 @@ fn a_lease_that_ends_while_it_is_taken_over_does_not_spin() {
 }
 
 #[test]
-fn a_del_whose_caller_hangs_up_behind_a_check_is_carried_out() {
+fn a_waiting_del_is_carried_out_after_its_caller_hung_up() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.hold_looks = true;
@@ -156,7 +156,7 @@ fn a_del_whose_caller_hangs_up_behind_a_check_is_carried_out() {
 }
 
 #[test]
-fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
+fn carrier_that_comes_during_a_look_is_not_missed() {
     let mut rig = Rig::new(8);
     rig.interface.carrier = false;
     rig.hold_looks = true;
@@ -176,7 +176,7 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
 }
 
 #[test]
-fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
+fn a_look_of_a_dead_add_means_nothing_to_the_next() {
     let mut rig = Rig::new(8);
     rig.interface.carrier = false;
     let first = rig.add("a", 1, "a");
@@ -193,7 +193,7 @@ fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
 }
 
 #[test]
-fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
+fn an_attachment_without_its_identity_is_forgotten() {
     let mut rig = Rig::new(8);
     for n in 1..9 {
         rig.add(&format!("c{n}"), n, "same");
@@ -209,7 +209,7 @@ fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
 }
 
 #[test]
-fn any_number_of_calls_behind_one_operation_are_all_answered() {
+fn all_calls_behind_one_operation_are_answered() {
     let mut rig = Rig::new(8);
     rig.hold_looks = true;
     rig.add("a", 1, "a");
@@ -321,7 +321,7 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
 }
 
 #[test]
-fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_the_first() {
+fn a_second_add_may_not_insist_on_another_address() {
     let mut rig = Rig::new(8);
     rig.bind();
     let mut insist = |address: &str, preferred| {
@@ -353,7 +353,7 @@ fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_
 }
 
 #[test]
-fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_what() {
+fn an_add_waits_for_the_address_that_it_insists_on() {
     let wanted = Ipv4Addr::new(192, 0, 2, 60);
     let ask = |rig: &mut Rig| {
         let mut call = rig.call("a", 1, "a");

@@ -26,7 +26,7 @@ fn give_another(rig: &mut Rig) {
 }
 
 #[test]
-fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
+fn a_changed_address_is_stored_before_it_is_put_on() {
     let mut rig = bound();
     give_another(&mut rig);
     rig.disk = Disk::Slow;
@@ -67,7 +67,7 @@ fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
 }
 
 #[test]
-fn a_change_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
+fn the_next_daemon_finishes_a_change_cut_by_a_crash() {
     let mut rig = bound();
     give_another(&mut rig);
     rig.hold_looks = true;
@@ -84,7 +84,7 @@ fn a_change_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
 }
 
 #[test]
-fn a_change_that_fails_is_tried_again_after_a_look_while_the_link_lives() {
+fn a_failed_change_is_tried_again_after_a_look() {
     let mut rig = bound();
     give_another(&mut rig);
     let cause = LinkCause::TimedOut;
@@ -112,7 +112,7 @@ fn a_link_that_is_gone_ends_the_work_on_it() {
 }
 
 #[test]
-fn a_route_that_the_kernel_refuses_keeps_no_address_from_changing() {
+fn a_refused_route_keeps_no_address_from_changing() {
     let mut rig = bound();
     give_another(&mut rig);
     rig.options = vec![3, 4, 192, 0, 2, 9];
@@ -215,7 +215,7 @@ fn another_mtu_is_set_at_most_to_the_parents() {
 }
 
 #[test]
-fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
+fn new_times_or_names_change_nothing_at_the_interface() {
     let mut rig = bound();
     rig.lease = 200;
     rig.options = vec![6, 4, 192, 0, 2, 53];
@@ -224,7 +224,7 @@ fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
 }
 
 #[test]
-fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirmed() {
+fn an_address_taken_off_by_hand_is_not_put_back() {
     let mut rig = bound();
     rig.take_off(A);
     assert_eq!(
@@ -256,7 +256,7 @@ fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirm
 }
 
 #[test]
-fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
+fn an_address_not_put_on_yet_was_not_taken_off() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.input(Input::Kernel(KernelMessage::Missed));
@@ -275,7 +275,7 @@ fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
 }
 
 #[test]
-fn an_address_that_is_back_before_the_look_was_not_taken_off() {
+fn an_address_back_before_the_look_was_not_taken_off() {
     let mut rig = bound();
     let gone = KernelMessage::AddressGone {
         cookie: Cookie(1),
@@ -299,7 +299,7 @@ fn an_audit_sees_an_address_that_was_taken_off() {
 }
 
 #[test]
-fn a_failed_look_of_an_audit_is_repeated_until_it_succeeds() {
+fn a_failed_look_is_repeated_until_it_succeeds() {
     let mut rig = bound();
     rig.interface.carry([]);
     rig.blind = Some(LinkCause::TimedOut);
@@ -312,7 +312,7 @@ fn a_failed_look_of_an_audit_is_repeated_until_it_succeeds() {
 }
 
 #[test]
-fn a_look_that_fails_for_ever_wakes_once_a_minute_and_ends_with_its_binding() {
+fn a_look_that_always_fails_is_repeated_once_a_minute() {
     let mut rig = bound();
     rig.lease = 86400;
     rig.run_until(1060.0);
@@ -326,7 +326,7 @@ fn a_look_that_fails_for_ever_wakes_once_a_minute_and_ends_with_its_binding() {
 }
 
 #[test]
-fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
+fn a_renamed_interface_is_ours_but_not_another_namespace() {
     let mut rig = bound();
     rig.ifname = "net1".to_owned();
     rig.input(Input::Kernel(KernelMessage::Missed));
@@ -348,7 +348,7 @@ fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
 }
 
 #[test]
-fn an_interface_with_another_ethernet_address_by_now_is_still_ours() {
+fn an_interface_with_a_new_mac_is_still_ours() {
     let mut rig = bound();
     // As KubeVirt does it: the virtual machine has both addresses from here on, behind a bridge.
     rig.readdressed = true;

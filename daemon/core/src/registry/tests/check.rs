@@ -40,7 +40,7 @@ impl Rig {
 }
 
 #[test]
-fn a_check_waits_for_the_change_that_follows_another_lease() {
+fn a_check_waits_for_the_change_to_another_lease() {
     for expected in [&[][..], &[B]] {
         let mut rig = changing(Profile::default());
         rig.hold_changes = true;
@@ -126,7 +126,7 @@ fn a_del_does_not_wait_for_what_a_check_waits_for() {
 }
 
 #[test]
-fn a_check_waits_for_no_longer_than_its_limit_and_not_for_what_failed() {
+fn a_check_waits_no_longer_than_its_limit() {
     let mut rig = changing(Profile::default());
     rig.hold_changes = true;
     rig.run_until(1050.5);
@@ -157,7 +157,7 @@ fn a_check_waits_for_no_longer_than_its_limit_and_not_for_what_failed() {
 }
 
 #[test]
-fn a_check_of_an_address_that_waits_for_room_is_answered_at_once() {
+fn a_check_does_not_wait_for_a_full_disk() {
     let mut rig = changing(Profile::from(Policy {
         on_change: OnChange::Apply,
         ..Policy::default()

@@ -39,7 +39,7 @@ fn looks(rig: &mut Rig) {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_have_stood_still() {
+fn a_wall_clock_set_forward_has_leases_confirmed() {
     for (booted, forward, confirms) in [
         (1010.0, 60, true),
         (1010.0, YEAR, true),
@@ -77,7 +77,7 @@ fn since(rig: &Rig) -> [Duration; 2] {
 }
 
 #[test]
-fn a_record_says_when_its_lease_began_by_the_wall_clock_as_it_was_set_since() {
+fn a_record_follows_the_wall_clock_as_it_is_set() {
     for seconds in [-HOUR, HOUR, -YEAR, YEAR] {
         let mut rig = set(seconds);
         looks(&mut rig);
@@ -101,7 +101,7 @@ fn a_record_says_when_its_lease_began_by_the_wall_clock_as_it_was_set_since() {
 }
 
 #[test]
-fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the_next_boot() {
+fn a_lease_from_before_the_time_was_known_goes_back() {
     let mut rig = Rig::new(8);
     let epoch = 1 << 30;
     rig.wall_set = -epoch;
@@ -135,7 +135,7 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
 }
 
 #[test]
-fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
+fn a_restart_goes_on_whatever_the_wall_clock_did() {
     for seconds in [-HOUR, HOUR, -YEAR, YEAR, i64::MIN] {
         let mut rig = set(0);
         // How soon a server answered is not kept.
@@ -188,7 +188,7 @@ fn after_a_reboot(later: i64) -> Record {
 }
 
 #[test]
-fn a_wall_clock_that_went_back_over_a_reboot_makes_a_lease_no_older() {
+fn a_wall_clock_set_back_makes_no_lease_older() {
     for later in [0, -1, -HOUR, -YEAR, i64::MIN] {
         let lease = after_a_reboot(later).lease;
         assert_eq!(lease.start.since_boot(), Duration::from_secs(30), "{later}");
@@ -201,7 +201,7 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_a_lease_no_older() {
 }
 
 #[test]
-fn time_that_passed_by_the_wall_clock_over_a_reboot_counts() {
+fn wall_time_that_passed_over_a_reboot_counts() {
     let ends = |later| after_a_reboot(later).lease.expires().unwrap().since_boot();
     // 40,000 s remain, counted from 30 s after the boot.
     assert_eq!(ends(10), Duration::from_secs(40_020));

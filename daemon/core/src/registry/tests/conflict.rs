@@ -90,7 +90,7 @@ impl Rig {
 }
 
 #[test]
-fn the_first_probe_goes_with_the_request_and_the_add_waits_for_nothing() {
+fn the_first_probe_goes_with_the_request() {
     let mut rig = rig(Detection::Optimistic);
     let add = rig.add("a", 1, "a");
     assert_eq!(rig.leased(add), FIRST, "answered at once");
@@ -139,7 +139,7 @@ fn an_address_in_use_is_declined_and_the_add_gets_another() {
 }
 
 #[test]
-fn an_add_that_insists_on_an_address_in_use_fails_and_says_so() {
+fn an_add_that_insists_on_a_used_address_fails() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(FIRST, NEIGHBOUR);
     let mut call = rig.call("a", 1, "a");
@@ -165,7 +165,7 @@ fn an_add_that_insists_on_an_address_in_use_fails_and_says_so() {
 }
 
 #[test]
-fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
+fn a_conflict_heard_during_the_write_is_declined_after_it() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -193,7 +193,7 @@ fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
 }
 
 #[test]
-fn a_del_while_a_declined_lease_is_forgotten_leaves_nothing() {
+fn a_del_during_a_decline_leaves_nothing() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -214,7 +214,7 @@ fn a_del_while_a_declined_lease_is_forgotten_leaves_nothing() {
 }
 
 #[test]
-fn a_declined_lease_that_the_store_does_not_forget_fails_the_add_and_goes_later() {
+fn a_declined_lease_that_stays_in_the_store_goes_later() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -235,7 +235,7 @@ fn a_declined_lease_that_the_store_does_not_forget_fails_the_add_and_goes_later(
 }
 
 #[test]
-fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_seconds() {
+fn a_conflict_after_the_answer_leads_to_another_lease() {
     let mut rig = rig(Detection::Optimistic);
     let add = rig.add("a", 1, "a");
     assert_eq!(rig.leased(add), FIRST);
@@ -279,7 +279,7 @@ fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_secon
 }
 
 #[test]
-fn a_lease_got_in_the_background_is_probed_for_before_it_is_used() {
+fn a_background_lease_is_probed_for_before_its_use() {
     let mut rig = rig(Detection::Optimistic);
     rig.lease = 10;
     rig.add("a", 1, "a");
@@ -348,7 +348,7 @@ fn an_address_is_announced_when_it_appears() {
 }
 
 #[test]
-fn an_address_is_announced_although_the_kernels_message_was_lost() {
+fn an_address_is_announced_if_only_a_look_shows_it() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
     rig.interface
@@ -401,7 +401,7 @@ fn another_interface_of_the_container_is_no_other_station() {
 }
 
 #[test]
-fn a_real_station_beside_the_containers_own_interface_counts() {
+fn a_station_beside_the_containers_own_link_counts() {
     let mut rig = rig(Detection::Optimistic);
     rig.wired.inside = vec![OTHER];
     rig.add("a", 1, "a");
@@ -435,7 +435,7 @@ fn renewed(detection: Detection, is_on: bool) -> Rig {
 }
 
 #[test]
-fn each_extension_asks_once_whether_somebody_took_the_address() {
+fn each_extension_probes_once_for_the_address() {
     for (detection, is_on, probes) in [
         (Detection::Optimistic, true, 1),
         (Detection::Strict, true, 1),
@@ -451,7 +451,7 @@ fn each_extension_asks_once_whether_somebody_took_the_address() {
 }
 
 #[test]
-fn who_took_the_address_is_told_off_asked_again_and_then_believed() {
+fn a_station_that_claims_twice_is_believed() {
     let mut rig = renewed(Detection::Optimistic, true);
     rig.claim(NEIGHBOUR, FIRST);
     assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (1, 1));
@@ -520,7 +520,7 @@ fn probes_of_switches_are_no_conflict() {
 }
 
 #[test]
-fn a_strict_add_waits_until_the_address_is_known_to_be_free() {
+fn a_strict_add_waits_until_its_address_is_free() {
     let mut rig = rig(Detection::Strict);
     let add = rig.add("a", 1, "a");
     assert!(rig.store.records().is_empty() && rig.messages() == [1, 3]);
@@ -554,7 +554,7 @@ fn a_strict_add_declines_what_others_use_or_probe_for() {
 }
 
 #[test]
-fn a_strict_add_that_runs_out_of_time_gives_its_lease_back() {
+fn a_strict_add_out_of_time_gives_its_lease_back() {
     let mut rig = rig(Detection::Strict);
     let mut call = rig.call("a", 1, "a");
     call.timeout = Duration::from_secs(3);
@@ -571,7 +571,7 @@ fn a_strict_add_that_runs_out_of_time_gives_its_lease_back() {
 }
 
 #[test]
-fn a_strict_lease_got_in_the_background_is_not_used_before_its_probes_are_over() {
+fn a_strict_background_lease_waits_for_its_probes() {
     let mut rig = rig(Detection::Strict);
     rig.lease = 20;
     rig.add("a", 1, "a");
@@ -631,7 +631,7 @@ fn a_restart_probes_for_nothing() {
 }
 
 #[test]
-fn a_lease_confirmed_after_carrier_came_back_is_probed_for_again() {
+fn a_lease_confirmed_after_a_carrier_loss_is_probed_for() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
     rig.appears(FIRST);
@@ -683,7 +683,7 @@ fn a_lease_that_was_in_use_gives_way_only_after_a_defence() {
 }
 
 #[test]
-fn an_address_that_was_taken_off_is_not_announced_when_carrier_is_back() {
+fn returned_carrier_announces_no_address_taken_off() {
     let mut rig = rig(Detection::Optimistic);
     rig.bind();
     rig.run_until(1100.0);

@@ -73,7 +73,7 @@ fn each_message_of_a_life_counts_once_with_its_answer() {
 }
 
 #[test]
-fn what_no_server_answers_counts_as_unanswered_and_so_does_what_is_given_up() {
+fn an_unanswered_discover_counts_as_unanswered() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     let add = rig.add("a", 1, "a");
@@ -89,7 +89,7 @@ fn what_no_server_answers_counts_as_unanswered_and_so_does_what_is_given_up() {
 }
 
 #[test]
-fn a_refused_renewal_counts_as_refused_and_a_late_one_as_rebinding() {
+fn renewals_are_counted_by_form_and_outcome() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.server = Server::Silent;
@@ -124,7 +124,7 @@ fn a_refused_renewal_counts_as_refused_and_a_late_one_as_rebinding() {
 }
 
 #[test]
-fn the_end_of_a_lease_is_near_only_while_a_server_was_asked_in_vain() {
+fn the_next_end_counts_only_leases_asked_for_in_vain() {
     let mut rig = Rig::new(8);
     rig.bind();
     assert_eq!(

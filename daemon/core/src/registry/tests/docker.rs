@@ -162,7 +162,7 @@ fn held() -> Rig {
 }
 
 #[test]
-fn an_endpoint_is_told_its_address_with_the_prefix_of_its_pool() {
+fn an_endpoint_has_the_prefix_of_its_pool() {
     let mut rig = Rig::new(8);
     rig.profile.policy.prefix = Some(16);
     let add = rig.endpoint(1);
@@ -223,7 +223,7 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
 }
 
 #[test]
-fn the_same_request_again_is_told_what_the_lease_is_by_then() {
+fn a_repeated_request_is_told_the_lease_as_it_is_now() {
     let mut rig = held();
     rig.change_lease();
     let sent = rig.sent.len();
@@ -236,7 +236,7 @@ fn the_same_request_again_is_told_what_the_lease_is_by_then() {
 }
 
 #[test]
-fn an_address_is_released_once_and_whatever_is_unknown_too() {
+fn a_release_repeated_or_of_an_unknown_address_succeeds() {
     let mut rig = held();
     rig.disk = Disk::Slow;
     let [once, twice] = [(); 2].map(|()| rig.ask_release(FIRST));
@@ -283,7 +283,7 @@ fn an_address_of_another_pool_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
+fn a_refused_release_is_made_good_when_the_store_works() {
     let mut rig = held();
     rig.disk = Disk::Full;
     let release = rig.ask_release(FIRST);
@@ -303,7 +303,7 @@ fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
 }
 
 #[test]
-fn what_docker_gives_back_is_answered_when_the_store_has_it() {
+fn a_release_of_docker_is_answered_once_it_is_stored() {
     for (grace, is_reserved) in [(None, false), (Some(60), false), (None, true)] {
         let mut rig = Rig::new(8);
         rig.profile.grace = grace;
@@ -332,7 +332,7 @@ fn what_docker_gives_back_is_answered_when_the_store_has_it() {
 }
 
 #[test]
-fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
+fn a_release_ends_with_its_time_or_its_caller() {
     for hangs_up in [false, true] {
         let mut rig = held();
         rig.disk = Disk::Slow;
@@ -373,7 +373,7 @@ fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
 /// With live-restore dockerd finds a container's interface by the address that it knows: after a change of the lease it leaves the
 /// interface, and what we have put there, in the container.
 #[test]
-fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back() {
+fn an_address_left_inside_is_taken_off_before_its_release() {
     for fails in [false, true] {
         let mut rig = held();
         rig.joins(1);
@@ -415,7 +415,7 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
 }
 
 #[test]
-fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
+fn an_unseen_container_is_released_at_dockers_word() {
     let causes: [fn(std::path::PathBuf) -> LinkCause; 3] =
         [LinkCause::NoNetns, LinkCause::NoDirectory, |_| {
             LinkCause::NoLink("eth0".into())
@@ -437,7 +437,7 @@ fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
 }
 
 #[test]
-fn an_identity_that_can_return_keeps_its_lease_for_a_while() {
+fn a_returning_identity_keeps_its_lease_for_a_while() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
     rig.endpoint(1);
@@ -466,7 +466,7 @@ fn an_identity_that_can_return_keeps_its_lease_for_a_while() {
 }
 
 #[test]
-fn a_pool_is_durable_before_it_is_answered_and_known_from_then_on() {
+fn a_pool_is_stored_before_it_is_answered() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     rig.disk = Disk::Slow;
@@ -509,7 +509,7 @@ fn a_pool_that_the_store_does_not_take_is_an_error() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_not_waited_for_without_end() {
+fn a_pool_call_does_not_wait_for_the_store_for_ever() {
     let mut rig = Rig::new(8);
     (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
     let (asked, reserved) = (
@@ -543,7 +543,7 @@ fn a_range_must_be_of_its_subnet() {
 }
 
 #[test]
-fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
+fn a_pool_is_forgotten_once_it_has_no_lease() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     // Three requests to one release.
@@ -562,7 +562,7 @@ fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
 }
 
 #[test]
-fn what_another_network_of_a_pool_has_reserved_outlives_the_first() {
+fn a_reservation_outlives_other_networks_of_its_pool() {
     let mut rig = Rig::new(8);
     for address in [ROUTER, NEXT] {
         rig.pool(Some("192.0.2.0/24"), None);
@@ -603,7 +603,7 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
 }
 
 #[test]
-fn an_address_is_reserved_without_a_word_to_the_server_until_it_is_released() {
+fn a_reservation_is_not_told_to_the_server() {
     let mut rig = Rig::new(8);
     // The store does not know the pool.
     let first = rig.reserve(Some(NEXT));
@@ -671,7 +671,7 @@ fn a_pool_that_the_store_lost_still_serves() {
 }
 
 #[test]
-fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_back() {
+fn a_reboot_keeps_the_lease_until_docker_gives_it_back() {
     let mut rig = held();
     rig.reg = Core::new(rig.config.clone(), 9);
     let records = rig.store.records();
@@ -703,7 +703,7 @@ fn two_of_one_address() -> Rig {
 }
 
 #[test]
-fn what_an_endpoint_was_told_cannot_be_reserved_before_it_comes_back() {
+fn an_address_told_to_an_endpoint_cannot_be_reserved() {
     let mut rig = held();
     rig.change_lease();
     for address in [FIRST, NEXT] {
@@ -739,7 +739,7 @@ impl Rig {
 }
 
 #[test]
-fn of_two_that_docker_was_told_one_address_of_the_one_without_an_interface_goes() {
+fn of_two_endpoints_the_one_without_an_interface_goes() {
     for (inside, left) in [(1, endpoint(1)), (2, endpoint(2))] {
         let mut rig = two_of_one_address();
         rig.joins(inside);

@@ -44,7 +44,7 @@ impl Rig {
 }
 
 #[test]
-fn an_add_without_an_offer_sends_its_second_message_from_a_macvlan() {
+fn a_second_discover_leaves_from_a_macvlan() {
     let mut rig = rig();
     let add = rig.endpoint(1);
     rig.run_until(1000.87);
@@ -124,7 +124,7 @@ fn an_add_in_vain_is_answered_when_the_macvlan_is_gone() {
 }
 
 #[test]
-fn a_macvlan_that_does_not_go_is_waited_for_no_longer_than_the_add() {
+fn an_add_waits_for_its_macvlan_no_longer_than_its_limit() {
     let mut rig = rig();
     rig.hold_closes = true;
     let add = rig.endpoint(1);
@@ -265,7 +265,7 @@ fn strict_probes_leave_by_the_macvlan() {
 }
 
 #[test]
-fn an_address_that_is_declined_is_followed_by_another_over_the_macvlan() {
+fn a_declined_address_is_replaced_over_the_macvlan() {
     let mut rig = rig();
     rig.stations
         .insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
@@ -315,7 +315,7 @@ fn where_no_macvlan_would_be_heard_there_is_none() {
 }
 
 #[test]
-fn a_look_for_a_pool_goes_on_from_a_macvlan_after_a_second() {
+fn a_pool_look_goes_on_from_a_macvlan_after_a_second() {
     let mut rig = rig();
     let id = rig.pool(None, None);
     rig.run_until(1000.87);
@@ -339,7 +339,7 @@ fn a_look_for_a_pool_goes_on_from_a_macvlan_after_a_second() {
 }
 
 #[test]
-fn a_look_goes_on_from_the_lans_link_where_there_can_be_no_macvlan() {
+fn a_pool_look_without_a_macvlan_goes_on_from_the_link() {
     let mut rig = rig();
     rig.no_port = Some(LinkCause::TimedOut);
     let id = rig.pool(None, None);

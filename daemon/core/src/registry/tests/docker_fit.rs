@@ -108,7 +108,7 @@ fn a_better_offer_is_taken() {
 }
 
 #[test]
-fn where_no_other_offer_comes_the_refused_one_is_the_reason() {
+fn the_refused_offer_is_the_reason_if_no_other_comes() {
     let mut rig = Rig::new(8);
     let add = rig.endpoint_of(&upper_half(), None);
     rig.server = Server::Silent;
@@ -166,7 +166,7 @@ fn an_address_that_is_asked_for_must_be_of_the_pool() {
 }
 
 #[test]
-fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
+fn an_error_names_the_offered_and_the_wanted_address() {
     let mut rig = Rig::new(8);
     let add = rig.endpoint_of(
         &pool(),
@@ -189,7 +189,7 @@ fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
 }
 
 #[test]
-fn probes_have_their_time_although_another_address_came_first() {
+fn an_unwanted_offer_takes_no_time_from_the_probes() {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Strict;
     let add = rig.endpoint_of(
@@ -210,7 +210,7 @@ fn probes_have_their_time_although_another_address_came_first() {
 }
 
 #[test]
-fn nor_is_another_taken_where_the_one_asked_for_is_kept_and_its_server_has_forgotten_it() {
+fn no_other_address_replaces_a_kept_one_asked_for() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
     rig.endpoint(1);
@@ -233,7 +233,7 @@ fn nor_is_another_taken_where_the_one_asked_for_is_kept_and_its_server_has_forgo
 }
 
 #[test]
-fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
+fn a_kept_lease_is_not_asked_for_once_it_is_reserved() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
     rig.endpoint(1);
@@ -252,7 +252,7 @@ fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
 }
 
 #[test]
-fn the_same_request_again_is_not_told_what_is_none_of_the_pool() {
+fn a_repeated_request_is_told_no_address_beyond_its_pool() {
     let mut rig = Rig::new(8);
     rig.give = NEXT;
     rig.endpoint_of(&upper_half(), None);

@@ -150,7 +150,7 @@ fn a_server_that_would_commit_at_once_is_not_invited_to() {
 }
 
 #[test]
-fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
+fn an_automatic_pool_is_answered_alike_a_few_times() {
     let mut rig = rig();
     // Several networks of one LAN may be made at once.
     for _ in 0..10 {
@@ -185,7 +185,7 @@ fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
 }
 
 #[test]
-fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
+fn a_released_automatic_pool_may_be_asked_for_at_once() {
     let mut rig = rig();
     rig.pool(None, None);
     rig.request(Call::Pool(PoolCall::Release { id: pool() }));
@@ -197,7 +197,7 @@ fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
 }
 
 #[test]
-fn a_silent_server_is_asked_again_and_waited_for_five_seconds() {
+fn a_pool_look_waits_five_seconds_for_a_server() {
     let mut rig = rig();
     rig.server = Server::Silent;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
@@ -310,7 +310,7 @@ fn a_link_without_carrier_is_waited_for() {
 }
 
 #[test]
-fn a_link_that_is_not_there_is_an_error_only_where_the_subnet_is_not_given() {
+fn a_missing_link_fails_only_a_pool_without_a_subnet() {
     let mut rig = rig();
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
@@ -408,7 +408,7 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn a_router_is_learned_of_a_pool_of_which_the_store_lost_all_but_what_was_reserved() {
+fn a_pool_learns_its_router_again_after_a_lost_store() {
     let mut rig = rig();
     rig.interface.carrier = false;
     let id = rig.pool(Some("192.0.2.0/24"), None);

@@ -21,7 +21,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
+fn a_docker_lease_outlives_a_lost_store() {
     for inside in [false, true] {
         let mut rig = Rig::new(8);
         rig.endpoint(1);
@@ -60,7 +60,7 @@ fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
 }
 
 #[test]
-fn one_that_no_server_confirms_is_used_and_its_confirmation_is_due_to_the_next_daemon_too() {
+fn an_unconfirmed_lease_stays_so_over_a_restart() {
     let mut rig = Rig::new(8);
     rig.endpoint(1);
     rig.server = Server::Silent;
@@ -88,7 +88,7 @@ fn a_lease_of_cnis_is_left_to_the_runtimes_cache() {
 }
 
 #[test]
-fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
+fn networks_and_endpoints_outlive_a_lost_store() {
     for joined in [false, true] {
         let mut rig = with_endpoint();
         let link = rig.link_of(&endpoint()).cloned().expect("its link");

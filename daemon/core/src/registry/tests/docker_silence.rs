@@ -47,7 +47,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_that_is_still_good_is_answered_after_five_seconds() {
+fn a_good_lease_is_used_after_five_silent_seconds() {
     for slow in [false, true] {
         let mut rig = kept(1000);
         let add = rig.endpoint(1);
@@ -85,7 +85,7 @@ fn a_lease_that_is_still_good_is_answered_after_five_seconds() {
 }
 
 #[test]
-fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
+fn a_reserved_address_is_not_used_in_silence() {
     for late in [false, true] {
         let mut rig = kept(1000);
         if !late {
@@ -106,7 +106,7 @@ fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
 }
 
 #[test]
-fn a_lease_that_its_server_has_refused_is_not_answered_in_silence() {
+fn a_refused_lease_is_not_used_in_silence() {
     let mut rig = kept(1000);
     rig.server = Server::NaksOnly;
     let refused = rig.endpoint(1);
@@ -128,7 +128,7 @@ fn a_lease_that_its_server_has_refused_is_not_answered_in_silence() {
 
 /// dockerd starts its containers one after the other, and is up only after the last of them.
 #[test]
-fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
+fn ten_known_containers_start_in_a_minute_of_silence() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.profile.grace) = (4000, Some(60));
     let addresses = (1..=10).map(|last| Ipv4Addr::new(192, 0, 2, 100 + last));
@@ -154,7 +154,7 @@ fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
 }
 
 #[test]
-fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
+fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);
     rig.run_until(1005.0);
@@ -176,7 +176,7 @@ fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
 }
 
 #[test]
-fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_too() {
+fn an_unconfirmed_lease_is_asked_for_after_a_carrier_loss() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);
     rig.run_until(1005.0);
@@ -222,7 +222,7 @@ fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
 }
 
 #[test]
-fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
+fn an_unconfirmed_lease_is_lost_by_a_nak_or_its_end() {
     let mut rig = kept(1000);
     rig.endpoint(1);
     rig.run_until(1010.0);
@@ -254,7 +254,7 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
 
 /// The LAN is known to be silent, so no ADD has more than five seconds; and the macvlan for asking takes a moment to go.
 #[test]
-fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_asked_for_from() {
+fn a_good_lease_is_used_once_its_macvlan_is_gone() {
     let mut rig = Rig::new(8);
     rig.lease = 4000;
     rig.endpoint(1);
@@ -382,7 +382,7 @@ fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
 }
 
 #[test]
-fn after_a_request_without_an_offer_the_next_ones_wait_for_five_seconds() {
+fn a_silent_lan_gets_five_seconds_from_later_requests() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     assert_eq!(
@@ -410,7 +410,7 @@ fn a_server_that_is_back_is_waited_for_again() {
 }
 
 #[test]
-fn a_server_that_has_answered_a_renewal_is_waited_for_again() {
+fn an_answered_renewal_makes_requests_wait_longer_again() {
     let mut rig = Rig::new(8);
     rig.endpoint(1);
     rig.server = Server::Silent;
@@ -430,7 +430,7 @@ fn a_server_whose_answers_are_refused_is_not_silent() {
 }
 
 #[test]
-fn where_there_was_no_address_left_the_next_one_has_that_of_a_container_that_stopped() {
+fn a_released_address_serves_the_next_waiting_request() {
     let mut rig = Rig::new(8);
     rig.lease = 4000;
     rig.endpoint(1);

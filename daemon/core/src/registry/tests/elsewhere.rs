@@ -35,7 +35,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_whose_address_never_comes_is_extended_by_init_reboot_and_never_named_in_arp() {
+fn an_address_never_put_on_is_never_named_in_arp() {
     for seconds in [20, 100, 1000, 100_000] {
         let mut rig = added(seconds, Profile::default());
         let sent = rig.sent.len();
@@ -86,7 +86,7 @@ fn nor_does_its_release_name_it_in_arp() {
 }
 
 #[test]
-fn a_server_that_is_away_at_t2_and_carrier_that_is_back_change_nothing_of_that() {
+fn no_arp_names_an_absent_address_after_a_carrier_loss() {
     let mut rig = added(1000, Profile::default());
     rig.server = Server::Silent;
     rig.after(950.0);
@@ -169,7 +169,7 @@ fn an_address_of_which_no_message_told_is_seen_before_t1() {
 }
 
 #[test]
-fn an_address_that_its_main_plugin_puts_on_late_is_the_leases() {
+fn an_address_put_on_late_belongs_to_the_lease() {
     let mut rig = added(20, Profile::default());
     rig.run_until(rig.t1() + 0.5);
     assert_eq!(rig.sent.last(), Some(&(3, ANY)));

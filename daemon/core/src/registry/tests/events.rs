@@ -48,7 +48,7 @@ fn an_add_costs_one_transaction_with_its_event_in_it() {
 }
 
 #[test]
-fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
+fn events_of_a_lease_come_in_order_with_its_writes() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.run_until(1051.0);
@@ -74,7 +74,7 @@ fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
 }
 
 #[test]
-fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
+fn an_event_says_that_another_identity_ended_the_lease() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("a", 1, "another");
@@ -91,7 +91,7 @@ fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
 }
 
 #[test]
-fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
+fn a_silent_servers_lease_expires_and_is_acquired_again() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.server = Server::Silent;
@@ -145,7 +145,7 @@ fn a_server_that_comes_back_after_t2_is_a_rebinding() {
 }
 
 #[test]
-fn a_namespace_that_dies_without_del_is_an_orphan_and_then_released() {
+fn a_namespace_that_dies_without_a_del_is_an_orphan() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
@@ -265,7 +265,7 @@ fn an_add_that_the_store_refuses_acquired_nothing() {
 }
 
 #[test]
-fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
+fn an_event_is_written_with_its_record_or_later() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.give = "192.0.2.77".parse().unwrap();
@@ -321,7 +321,7 @@ fn a_full_disk_is_not_tried_again_for_an_event_alone() {
 }
 
 #[test]
-fn events_that_the_store_never_takes_are_bounded_and_counted() {
+fn events_that_the_store_never_takes_are_dropped() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
@@ -387,7 +387,7 @@ fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
 }
 
 #[test]
-fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
+fn a_lease_left_to_expire_is_reported_once_it_is_stored() {
     let mut rig = Rig::new(8);
     rig.lease = 86400;
     rig.profile.release = false;
@@ -412,7 +412,7 @@ fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
 }
 
 #[test]
-fn renewals_that_the_store_does_not_take_push_out_no_other_event() {
+fn unstored_renewals_push_out_no_other_event() {
     let mut rig = Rig::new(8);
     rig.lease = 20;
     rig.add("a", 1, "a");

@@ -52,7 +52,7 @@ fn requests(rig: &Rig) -> usize {
 }
 
 #[test]
-fn leases_that_are_granted_together_are_not_renewed_together() {
+fn leases_granted_together_are_renewed_apart() {
     let mut rig = Rig::new(8);
     for n in 1..=9_u8 {
         rig.give = std::net::Ipv4Addr::new(192, 0, 2, 50 + n);
@@ -107,7 +107,7 @@ fn tries_that_had_no_answer_take_turns_too() {
 }
 
 #[test]
-fn what_was_renewed_in_vain_until_t2_takes_turns_to_rebind() {
+fn leases_renewed_in_vain_take_turns_to_rebind() {
     let mut rig = holding(100);
     rig.server = Server::Silent;
     wake_at(&mut rig, 29_987.0);
@@ -123,7 +123,7 @@ fn what_was_renewed_in_vain_until_t2_takes_turns_to_rebind() {
 }
 
 #[test]
-fn rebind_leaves_by_the_parent_though_the_sockets_of_a_renew_from_inside_are_open() {
+fn rebind_leaves_by_the_parent_after_a_renew_from_inside() {
     let mut rig = Rig::new(8);
     (rig.profile.on_parent, rig.lease) = (true, 10);
     rig.bind();

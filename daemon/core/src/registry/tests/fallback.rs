@@ -85,7 +85,7 @@ impl Rig {
 }
 
 #[test]
-fn a_container_gets_an_address_of_the_range_after_twenty_seconds_of_silence_and_its_probes() {
+fn twenty_silent_seconds_lead_to_a_fallback() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     rig.run_until(1019.9);
@@ -160,7 +160,7 @@ fn a_server_that_leaves_after_its_offer_is_silent() {
 }
 
 #[test]
-fn a_port_that_forwards_after_fifteen_seconds_causes_no_fallback() {
+fn a_port_blocked_for_fifteen_seconds_needs_no_fallback() {
     for seed in 0..20 {
         let mut rig = silent();
         rig.reg = Core::new(Config::default(), seed);
@@ -198,7 +198,7 @@ fn an_add_that_insists_on_an_address_gets_no_other() {
 }
 
 #[test]
-fn an_address_that_a_station_uses_is_passed_over_and_no_server_is_told() {
+fn a_fallback_passes_over_an_address_in_use() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     rig.run_until(1021.0);
@@ -215,7 +215,7 @@ fn an_address_that_a_station_uses_is_passed_over_and_no_server_is_told() {
 }
 
 #[test]
-fn containers_of_one_lan_get_different_addresses_until_there_is_none() {
+fn fallback_addresses_differ_until_none_is_left() {
     let mut rig = silent();
     let adds: Vec<_> = (1..=5)
         .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
@@ -275,7 +275,7 @@ fn a_del_that_the_store_refuses_comes_again() {
 }
 
 #[test]
-fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
+fn a_fallback_address_is_kept_over_calls_and_a_restart() {
     let mut rig = fallen_back();
     rig.interface.carry(["192.0.2.201/24".parse().unwrap()]);
     let again = rig.add("a", 1, "a");
@@ -326,7 +326,7 @@ fn carrier_that_was_away_does_not_make_it_doubtful() {
 }
 
 #[test]
-fn one_container_asks_for_all_until_a_server_answers_and_the_next_one_is_served_by_it() {
+fn one_container_asks_for_all_whether_a_server_is_back() {
     let mut rig = silent();
     let adds: Vec<_> = (1..=3)
         .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
@@ -406,7 +406,7 @@ fn a_server_that_offers_such_an_address_is_refused() {
 }
 
 #[test]
-fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
+fn an_adopted_fallback_address_asks_no_server() {
     let mut rig = silent();
     rig.interface.carry(["192.0.2.202/24".parse().unwrap()]);
     let adoptee = Adoptee {
@@ -430,7 +430,7 @@ fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
 }
 
 #[test]
-fn a_caller_that_hangs_up_during_the_probes_leaves_nothing() {
+fn a_caller_that_hangs_up_during_probes_leaves_nothing() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     rig.run_until(1021.0);
@@ -455,7 +455,7 @@ fn a_store_that_fails_fails_the_add() {
 }
 
 #[test]
-fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind() {
+fn a_kill_at_any_moment_gives_no_fallback_address_twice() {
     for step in 0..60_u32 {
         for disk in [Disk::Good, Disk::Slow] {
             let mut rig = silent();
@@ -494,7 +494,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
 }
 
 #[test]
-fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot() {
+fn a_pod_has_its_fallback_address_again_after_a_reboot() {
     for reboots in [false, true] {
         let mut rig = silent();
         rig.profile.grace = Some(60);
@@ -533,7 +533,7 @@ fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot(
 }
 
 #[test]
-fn a_pod_whose_address_another_has_by_now_gets_the_next_one() {
+fn a_pod_whose_address_is_taken_gets_the_next_one() {
     let mut rig = silent();
     rig.profile.grace = Some(60);
     rig.add("a", 1, "pod");
@@ -547,7 +547,7 @@ fn a_pod_whose_address_another_has_by_now_gets_the_next_one() {
 }
 
 #[test]
-fn the_ranges_of_fallbacks_are_listed_with_all_that_is_taken_of_them() {
+fn fallback_ranges_are_listed_with_their_taken_addresses() {
     let mut rig = fallen_back();
     let id = rig.request(Call::Ranges);
     let Answer::Ranges(rows) = &rig.answers[&id] else {
@@ -569,7 +569,7 @@ fn the_ranges_of_fallbacks_are_listed_with_all_that_is_taken_of_them() {
 }
 
 #[test]
-fn those_that_wait_for_their_turn_behind_a_silent_server_fall_back_with_the_others() {
+fn adds_without_a_permit_fall_back_with_the_others() {
     let mut rig = Rig::new(2);
     (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
     rig.live = (1..40).collect();
@@ -610,7 +610,7 @@ fn a_queue_is_no_reason_to_fall_back() {
 
 /// A server that has forgotten a lease is silent to a REQUEST for it, and answers DISCOVER.
 #[test]
-fn who_asked_in_vain_for_its_earlier_address_listens_after_its_first_discover() {
+fn a_fallback_waits_for_the_first_discovers_answer() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
     let mut fallback = to(203, 1);
@@ -643,7 +643,7 @@ fn who_asked_in_vain_for_its_earlier_address_listens_after_its_first_discover() 
 }
 
 #[test]
-fn a_station_that_answers_for_every_address_does_not_keep_a_container_from_its_fallback() {
+fn a_proxy_keeps_no_container_from_its_fallback() {
     let mut rig = silent();
     rig.stations.insert(ANY, NEIGHBOUR);
     let add = rig.add("a", 1, "a");

@@ -62,7 +62,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_whose_identity_can_return_goes_back_after_its_grace() {
+fn a_kept_lease_goes_back_after_its_grace() {
     let mut rig = kept();
     assert_eq!(rig.rows()[0].kept, Some(Duration::from_secs(60)));
     assert_eq!(rig.only_record().state, RecordState::Releasing);
@@ -70,7 +70,7 @@ fn a_lease_whose_identity_can_return_goes_back_after_its_grace() {
 }
 
 #[test]
-fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
+fn an_identity_back_within_its_grace_has_its_address() {
     let mut rig = kept();
     rig.run_until(1050.0);
     // The address that another client would get.
@@ -88,7 +88,7 @@ fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
 }
 
 #[test]
-fn a_daemon_that_starts_keeps_to_the_grace_that_the_one_before_granted() {
+fn a_restart_keeps_to_the_grace_that_was_granted() {
     let mut rig = kept();
     rig.run_until(1030.0);
     rig.restart();
@@ -145,7 +145,7 @@ fn what_a_collection_collects_is_not_kept() {
 }
 
 #[test]
-fn a_collection_that_comes_while_its_del_is_noted_ends_the_grace() {
+fn a_gc_during_the_write_of_a_del_ends_the_grace() {
     let mut rig = bound();
     rig.interface.put("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
@@ -188,7 +188,7 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
 }
 
 #[test]
-fn a_container_that_returns_in_vain_leaves_the_grace_as_it_was() {
+fn a_failed_return_leaves_the_grace_as_it_was() {
     let mut rig = kept();
     rig.server = Server::Silent;
     rig.run_until(1010.0);
@@ -211,7 +211,7 @@ fn a_namespace_that_dies_without_del_is_waited_for_too() {
 }
 
 #[test]
-fn a_lease_whose_del_the_store_refuses_is_kept_like_any_other() {
+fn a_lease_whose_del_was_not_stored_is_kept_like_others() {
     let mut rig = bound();
     rig.disk = Disk::Full;
     let del = rig.del("a");
@@ -277,7 +277,7 @@ fn a_del_after_a_reboot_is_followed_by_the_grace() {
 }
 
 #[test]
-fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
+fn a_wall_clock_set_back_makes_no_grace_longer() {
     let mut rig = Rig::new(8);
     let kept = Some(Duration::from_secs(5060));
     let record = Record {
@@ -294,7 +294,7 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
 }
 
 #[test]
-fn an_add_that_waits_in_vain_ends_no_grace_and_names_those_in_use() {
+fn an_add_that_waits_in_vain_ends_no_grace() {
     let mut rig = kept();
     rig.server = Server::Silent;
     rig.run_until(1010.0);
@@ -325,7 +325,7 @@ fn gone() -> Rig {
 }
 
 #[test]
-fn an_identity_that_returns_later_asks_for_the_address_that_it_had() {
+fn an_identity_back_after_its_grace_asks_for_its_address() {
     for restarts in [false, true] {
         let mut rig = gone();
         assert_eq!(rig.only_record().state, RecordState::Past);
@@ -366,7 +366,7 @@ fn an_add_that_gets_another_address_takes_it() {
 }
 
 #[test]
-fn a_container_that_returns_while_its_lease_is_forgotten_asks_for_its_address() {
+fn a_container_back_during_the_write_asks_for_its_address() {
     let mut rig = Rig::new(8);
     rig.profile = returning(0);
     rig.add("a", 1, "pod");
@@ -439,7 +439,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
+fn an_address_in_use_on_another_host_is_not_released() {
     for by in [NEIGHBOUR, CHADDR] {
         for restarts in [false, true] {
             let mut rig = kept();
@@ -478,8 +478,7 @@ fn ends(rig: &mut Rig, collects: bool) -> u64 {
 }
 
 #[test]
-fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_a_del_or_a_collection_gives_it_back()
- {
+fn an_address_not_seen_inside_is_asked_for_before_release() {
     for (collects, elsewhere) in [(false, true), (false, false), (true, true), (true, false)] {
         let mut rig = Rig::new(8);
         rig.lease = 3600;
@@ -511,7 +510,7 @@ fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_
 }
 
 #[test]
-fn a_lease_whose_address_is_on_its_interface_goes_back_from_inside_without_a_question() {
+fn an_address_seen_inside_is_released_without_a_question() {
     for collects in [false, true] {
         let mut rig = Rig::new(8);
         rig.lease = 3600;
@@ -532,7 +531,7 @@ fn a_lease_whose_address_is_on_its_interface_goes_back_from_inside_without_a_que
 }
 
 #[test]
-fn a_router_that_answers_for_every_address_does_not_keep_a_lease_from_going_back() {
+fn a_proxy_keeps_no_lease_from_going_back() {
     let mut rig = kept();
     rig.stations.insert(ADDRESS, NEIGHBOUR);
     rig.stations.insert(CONTROL, NEIGHBOUR);
@@ -560,7 +559,7 @@ fn the_containers_own_link_is_not_another_host() {
 }
 
 #[test]
-fn only_for_identities_that_can_return_is_it_asked_who_has_their_address() {
+fn only_returning_identities_are_asked_for_on_the_lan() {
     for (profile, asks) in [(Profile::default(), false), (returning(0), true)] {
         let mut rig = Rig::new(8);
         rig.profile = profile;

@@ -39,7 +39,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
+fn a_lease_without_a_path_is_extended_from_the_host() {
     let mut rig = hidden();
     assert!(rig.rows()[0].pathless);
     rig.run_until(1400.0);
@@ -53,7 +53,7 @@ fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
 }
 
 #[test]
-fn sockets_inside_are_closed_when_the_path_of_their_namespace_goes() {
+fn sockets_inside_are_closed_when_the_path_goes() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     assert_eq!(rig.open.len(), 1, "it listens for conflicts");
@@ -62,7 +62,7 @@ fn sockets_inside_are_closed_when_the_path_of_their_namespace_goes() {
 }
 
 #[test]
-fn a_del_a_gc_and_the_kernels_word_end_what_no_path_leads_to() {
+fn a_del_a_gc_and_the_kernel_end_a_lease_without_a_path() {
     for end in 0..4 {
         let mut rig = hidden();
         match end {
@@ -87,7 +87,7 @@ fn a_del_a_gc_and_the_kernels_word_end_what_no_path_leads_to() {
 }
 
 #[test]
-fn what_no_path_leads_to_outlives_lost_messages_and_a_restart() {
+fn a_lease_without_a_path_outlives_a_restart() {
     for restarts in [false, true] {
         let mut rig = hidden();
         rig.add("b", 2, "b");
@@ -106,7 +106,7 @@ fn what_no_path_leads_to_outlives_lost_messages_and_a_restart() {
 }
 
 #[test]
-fn what_no_path_leads_to_has_ended_when_the_kernel_knows_it_no_more() {
+fn a_lease_ends_when_the_kernel_forgets_its_namespace() {
     let mut rig = hidden();
     rig.missing = LinkCause::NoNetns;
     rig.run_until(1090.0);
@@ -144,7 +144,7 @@ fn a_path_that_went_unheard_is_missed_at_the_next_renewal() {
 }
 
 #[test]
-fn a_newcomer_takes_over_from_what_only_our_own_sockets_may_keep() {
+fn a_newcomer_takes_over_what_only_our_sockets_keep() {
     let mut rig = hidden();
     let add = rig.add("b", 2, "a");
     assert!(

@@ -93,7 +93,7 @@ impl Rig {
 }
 
 #[test]
-fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fails_and_names_that() {
+fn an_add_names_the_holder_that_has_its_mac_and_address() {
     let mut rig = by_chaddr();
     rig.bind();
     rig.run_until(1020.0);
@@ -138,7 +138,7 @@ fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fail
 }
 
 #[test]
-fn of_two_adds_that_are_granted_one_address_the_second_fails_without_a_word_to_the_server() {
+fn the_second_of_two_adds_with_one_address_fails() {
     let mut rig = by_chaddr();
     rig.server = Server::OffersOnly;
     let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
@@ -155,7 +155,7 @@ fn of_two_adds_that_are_granted_one_address_the_second_fails_without_a_word_to_t
 }
 
 #[test]
-fn an_add_that_is_cancelled_while_it_asks_releases_nothing_that_another_has() {
+fn a_cancelled_add_releases_no_address_of_another() {
     let mut rig = by_chaddr();
     rig.server = Server::OffersOnly;
     rig.add("b", 2, "b");
@@ -173,7 +173,7 @@ fn an_add_that_is_cancelled_while_it_asks_releases_nothing_that_another_has() {
 }
 
 #[test]
-fn with_a_server_that_knows_clients_by_chaddr_a_takeover_under_one_identifier_works() {
+fn a_takeover_works_if_the_server_goes_by_chaddr() {
     let mut rig = by_chaddr();
     rig.add("a", 1, "pod");
     rig.live.remove(&1);
@@ -186,7 +186,7 @@ fn with_a_server_that_knows_clients_by_chaddr_a_takeover_under_one_identifier_wo
 }
 
 #[test]
-fn what_waits_for_its_container_after_a_reboot_gives_way_to_a_successor_with_its_address() {
+fn a_lease_that_waits_after_a_reboot_gives_way() {
     let mut rig = Rig::new(8);
     (rig.by_chaddr, rig.lease) = (true, 36_000);
     rig.store.durable = [(BindingId(1), record("old", "before", 900.0))].into();
@@ -210,7 +210,7 @@ fn what_waits_for_its_container_after_a_reboot_gives_way_to_a_successor_with_its
 }
 
 #[test]
-fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
+fn a_kept_lease_gives_way_whatever_the_mac() {
     for mac in [None, Some(SHARED)] {
         let mut rig = Rig::new(8);
         (rig.lease, rig.mac) = (3600, mac);
@@ -233,7 +233,7 @@ fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
 }
 
 #[test]
-fn a_del_that_the_store_refuses_does_not_bring_a_lease_back_that_another_has_by_now() {
+fn a_failed_del_brings_back_no_lease_that_another_has() {
     let mut rig = by_chaddr();
     rig.add("a", 1, "a");
     rig.disk = Disk::Slow;
@@ -256,7 +256,7 @@ fn a_del_that_the_store_refuses_does_not_bring_a_lease_back_that_another_has_by_
 }
 
 #[test]
-fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_address() {
+fn a_forgetful_server_is_told_what_is_held() {
     let mut rig = one();
     let b = rig.add("b", 2, "b");
     assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
@@ -286,7 +286,7 @@ fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_a
 }
 
 #[test]
-fn a_server_that_has_forgotten_learns_of_holders_on_ipvlan_too() {
+fn a_forgetful_server_learns_of_holders_on_ipvlan() {
     let mut rig = Rig::new(8);
     (rig.mac, rig.lease) = (Some(SHARED), 3600);
     rig.add("a", 1, "a");
@@ -298,7 +298,7 @@ fn a_server_that_has_forgotten_learns_of_holders_on_ipvlan_too() {
 }
 
 #[test]
-fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too() {
+fn a_forgetful_server_learns_of_endless_leases() {
     let mut rig = Rig::new(8);
     rig.lease = u32::MAX;
     rig.add("a", 1, "a");
@@ -313,7 +313,7 @@ fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too()
 }
 
 #[test]
-fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holder_keeps_it() {
+fn a_server_with_one_address_for_all_fails_the_next_add() {
     let mut rig = one();
     rig.one_for_all = true;
     let add = rig.add("b", 2, "b");
@@ -348,7 +348,7 @@ fn an_add_whose_time_is_up_meanwhile_names_the_holder() {
 }
 
 #[test]
-fn an_add_that_insists_on_the_address_of_another_fails_at_once() {
+fn an_add_that_insists_on_a_held_address_fails_at_once() {
     let mut rig = one();
     rig.granted.clear();
     let call = rig.insisting("b", 2, FIRST);
@@ -370,7 +370,7 @@ fn a_held_address_that_another_server_offers_is_refused() {
 }
 
 #[test]
-fn a_container_that_looks_for_a_lease_again_does_not_take_that_of_another() {
+fn a_search_takes_no_lease_of_another() {
     let mut rig = one();
     rig.add("b", 2, "b");
     (rig.server, rig.lease) = (Server::Naks, 100_000);
@@ -393,7 +393,7 @@ fn a_container_that_looks_for_a_lease_again_does_not_take_that_of_another() {
 }
 
 #[test]
-fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled() {
+fn a_lease_moved_to_a_held_address_is_lost() {
     let mut rig = one();
     let b = rig.add("b", 2, "b");
     assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
@@ -412,7 +412,7 @@ fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled
 }
 
 #[test]
-fn a_takeover_that_ends_with_another_address_gives_the_old_one_back() {
+fn a_takeover_with_another_address_releases_the_old_one() {
     let mut rig = one();
     rig.live.remove(&1);
     rig.server = Server::NaksOnly;
@@ -435,7 +435,7 @@ fn a_takeover_that_ends_with_another_address_gives_the_old_one_back() {
 }
 
 #[test]
-fn a_takeover_that_is_answered_and_crashes_gives_the_old_address_back_after_the_restart() {
+fn a_crash_after_a_takeover_still_releases_the_old_lease() {
     let mut rig = one();
     rig.live.remove(&1);
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
@@ -489,7 +489,7 @@ fn a_takeover_gives_nothing_back_that_another_has_by_then() {
 }
 
 #[test]
-fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is_not_released() {
+fn of_two_records_with_one_address_the_last_to_end_holds() {
     let mut rig = Rig::new(8);
     let mut double = record("b", "b", 950.0);
     double.identity.client_id = ClientId::new(b"\0other".to_vec()).unwrap();
@@ -549,7 +549,7 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
 }
 
 #[test]
-fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted() {
+fn an_address_being_adopted_is_not_taken() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.one_for_all, rig.server) = (3600, true, Server::Silent);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
@@ -581,7 +581,7 @@ fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted(
 }
 
 #[test]
-fn an_address_that_another_server_offers_is_not_declined_while_its_container_is_being_adopted() {
+fn an_address_being_adopted_is_not_declined() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.server, rig.server_id) = (3600, Server::Silent, OTHER_SERVER);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();

@@ -46,7 +46,7 @@ impl Rig {
 }
 
 #[test]
-fn a_look_from_before_the_address_came_is_no_sign_that_it_went() {
+fn a_look_from_before_an_address_came_does_not_count() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.hold_looks = true;
@@ -69,7 +69,7 @@ fn a_look_from_before_the_address_came_is_no_sign_that_it_went() {
 }
 
 #[test]
-fn a_look_from_before_the_daemon_put_an_address_on_is_no_sign_that_it_went() {
+fn a_look_from_before_our_own_change_does_not_count() {
     let mut rig = bound();
     rig.hold_looks = true;
     rig.miss();
@@ -91,7 +91,7 @@ fn a_look_from_before_the_daemon_put_an_address_on_is_no_sign_that_it_went() {
 }
 
 #[test]
-fn of_two_reasons_to_look_the_later_one_is_looked_at_after_the_first() {
+fn a_second_look_waits_for_the_first() {
     let mut rig = bound();
     rig.hold_looks = true;
     rig.miss();
@@ -108,7 +108,7 @@ fn of_two_reasons_to_look_the_later_one_is_looked_at_after_the_first() {
 }
 
 #[test]
-fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
+fn a_look_from_before_carrier_came_back_does_not_count() {
     let mut rig = bound();
     rig.interface.carrier = false;
     rig.hold_looks = true;
@@ -124,7 +124,7 @@ fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
 }
 
 #[test]
-fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed_for() {
+fn our_own_removal_does_not_count_against_the_next_lease() {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Strict;
     rig.bind_slowly();
@@ -148,7 +148,7 @@ fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed
 }
 
 #[test]
-fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
+fn a_removal_for_an_add_is_not_reported() {
     let mut rig = bound();
     rig.hold_looks = true;
     let add = rig.add("a", 1, "another");
@@ -180,7 +180,7 @@ fn slowly_cleared() -> Rig {
 }
 
 #[test]
-fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
+fn an_add_after_a_del_waits_for_a_change_under_way() {
     let mut rig = slowly_cleared();
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
@@ -205,7 +205,7 @@ fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
 }
 
 #[test]
-fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_loss() {
+fn an_add_waits_for_the_change_after_a_loss() {
     let mut rig = slowly_cleared();
     let add = rig.add("a", 1, "another");
     assert_eq!(
@@ -217,7 +217,7 @@ fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_los
 }
 
 #[test]
-fn an_add_that_waits_in_vain_for_a_change_to_end_says_so_and_leaves_nothing() {
+fn an_add_out_of_time_names_the_change_it_waits_for() {
     let mut rig = slowly_cleared();
     rig.del("a");
     let add = rig.add("a", 1, "a");
@@ -235,7 +235,7 @@ fn an_add_that_waits_in_vain_for_a_change_to_end_says_so_and_leaves_nothing() {
 }
 
 #[test]
-fn an_add_waits_for_what_is_taken_off_for_one_that_was_given_up() {
+fn an_add_waits_for_the_change_of_an_add_given_up() {
     let mut rig = bound();
     rig.hold_changes = true;
     let given_up = rig.add("a", 1, "another");
@@ -276,7 +276,7 @@ fn what_an_add_took_off_in_vain_is_put_on_again() {
 }
 
 #[test]
-fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before_meanwhile() {
+fn an_interface_cleared_for_an_add_has_no_other_change() {
     let mut rig = bound();
     rig.hold_looks = true;
     rig.server = Server::Naks;
@@ -328,7 +328,7 @@ fn restarted_on_nine(make: impl Fn(&mut Record)) -> Rig {
 }
 
 #[test]
-fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
+fn changes_cut_by_a_restart_go_on_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         record.state = RecordState::Seeking;
         record.former = Some(Box::new(Former {
@@ -360,7 +360,7 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
 }
 
 #[test]
-fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
+fn leases_ended_without_a_daemon_go_off_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         let seconds = Duration::from_secs;
         record.lease.times = Some(Times {
@@ -383,7 +383,7 @@ fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
 }
 
 #[test]
-fn what_the_kernel_takes_off_with_an_address_stays_as_its_stand_in_if_the_change_is_cut_short() {
+fn a_cut_change_leaves_stand_ins_of_foreign_addresses() {
     let (foreign, stand_in) = ("192.0.2.99/24", "192.0.2.99/32");
     for crashes in [false, true] {
         let mut rig = bound();
@@ -410,7 +410,7 @@ fn what_the_kernel_takes_off_with_an_address_stays_as_its_stand_in_if_the_change
 }
 
 #[test]
-fn a_link_whose_add_was_under_way_when_messages_were_lost_is_looked_at_when_the_add_is_answered() {
+fn lost_messages_during_an_add_lead_to_a_look() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
     let add = rig.add("a", 1, "a");
@@ -432,7 +432,7 @@ fn a_link_whose_add_was_under_way_when_messages_were_lost_is_looked_at_when_the_
 }
 
 #[test]
-fn an_address_that_is_taken_off_again_and_again_is_told_once_a_minute() {
+fn repeated_removals_are_reported_once_a_minute() {
     let mut rig = bound();
     for (until, told) in [(1000.0, 1), (1059.9, 1), (1060.1, 2), (1119.0, 2)] {
         rig.run_until(until);

@@ -131,7 +131,7 @@ fn a_nak_leaves_the_address_until_another_lease_is_there() {
 }
 
 #[test]
-fn a_daemon_that_starts_after_the_end_changes_a_kept_address_for_the_next_lease() {
+fn a_restart_still_replaces_a_kept_address() {
     let mut rig = kept();
     rig.restart();
     rig.assert_kept();
@@ -161,7 +161,7 @@ fn a_lease_that_ended_while_no_daemon_ran_is_kept_too() {
 }
 
 #[test]
-fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
+fn a_del_of_an_expired_kept_address_sends_nothing() {
     let mut rig = kept();
     rig.sent.clear();
     let del = rig.del("a");
@@ -180,7 +180,7 @@ fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
 }
 
 #[test]
-fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
+fn a_kept_address_in_use_elsewhere_is_taken_off() {
     let mut rig = kept();
     rig.stations.insert(FIRST, NEIGHBOUR);
     rig.is_given(FIRST, 0.0);
@@ -194,7 +194,7 @@ fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
 }
 
 #[test]
-fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_room() {
+fn a_full_disk_keeps_no_used_address_on() {
     for detection in [Detection::Optimistic, Detection::Strict] {
         let mut rig = bound(Policy {
             detection,
@@ -238,7 +238,7 @@ fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_roo
 }
 
 #[test]
-fn where_a_kept_address_is_taken_off_by_hand_no_lease_puts_one_on() {
+fn no_lease_puts_on_a_kept_address_taken_off_by_hand() {
     for restarts in [false, true] {
         let mut rig = kept();
         rig.take_off(A);
@@ -267,7 +267,7 @@ fn where_a_kept_address_is_taken_off_by_hand_no_lease_puts_one_on() {
 }
 
 #[test]
-fn what_both_keys_keep_is_known_after_a_restart_without_a_lease() {
+fn a_restart_knows_what_on_change_and_on_expiry_keep() {
     let mut rig = bound(Policy {
         on_change: OnChange::Keep,
         ..keeping()
@@ -309,7 +309,7 @@ fn what_both_keys_keep_goes_when_somebody_else_uses_it() {
 }
 
 #[test]
-fn a_change_that_its_lease_did_not_live_to_see_is_made_when_the_lease_is_back() {
+fn a_change_cut_by_the_leases_end_is_made_with_the_next() {
     let mut rig = bound(keeping());
     rig.hold_looks = true;
     rig.is_given(OTHER, 42.0);
@@ -328,7 +328,7 @@ fn a_change_that_its_lease_did_not_live_to_see_is_made_when_the_lease_is_back() 
 }
 
 #[test]
-fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
+fn an_address_put_on_after_a_loss_counts_despite_keep() {
     let mut rig = bound(Policy {
         on_change: OnChange::Keep,
         ..Policy::default()
@@ -347,7 +347,7 @@ fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
 }
 
 #[test]
-fn an_address_that_is_kept_with_another_mask_is_there_to_renew_from() {
+fn a_lease_renews_from_an_address_kept_with_its_old_mask() {
     let mut rig = bound(Policy {
         on_change: OnChange::Keep,
         ..Policy::default()

@@ -17,7 +17,7 @@ fn refused() -> Rig {
 }
 
 #[test]
-fn an_address_that_is_put_on_again_behind_its_removal_comes_off() {
+fn an_address_put_on_again_during_its_removal_comes_off() {
     let mut rig = refused();
     let (op, target, steps) = rig.changes.pop_front().unwrap();
     let outcome = rig.change(&target, steps);
@@ -30,7 +30,7 @@ fn an_address_that_is_put_on_again_behind_its_removal_comes_off() {
 }
 
 #[test]
-fn what_is_still_there_after_a_change_is_taken_off_by_the_next() {
+fn an_address_left_after_a_change_is_taken_off_next() {
     let mut rig = refused();
     let (op, target, steps) = rig.changes.pop_front().unwrap();
     rig.change(&target, steps);
@@ -50,7 +50,7 @@ fn what_is_still_there_after_a_change_is_taken_off_by_the_next() {
 }
 
 #[test]
-fn what_somebody_puts_on_again_and_again_is_taken_off_with_growing_pauses() {
+fn repeated_additions_are_taken_off_with_growing_pauses() {
     let mut rig = refused();
     rig.server = Server::Silent;
     let mut changes = 0;

@@ -35,7 +35,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_that_the_store_refused_goes_back_though_its_sockets_broke() {
+fn an_unstored_lease_goes_back_though_its_sockets_broke() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -54,7 +54,7 @@ fn a_lease_that_the_store_refused_goes_back_though_its_sockets_broke() {
 }
 
 #[test]
-fn what_a_refused_add_owes_is_tried_until_the_lease_ends_and_over_a_restart() {
+fn a_refused_adds_release_is_tried_until_the_lease_ends() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.disk = Disk::Slow;
@@ -97,7 +97,7 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
 }
 
 #[test]
-fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
+fn a_takeover_gives_its_lease_back_without_sockets() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "same");
     rig.live.remove(&1);
@@ -156,7 +156,7 @@ fn all_die(rig: &mut Rig, containers: u64) {
 }
 
 #[test]
-fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
+fn leases_of_dead_namespaces_go_back_in_turn() {
     let mut rig = node(300);
     all_die(&mut rig, 300);
     assert_eq!(rig.releases(), 128, "some leave at once");
@@ -193,7 +193,7 @@ fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
 }
 
 #[test]
-fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
+fn an_add_does_not_wait_for_a_release_that_it_stops() {
     let mut rig = node(200);
     all_die(&mut rig, 200);
     rig.give = "192.0.2.249".parse().unwrap();
@@ -208,7 +208,7 @@ fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
 }
 
 #[test]
-fn dels_of_a_whole_node_do_not_wait_for_the_turns_of_their_releases() {
+fn dels_of_a_whole_node_wait_for_no_turn() {
     let mut rig = node(1000);
     let dels: Vec<_> = (1..=1000).map(|n| rig.del(&format!("c{n}"))).collect();
     let answered = |rig: &Rig| {
@@ -247,7 +247,7 @@ fn dels_of_a_whole_node_do_not_wait_for_the_turns_of_their_releases() {
 }
 
 #[test]
-fn the_answer_to_a_del_that_waits_for_no_turn_comes_once_its_leaving_is_durable() {
+fn a_del_that_waits_for_no_turn_is_stored_first() {
     let mut rig = node(200);
     rig.disk = Disk::Slow;
     let dels: Vec<_> = (1..=200).map(|n| rig.del(&format!("c{n}"))).collect();
@@ -258,7 +258,7 @@ fn the_answer_to_a_del_that_waits_for_no_turn_comes_once_its_leaving_is_durable(
 }
 
 #[test]
-fn an_add_that_came_while_its_del_was_noted_does_not_wait_for_the_turn_of_that() {
+fn an_add_does_not_wait_for_the_turn_of_an_earlier_del() {
     let mut rig = node(200);
     rig.disk = Disk::Slow;
     let dels: Vec<_> = (1..=200).map(|n| rig.del(&format!("c{n}"))).collect();
@@ -301,7 +301,7 @@ fn a_del_of_what_waits_for_its_turn_is_answered_at_once() {
 }
 
 #[test]
-fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other() {
+fn a_restart_sends_waiting_releases_in_turn() {
     let mut rig = node(196);
     rig.blind = Some(LinkCause::TimedOut);
     all_die(&mut rig, 196);
@@ -336,7 +336,7 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
 }
 
 #[test]
-fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_some() {
+fn a_del_without_carrier_is_released_once_there_is_some() {
     let mut rig = node(1);
     rig.tell_carrier(false);
     rig.interface.carrier = false;
@@ -355,7 +355,7 @@ fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_so
 }
 
 #[test]
-fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
+fn a_del_without_carrier_leaves_by_the_hosts_link() {
     let mut rig = node(1);
     rig.tell_carrier(false);
     let del = rig.del("c1");
@@ -367,7 +367,7 @@ fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
 }
 
 #[test]
-fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
+fn a_lease_that_ended_on_a_full_disk_is_not_released() {
     let mut rig = node(1);
     rig.disk = Disk::Full;
     all_die(&mut rig, 1);
@@ -387,7 +387,7 @@ fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
 }
 
 #[test]
-fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
+fn the_older_of_two_bindings_goes_back_at_the_start() {
     let mut rig = Rig::new(8);
     let mut older = record("a", "b", 900.0);
     older.lease.address = "192.0.2.40/24".parse().unwrap();
@@ -409,7 +409,7 @@ fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
 }
 
 #[test]
-fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
+fn a_lease_left_to_expire_does_so_after_a_reboot() {
     let mut rig = Rig::new(8);
     let profile = Profile {
         release: false,
@@ -430,7 +430,7 @@ fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
 }
 
 #[test]
-fn a_lease_waits_ten_minutes_for_its_container_however_late_after_a_reboot_the_daemon_starts() {
+fn a_lease_waits_ten_minutes_after_a_late_start() {
     let mut rig = Rig::new(8);
     rig.store.durable = [(BindingId(1), record("a", "before", 900.0))].into();
     rig.live.clear();

@@ -21,7 +21,7 @@ fn bound(profile: Profile) -> Rig {
 }
 
 #[test]
-fn at_expiry_address_and_routes_go_and_come_back_with_a_new_lease() {
+fn address_and_routes_go_at_expiry_and_come_back() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1099.9);
@@ -64,7 +64,7 @@ fn at_expiry_address_and_routes_go_and_come_back_with_a_new_lease() {
 }
 
 #[test]
-fn a_nak_takes_the_address_off_at_once_and_discovery_begins_at_once() {
+fn a_nak_takes_the_address_off_and_begins_a_search() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Naks;
     rig.run_until(1050.01);
@@ -77,7 +77,7 @@ fn a_nak_takes_the_address_off_at_once_and_discovery_begins_at_once() {
 }
 
 #[test]
-fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
+fn a_refused_address_waits_a_second_for_the_store() {
     for writes in [false, true] {
         let mut rig = bound(Profile::default());
         (rig.server, rig.disk) = (Server::Naks, Disk::Slow);
@@ -98,7 +98,7 @@ fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
 }
 
 #[test]
-fn a_confirmation_goes_on_after_its_holder_was_asked_to_renew_in_vain() {
+fn a_confirmation_goes_on_after_a_failed_early_renewal() {
     let mut rig = plugged_in_again(100_000);
     rig.granted.clear();
     rig.server = Server::OffersOnly;
@@ -129,7 +129,7 @@ fn a_confirmation_goes_on_after_its_holder_was_asked_to_renew_in_vain() {
 }
 
 #[test]
-fn an_address_whose_lease_ends_does_not_wait_for_the_store() {
+fn an_expired_address_does_not_wait_for_the_store() {
     let mut rig = bound(Profile::default());
     (rig.server, rig.disk) = (Server::Silent, Disk::Slow);
     rig.run_until(1100.01);
@@ -156,7 +156,7 @@ fn an_address_goes_though_the_store_is_full() {
 }
 
 #[test]
-fn on_expiry_keep_leaves_the_interface_until_another_lease_changes_it() {
+fn on_expiry_keep_leaves_the_address_for_the_next_lease() {
     let mut rig = bound(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,
         ..Policy::default()
@@ -172,7 +172,7 @@ fn on_expiry_keep_leaves_the_interface_until_another_lease_changes_it() {
 }
 
 #[test]
-fn a_lease_that_ended_while_no_daemon_ran_goes_at_the_next_start() {
+fn a_lease_ended_without_a_daemon_goes_at_the_start() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.at = std::time::Duration::from_secs(2000);
@@ -185,7 +185,7 @@ fn a_lease_that_ended_while_no_daemon_ran_goes_at_the_next_start() {
 }
 
 #[test]
-fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
+fn the_next_daemon_finishes_a_loss_cut_by_a_crash() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.hold_looks = true;
@@ -203,7 +203,7 @@ fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
 }
 
 #[test]
-fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_changes_do() {
+fn an_add_finds_nothing_of_a_lease_that_just_ended() {
     let mut rig = bound(Profile::from(Policy {
         on_change: OnChange::Keep,
         ..Policy::default()
@@ -229,7 +229,7 @@ fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_c
 }
 
 #[test]
-fn discovery_goes_on_once_a_minute_with_sockets_open_only_to_receive() {
+fn a_search_opens_sockets_once_a_minute() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1100.0 + 300.0);
@@ -250,7 +250,7 @@ fn discovery_goes_on_once_a_minute_with_sockets_open_only_to_receive() {
 }
 
 #[test]
-fn discovery_backs_off_though_a_server_offers_what_it_never_acknowledges() {
+fn a_search_backs_off_from_a_server_that_only_offers() {
     let mut rig = bound(Profile::default());
     rig.server = Server::OffersOnly;
     rig.run_until(1400.0);
@@ -294,7 +294,7 @@ fn most_open(rig: &mut Rig, until: f64) -> usize {
 }
 
 #[test]
-fn those_who_look_for_a_lease_again_take_permits_after_callers() {
+fn background_searches_leave_permits_to_callers() {
     let mut rig = Rig::new(2);
     for n in 1..8 {
         rig.add(&format!("c{n}"), n, &format!("c{n}"));
@@ -378,7 +378,7 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
 }
 
 #[test]
-fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
+fn carrier_back_after_the_leases_end_confirms_nothing() {
     let mut rig = bound(Profile::default());
     rig.tell_carrier(false);
     // The host sleeps, and hears about the link before it looks at the clock.
@@ -399,7 +399,7 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
 }
 
 #[test]
-fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
+fn carrier_back_after_the_leases_end_hastens_a_search() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1400.0);
@@ -419,8 +419,7 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
 }
 
 #[test]
-fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_soon_for_the_same_address()
- {
+fn carrier_back_during_a_search_brings_another_try_soon() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1400.0);
@@ -446,7 +445,7 @@ fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_so
 }
 
 #[test]
-fn carrier_that_went_before_the_store_had_the_lease_confirms_it_when_it_is_back() {
+fn carrier_lost_during_the_write_leads_to_a_confirmation() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
@@ -483,7 +482,7 @@ fn began(rig: &Rig) -> f64 {
 }
 
 #[test]
-fn a_lease_is_confirmed_behind_a_port_that_forwards_half_a_minute_after_carrier() {
+fn a_lease_is_confirmed_behind_a_port_that_forwards_late() {
     let mut rig = plugged_in_again(86_400);
     rig.run_until(1040.0);
     rig.server = Server::Up;
@@ -496,7 +495,7 @@ fn a_lease_is_confirmed_behind_a_port_that_forwards_half_a_minute_after_carrier(
 }
 
 #[test]
-fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_until_one_does() {
+fn an_unconfirmed_lease_is_used_and_asked_for_ever_less() {
     let mut rig = plugged_in_again(86_400);
     for (until, least, most) in [(1110.0, 6, 12), (1310.0, 4, 10), (2310.0, 20, 44)] {
         rig.run_until(until);
@@ -524,7 +523,7 @@ fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_unt
 }
 
 #[test]
-fn a_lease_that_no_server_confirms_is_renewed_at_t1_and_rebound_at_t2() {
+fn an_unconfirmed_lease_is_renewed_and_rebound() {
     let mut rig = plugged_in_again(1000);
     let states = |rig: &mut Rig, until| {
         rig.run_until(until);
@@ -577,7 +576,7 @@ fn a_lease_past_t1_is_confirmed_first_and_then_renewed() {
 }
 
 #[test]
-fn a_lease_past_t2_that_nobody_confirms_leaves_no_socket_open() {
+fn an_unconfirmed_lease_past_t2_leaves_no_socket_open() {
     let mut rig = Rig::new(8);
     rig.lease = 10_000;
     rig.bind();
@@ -593,7 +592,7 @@ fn a_lease_past_t2_that_nobody_confirms_leaves_no_socket_open() {
 }
 
 #[test]
-fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is_heard() {
+fn a_lease_on_another_network_goes_once_its_server_speaks() {
     let mut rig = plugged_in_again(86_400);
     rig.run_until(1040.0);
     (rig.server_id, rig.server, rig.give) = (
@@ -613,7 +612,7 @@ fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is
 }
 
 #[test]
-fn a_lease_that_is_to_be_confirmed_is_confirmed_by_the_next_daemon() {
+fn the_next_daemon_confirms_an_unconfirmed_lease() {
     let mut rig = plugged_in_again(86_400);
     rig.run_until(1020.0);
     rig.restart();
@@ -632,7 +631,7 @@ fn a_lease_that_is_to_be_confirmed_is_confirmed_by_the_next_daemon() {
 }
 
 #[test]
-fn a_short_lease_is_asked_for_until_its_end_while_nobody_confirms_it() {
+fn a_short_unconfirmed_lease_is_asked_for_until_its_end() {
     let mut rig = plugged_in_again(40);
     rig.run_until(1039.9);
     assert!((4..10).contains(&rig.sent.len()), "{:?}", rig.sent);

@@ -35,7 +35,7 @@ fn comes_in(rig: &mut Rig) {
 }
 
 #[test]
-fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
+fn an_address_with_an_old_mask_gets_the_leases() {
     for comes_late in [true, false] {
         let mut rig = masked_anew(OnChange::Apply);
         if comes_late {
@@ -59,7 +59,7 @@ fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
 }
 
 #[test]
-fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
+fn an_old_mask_put_on_without_a_daemon_is_replaced() {
     let mut rig = masked_anew(OnChange::Apply);
     comes_in(&mut rig);
     rig.run_until(rig.at.as_secs_f64() + 10.0);
@@ -74,7 +74,7 @@ fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
 }
 
 #[test]
-fn a_profile_that_keeps_what_is_there_keeps_the_mask_that_docker_was_told() {
+fn on_change_keep_keeps_the_mask_that_docker_was_told() {
     let mut rig = masked_anew(OnChange::Keep);
     rig.interface.carry([LEASED.parse().unwrap()]);
     comes_in(&mut rig);

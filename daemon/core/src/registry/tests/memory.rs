@@ -41,7 +41,7 @@ fn what_every_held_lease_has_stays_small() {
 }
 
 #[test]
-fn an_attachment_whose_calls_are_over_keeps_no_room_for_them() {
+fn an_attachment_without_calls_keeps_no_room_for_them() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     assert_eq!(rig.reg.registry.slots.busy().count(), 0);

@@ -114,7 +114,7 @@ fn moved_in() -> Rig {
 }
 
 #[test]
-fn a_lease_moves_onto_its_interface_when_the_kernel_tells_of_it() {
+fn a_lease_moves_onto_its_interface_when_it_appears() {
     let mut rig = leased();
     rig.input(Input::Kernel(KernelMessage::Appeared {
         number: 3,
@@ -138,7 +138,7 @@ fn a_lease_moves_onto_its_interface_when_the_kernel_tells_of_it() {
 }
 
 #[test]
-fn inside_a_lease_is_renewed_by_unicast_from_its_own_address() {
+fn a_lease_inside_is_renewed_by_unicast() {
     let mut rig = moved_in();
     let t1 = rig.t1();
     rig.run_until(1020.0);
@@ -156,7 +156,7 @@ fn inside_a_lease_is_renewed_by_unicast_from_its_own_address() {
 }
 
 #[test]
-fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() {
+fn a_port_with_the_interfaces_mac_is_gone_at_the_answer() {
     for bridge in [true, false] {
         let mut rig = Rig::new(8);
         rig.bridge = bridge;
@@ -178,8 +178,7 @@ fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() 
 }
 
 #[test]
-fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_nothing_else_moves_it()
-{
+fn dockers_default_route_follows_only_the_router() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
@@ -205,8 +204,7 @@ fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_not
 }
 
 #[test]
-fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_before_its_interface_was_found()
- {
+fn a_default_route_by_an_old_router_follows_the_lease() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
@@ -231,7 +229,7 @@ fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_befo
 }
 
 #[test]
-fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
+fn a_default_route_follows_the_router_of_the_next_lease() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
@@ -259,7 +257,7 @@ fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
 }
 
 #[test]
-fn what_else_the_lease_gives_its_interface_is_put_on_there() {
+fn the_mtu_and_routes_of_a_lease_are_put_on_inside() {
     let mut rig = Rig::new(8);
     rig.options = vec![
         26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1,
@@ -298,7 +296,7 @@ fn what_else_the_lease_gives_its_interface_is_put_on_there() {
 }
 
 #[test]
-fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those_that_it_carries() {
+fn routes_changed_meanwhile_replace_those_inside() {
     let by = |third: u8| vec![121, 8, 24, 198, 51, third, 192, 0, 2, 9];
     let mut rig = Rig::new(8);
     rig.options = by(100);
@@ -334,7 +332,7 @@ fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those
 }
 
 #[test]
-fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
+fn a_lease_whose_interface_goes_moves_to_the_lans_link() {
     let mut rig = moved_in();
     for netns in [2, 3] {
         rig.run_until(rig.at.as_secs_f64() + 15.0);
@@ -364,7 +362,7 @@ fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
 }
 
 #[test]
-fn a_lease_whose_interface_went_for_good_goes_back_after_a_while_or_at_its_release() {
+fn a_lease_whose_interface_went_for_good_is_released() {
     for released in [true, false] {
         let mut rig = moved_in();
         rig.lease = 10_000;
@@ -404,7 +402,7 @@ fn an_exchange_under_way_begins_anew_at_the_next_place() {
 }
 
 #[test]
-fn a_change_or_look_of_the_previous_interface_says_nothing_of_the_next() {
+fn outcomes_of_an_earlier_interface_do_not_count() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0x78];
     rig.add_endpoint(OWN, "a");
@@ -435,7 +433,7 @@ fn a_change_or_look_of_the_previous_interface_says_nothing_of_the_next() {
 }
 
 #[test]
-fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
+fn a_search_finds_an_interface_that_came_unheard() {
     for how in ["later", "lost messages", "a restart"] {
         let mut rig = leased();
         rig.inside.insert(OWN, 1);
@@ -454,7 +452,7 @@ fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
 }
 
 #[test]
-fn an_interface_is_looked_for_again_before_long_where_nothing_could_be_seen() {
+fn a_search_that_saw_nothing_is_repeated_soon() {
     let mut rig = leased();
     rig.lease = 10_000;
     rig.inside.insert(OWN, 1);
@@ -506,7 +504,7 @@ fn news_during_a_search_have_it_repeated() {
 }
 
 #[test]
-fn an_interface_that_never_came_is_given_up_only_where_everything_was_seen() {
+fn a_missing_interface_is_given_up_after_a_whole_search() {
     let mut rig = leased();
     rig.lease = 10_000;
     rig.sees_part = true;
@@ -531,7 +529,7 @@ fn an_interface_that_never_came_is_given_up_only_where_everything_was_seen() {
 }
 
 #[test]
-fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_its_place() {
+fn an_outdated_address_put_on_by_docker_is_replaced() {
     for comes_late in [true, false] {
         let mut rig = moved_in();
         let t1 = rig.t1();
@@ -565,7 +563,7 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
 }
 
 #[test]
-fn an_address_whose_lease_is_lost_when_docker_puts_it_on_goes_again() {
+fn a_lost_address_put_on_by_docker_is_taken_off() {
     for comes_late in [true, false] {
         let mut rig = leased();
         rig.server = Server::Silent;
@@ -584,7 +582,7 @@ fn an_address_whose_lease_is_lost_when_docker_puts_it_on_goes_again() {
 }
 
 #[test]
-fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
+fn an_address_docker_puts_on_later_was_not_taken_off() {
     let mut rig = leased();
     rig.lease = 10_000;
     rig.run_until(1080.0);
@@ -600,7 +598,7 @@ fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
 }
 
 #[test]
-fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
+fn a_search_goes_on_at_the_next_place() {
     let mut rig = Rig::new(1);
     rig.profile = Profile::from(Policy {
         suppress_default_route: true,
@@ -634,7 +632,7 @@ fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
 }
 
 #[test]
-fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went_before() {
+fn a_repeated_request_saves_a_lease_without_an_interface() {
     let mut rig = moved_in();
     rig.lease = 10_000;
     rig.run_until(rig.t1() + 1.0);
@@ -658,7 +656,7 @@ fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went
 }
 
 #[test]
-fn an_interface_that_came_elsewhere_unheard_is_found_and_nothing_given_back() {
+fn an_interface_that_moved_unheard_keeps_its_lease() {
     for how in ["lost messages", "a restart", "a look that fails at first"] {
         let mut rig = moved_in();
         rig.lease = 10_000;
@@ -689,7 +687,7 @@ fn an_interface_that_came_elsewhere_unheard_is_found_and_nothing_given_back() {
 }
 
 #[test]
-fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_lease_off() {
+fn an_old_address_put_on_unseen_is_no_removal() {
     let mut rig = moved_in();
     rig.lease = 1000;
     let t1 = rig.t1();
@@ -709,7 +707,7 @@ fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_leas
 }
 
 #[test]
-fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
+fn an_address_that_comes_during_a_search_is_seen() {
     let mut rig = leased();
     rig.hold_seeks = true;
     rig.put_inside(1, OWN);

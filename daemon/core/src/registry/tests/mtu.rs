@@ -54,7 +54,7 @@ impl Rig {
 }
 
 #[test]
-fn an_mtu_that_could_not_be_set_is_tried_again_with_a_pause_that_doubles() {
+fn a_failed_mtu_is_tried_again_with_doubling_pauses() {
     let mut rig = unsized_add(2);
     for (at, left) in [(1000.8, 2), (1001.2, 1), (1002.8, 1), (1003.5, 0)] {
         rig.run_until(at);
@@ -70,7 +70,7 @@ fn an_mtu_that_could_not_be_set_is_tried_again_with_a_pause_that_doubles() {
 }
 
 #[test]
-fn an_mtu_that_the_kernel_refuses_keeps_nothing_else_from_being_done_and_is_tried_again() {
+fn a_refused_mtu_holds_nothing_else_up() {
     let mut rig = unsized_add(0);
     rig.faults = [(0, LinkCause::refused("set the MTU", "no"))].into();
     rig.run_until(1001.3);
@@ -83,7 +83,7 @@ fn an_mtu_that_the_kernel_refuses_keeps_nothing_else_from_being_done_and_is_trie
 }
 
 #[test]
-fn servers_are_told_the_largest_message_that_the_interface_takes() {
+fn the_largest_message_follows_the_interfaces_mtu() {
     let mut rig = Rig::new(8);
     rig.options = SMALL.to_vec();
     rig.add("a", 1, "a");
@@ -120,7 +120,7 @@ fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
 }
 
 #[test]
-fn an_mtu_that_a_daemon_died_before_setting_is_set_by_the_next_one_whatever_changes_do() {
+fn the_next_daemon_sets_an_mtu_that_is_due() {
     for on_change in [OnChange::Apply, OnChange::Keep] {
         let mut rig = adding(SMALL, on_change);
         rig.hold_looks = true;
@@ -140,7 +140,7 @@ fn an_mtu_that_a_daemon_died_before_setting_is_set_by_the_next_one_whatever_chan
 }
 
 #[test]
-fn an_mtu_that_is_kept_from_changing_is_still_the_one_that_came_with_the_add() {
+fn on_change_keep_keeps_the_mtu_of_the_add() {
     let mut rig = adding(SMALL, OnChange::Keep);
     rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), 30).collect();
     rig.flush();
@@ -178,7 +178,7 @@ fn an_mtu_is_raised_once_the_lan_link_could_be_looked_at() {
 }
 
 #[test]
-fn an_mtu_that_the_link_has_already_costs_no_further_write() {
+fn an_mtu_that_the_link_already_has_costs_no_write() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0xdc]; // 1500
     rig.add("a", 1, "a");
@@ -192,7 +192,7 @@ fn an_mtu_that_the_link_has_already_costs_no_further_write() {
 }
 
 #[test]
-fn an_address_that_is_taken_off_while_the_mtu_waits_is_noticed() {
+fn a_removal_while_the_mtu_waits_is_noticed() {
     let mut rig = unsized_add(9);
     rig.configure(A);
     rig.take_off(A);
@@ -226,7 +226,7 @@ fn an_mtu_that_waits_is_set_though_the_store_is_full() {
 }
 
 #[test]
-fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_record() {
+fn an_adopted_mtu_waits_for_its_record() {
     let mut rig = Rig::new(8);
     rig.options = SMALL.to_vec();
     rig.interface.put(A.parse().unwrap());
@@ -256,7 +256,7 @@ fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_reco
 }
 
 #[test]
-fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_to_nothing() {
+fn an_add_whose_lease_ends_during_its_mtu_leaves_nothing() {
     let mut rig = Rig::new(8);
     rig.options = SMALL.to_vec();
     (rig.lease, rig.hold_changes) = (3, true);
@@ -278,7 +278,7 @@ fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_t
 }
 
 #[test]
-fn an_mtu_is_set_when_the_change_is_over_that_another_attachment_has_under_way_there() {
+fn an_mtu_waits_for_a_change_of_another_attachment() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.run_until(1045.0);
@@ -302,7 +302,7 @@ fn an_mtu_is_set_when_the_change_is_over_that_another_attachment_has_under_way_t
 }
 
 #[test]
-fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
+fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
     for leased in [true, false] {
         let mut rig = Rig::new(8);
         rig.bridge = false;

@@ -199,7 +199,7 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
 }
 
 #[test]
-fn a_network_whose_host_link_will_not_do_is_not_made_and_the_option_is_named() {
+fn a_network_on_an_unfit_host_link_is_refused() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     let wanting = |mode| NetworkRecord {
@@ -250,7 +250,7 @@ fn a_network_whose_host_link_will_not_do_is_not_made_and_the_option_is_named() {
 }
 
 #[test]
-fn the_link_of_a_vlan_comes_with_its_first_network_and_goes_with_its_last() {
+fn a_vlan_link_lives_as_long_as_its_networks() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     for name in ["n1", "n2"] {
@@ -294,7 +294,7 @@ fn what_a_network_that_is_not_kept_has_made_goes_again() {
 }
 
 #[test]
-fn an_endpoint_has_its_lease_before_its_link_and_both_are_durable() {
+fn an_endpoint_has_a_stored_lease_before_its_link() {
     let mut rig = with_network();
     rig.disk = Disk::Slow;
     let create = rig.create_endpoint("e1", OWN);
@@ -326,7 +326,7 @@ fn an_endpoint_has_its_lease_before_its_link_and_both_are_durable() {
 }
 
 #[test]
-fn an_endpoint_of_an_unknown_network_is_refused_with_the_way_out() {
+fn an_endpoint_of_an_unknown_network_is_refused() {
     let mut rig = Rig::new(8);
     let create = rig.create_endpoint("e1", OWN);
     assert_eq!(*rig.fault(create), NetworkFault::Unknown(id("n1")));
@@ -354,7 +354,7 @@ fn an_endpoint_without_an_offer_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_endpoint_whose_link_cannot_be_made_gives_its_lease_back() {
+fn an_endpoint_without_a_link_gives_its_lease_back() {
     let mut rig = with_network();
     rig.wired.refuses = Some(LinkCause::MacTaken(OWN));
     let create = rig.create_endpoint("e1", OWN);
@@ -441,7 +441,7 @@ fn join_says_what_the_lease_gives_with_its_default_router() {
 }
 
 #[test]
-fn an_endpoint_that_docker_has_an_address_for_gets_a_link_and_the_lease_with_that_address() {
+fn an_endpoint_with_an_address_gets_its_lease_and_a_link() {
     let mut rig = with_network();
     for (name, address, leased) in [("e1", LEASED, true), ("e2", "192.0.2.99/24", false)] {
         let last = OWN.0[5];
@@ -480,7 +480,7 @@ fn an_endpoint_that_docker_has_an_address_for_gets_a_link_and_the_lease_with_tha
 }
 
 #[test]
-fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
+fn an_endpoints_end_is_answered_once_its_link_is_gone() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
     let delete = rig.delete_endpoint("e1");
@@ -498,8 +498,7 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
 
 /// As after live-restore, if the lease has changed since.
 #[test]
-fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back()
- {
+fn an_address_left_inside_goes_before_its_lease() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
@@ -526,7 +525,7 @@ fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_bef
 }
 
 #[test]
-fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_its_lease() {
+fn a_link_left_on_the_host_goes_after_ten_minutes() {
     for restarts in [false, true] {
         let mut rig = with_endpoint();
         let mut from = rig.at.as_secs_f64();
@@ -552,7 +551,7 @@ fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_
 }
 
 #[test]
-fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
+fn a_link_back_from_a_container_goes_after_a_minute() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     let link = rig.link_of(&endpoint()).cloned().unwrap();
@@ -577,7 +576,7 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
 }
 
 #[test]
-fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() {
+fn a_link_without_an_endpoint_goes_at_once() {
     let mut rig = with_endpoint();
     let stranger = OwnLink {
         owner: LinkOwner::Endpoint(id("e9")),
@@ -602,7 +601,7 @@ fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() 
 }
 
 #[test]
-fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
+fn links_of_another_store_are_listed_until_deleted() {
     let mut rig = Rig::new(8);
     let left = |rig: &mut Rig| {
         rig.run_until(rig.at.as_secs_f64() + 10.0);
@@ -635,7 +634,7 @@ fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
 }
 
 #[test]
-fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_lease() {
+fn an_endpoint_that_dockerd_forgot_goes_with_its_lease() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
@@ -661,7 +660,7 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
 
 /// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
 #[test]
-fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
+fn a_lease_without_an_endpoint_goes_back_at_the_start() {
     for (on_parent, is_known) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut rig = with_network();
         rig.profile.on_parent = on_parent;
@@ -680,7 +679,7 @@ fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
 }
 
 #[test]
-fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minute_later() {
+fn an_endpoint_whose_link_is_never_found_goes_soon() {
     let mut rig = with_endpoint();
     rig.run_until(rig.at.as_secs_f64() + 15.0);
     rig.link_leaves(&endpoint());
@@ -699,7 +698,7 @@ fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minut
 
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
 #[test]
-fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
+fn an_endpoint_without_a_link_goes_after_a_restart() {
     for is_inside in [false, true] {
         let mut rig = with_endpoint();
         rig.wired.links.remove(&endpoint());
@@ -729,7 +728,7 @@ fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
 }
 
 #[test]
-fn a_lease_whose_endpoint_is_not_known_waits_for_its_identity_to_return() {
+fn a_lease_without_an_endpoint_waits_for_its_identity() {
     let mut rig = with_network();
     rig.profile.grace = Some(60);
     rig.create_endpoint("e1", OWN);
@@ -750,7 +749,7 @@ fn a_lease_whose_endpoint_is_not_known_waits_for_its_identity_to_return() {
 }
 
 #[test]
-fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
+fn an_identity_has_its_address_again_in_another_network() {
     let mut rig = with_network();
     rig.profile.grace = Some(60);
     rig.create_endpoint("e1", OWN);
@@ -771,7 +770,7 @@ fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
 }
 
 #[test]
-fn a_network_is_kept_with_the_time_at_which_it_was_created() {
+fn a_network_is_stored_with_its_time_of_creation() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     rig.run_until(100.0);
@@ -791,7 +790,7 @@ fn a_network_is_kept_with_the_time_at_which_it_was_created() {
 }
 
 #[test]
-fn what_was_leased_for_a_network_that_went_meanwhile_goes_back() {
+fn a_lease_for_a_network_that_went_meanwhile_goes_back() {
     let mut rig = with_network();
     rig.server = Server::Silent;
     let create = rig.create_endpoint("e1", OWN);

@@ -8,7 +8,7 @@ use crate::network::{Mode, NetworkRecord, Wiring};
 use crate::wire::Mac;
 
 #[test]
-fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_with_the_way_out() {
+fn an_address_leased_on_another_lan_is_refused() {
     // What the IPAM driver was told, on which wiring, and what is said.
     let flat = network("n1").wiring;
     let vlan = |on: &str, vlan| Wiring {
@@ -150,7 +150,7 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
 }
 
 #[test]
-fn a_second_network_of_one_subnet_is_refused_to_a_container_with_the_name_of_the_first() {
+fn a_second_network_in_one_subnet_is_refused() {
     for (sandbox, second, refused) in [
         ("netns/1", "192.0.2.99/24", true),
         ("netns/1", "192.0.2.99/16", true),

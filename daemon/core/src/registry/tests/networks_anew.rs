@@ -18,7 +18,7 @@ fn in_a_container() -> Rig {
 }
 
 #[test]
-fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
+fn a_lost_endpoint_is_made_anew_with_its_address() {
     // Nothing is mounted on the namespace's file any more, or another is.
     for unseen in [
         LinkCause::NotMounted,
@@ -65,7 +65,7 @@ fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
 }
 
 #[test]
-fn an_endpoint_whose_interface_is_there_keeps_its_lease_from_another_with_its_ethernet_address() {
+fn a_live_endpoint_keeps_its_lease_from_one_with_its_mac() {
     let mut rig = in_a_container();
     let create = rig.create_endpoint("e2", OWN);
     assert!(
@@ -82,7 +82,7 @@ fn an_endpoint_whose_interface_is_there_keeps_its_lease_from_another_with_its_et
 }
 
 #[test]
-fn of_two_endpoints_that_are_started_with_one_ethernet_address_the_last_has_it() {
+fn the_last_of_two_endpoints_with_one_mac_has_the_lease() {
     let mut rig = with_endpoint();
     let create = rig.create_endpoint("e2", OWN);
     assert!(

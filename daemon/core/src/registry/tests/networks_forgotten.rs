@@ -22,7 +22,7 @@ fn knows(rig: &mut Rig, name: &str) -> bool {
 }
 
 #[test]
-fn a_network_whose_caller_goes_away_before_the_answer_is_forgotten() {
+fn a_network_whose_caller_left_before_the_answer_goes() {
     let mut rig = Rig::new(8);
     let kept = rig.create(network("n0"));
     rig.disk = Disk::Slow;
@@ -37,7 +37,7 @@ fn a_network_whose_caller_goes_away_before_the_answer_is_forgotten() {
 
 /// It is a leftover if Docker did not hear the answer, and an operator can delete it.
 #[test]
-fn a_network_whose_caller_goes_away_after_the_answer_is_kept() {
+fn a_network_whose_caller_left_after_the_answer_stays() {
     let mut rig = Rig::new(8);
     let create = rig.create(network("n1"));
     hangs_up(&mut rig, create);
@@ -47,7 +47,7 @@ fn a_network_whose_caller_goes_away_after_the_answer_is_kept() {
 }
 
 #[test]
-fn a_network_that_the_store_kept_against_our_will_goes_when_it_is_deleted() {
+fn a_network_that_stayed_in_the_store_can_be_deleted() {
     for restarts in [false, true] {
         let mut rig = Rig::new(8);
         let create = rig.create(network("n1"));
@@ -67,7 +67,7 @@ fn a_network_that_the_store_kept_against_our_will_goes_when_it_is_deleted() {
 }
 
 #[test]
-fn a_network_that_one_of_two_calls_has_made_waits_for_what_becomes_of_the_other() {
+fn a_network_of_two_calls_outlives_one_hang_up() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Slow;
     let calls = [rig.create(network("n1")), rig.create(network("n1"))];
@@ -80,7 +80,7 @@ fn a_network_that_one_of_two_calls_has_made_waits_for_what_becomes_of_the_other(
 }
 
 #[test]
-fn the_error_that_there_are_too_many_networks_names_one_that_has_no_container() {
+fn too_many_networks_is_an_error_that_names_an_idle_one() {
     let mut rig = Rig::new(8);
     for n in 0..crate::network::MOST_NETWORKS {
         rig.create(network(&format!("n{n}")));
@@ -98,7 +98,7 @@ fn the_error_that_there_are_too_many_networks_names_one_that_has_no_container() 
 }
 
 #[test]
-fn no_network_is_forgotten_for_another_and_the_oldest_is_named_first() {
+fn the_oldest_idle_network_is_named_not_forgotten() {
     let mut rig = Rig::new(8);
     for n in (0..crate::network::MOST_NETWORKS).rev() {
         rig.at += std::time::Duration::from_secs(1);

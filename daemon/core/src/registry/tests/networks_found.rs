@@ -33,7 +33,7 @@ fn made_late(rig: &mut Rig, owner: LinkOwner) {
 }
 
 #[test]
-fn a_link_that_is_there_although_making_it_failed_goes_again() {
+fn a_link_made_despite_an_error_is_deleted() {
     let mut rig = with_network();
     rig.wired.hold = true;
     let create = rig.create_endpoint("e1", OWN);
@@ -97,7 +97,7 @@ fn the_links_are_listed_again_when_that_failed() {
 }
 
 #[test]
-fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
+fn a_list_does_not_count_for_links_heard_of_since() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
@@ -158,7 +158,7 @@ fn nor_of_links_that_were_made_meanwhile() {
 }
 
 #[test]
-fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
+fn a_vlan_link_that_is_gone_is_made_anew() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
@@ -176,7 +176,7 @@ fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
 }
 
 #[test]
-fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
+fn a_failed_endpoint_end_is_tried_again() {
     let mut rig = with_network();
     rig.profile.on_parent = true;
     rig.create_endpoint("e1", OWN);
@@ -221,7 +221,7 @@ fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
 }
 
 #[test]
-fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again() {
+fn an_endpoint_keeps_its_link_until_the_store_forgets_it() {
     let mut rig = with_endpoint();
     rig.disk = Disk::Full;
     let delete = rig.delete_endpoint("e1");
@@ -245,7 +245,7 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
 }
 
 #[test]
-fn a_link_of_nobody_that_cannot_be_deleted_is_tried_again_with_growing_pauses() {
+fn a_stray_link_is_deleted_with_growing_pauses() {
     for owner in [endpoint(), vlan()] {
         let mut rig = with_endpoint();
         let left = OwnLink {
@@ -273,7 +273,7 @@ fn a_link_of_nobody_that_cannot_be_deleted_is_tried_again_with_growing_pauses() 
 }
 
 #[test]
-fn the_link_of_a_vlan_that_cannot_be_deleted_with_its_network_is_tried_again() {
+fn a_vlan_link_that_cannot_be_deleted_is_tried_again() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
@@ -286,7 +286,7 @@ fn the_link_of_a_vlan_that_cannot_be_deleted_with_its_network_is_tried_again() {
 }
 
 #[test]
-fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
+fn an_endpoint_outlives_the_release_of_an_earlier_lease() {
     let mut rig = with_endpoint();
     rig.hold_sends = true;
     rig.delete_endpoint("e1");
@@ -315,7 +315,7 @@ fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
 }
 
 #[test]
-fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
+fn a_list_that_is_due_waits_for_the_one_under_way() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
     let left = OwnLink {
@@ -337,7 +337,7 @@ fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
 }
 
 #[test]
-fn a_link_that_docker_has_left_goes_after_ten_minutes_however_often_the_links_are_listed() {
+fn lists_do_not_prolong_the_ten_minutes_of_a_stray_link() {
     let mut rig = with_endpoint();
     for _ in 0..6 {
         assert_eq!(rig.wired.links.len(), 1);
@@ -348,7 +348,7 @@ fn a_link_that_docker_has_left_goes_after_ten_minutes_however_often_the_links_ar
 }
 
 #[test]
-fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
+fn of_too_many_endpoints_one_without_a_lease_goes() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
@@ -417,7 +417,7 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
 }
 
 #[test]
-fn nothing_is_deleted_or_given_back_for_want_of_a_record_that_cannot_be_read() {
+fn an_unreadable_record_ends_no_link_and_no_lease() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     rig.profile.on_parent = true;

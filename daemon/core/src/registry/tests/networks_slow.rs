@@ -40,7 +40,7 @@ impl Rig {
 
 /// Up to Docker 27 the link is made before volumes are relabelled and the runtime is started.
 #[test]
-fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
+fn a_slow_container_finds_its_link_and_its_lease() {
     for (pool, restarts) in [
         ("192.0.2.0/24;;parent=br0", false),
         ("0.0.0.0/0;;grace=0", false),
@@ -90,7 +90,7 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
 
 /// When it wakes, Docker goes on where it was.
 #[test]
-fn a_host_that_sleeps_while_docker_starts_a_container_keeps_its_link_and_its_lease() {
+fn a_suspend_ends_no_link_that_waits_for_a_container() {
     for joins in [false, true] {
         let mut rig = with_network();
         rig.lease = 10_000;
@@ -125,7 +125,7 @@ fn a_host_that_sleeps_while_docker_starts_a_container_keeps_its_link_and_its_lea
 
 /// dockerd was killed after the first link had its container, and has forgotten it: the link is nowhere any more.
 #[test]
-fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease() {
+fn a_forgotten_endpoint_does_not_hurry_its_successor() {
     let mut rig = with_network();
     let pool = "192.0.2.0/24;;parent=br0";
     rig.told_endpoint("e1", pool);
@@ -139,7 +139,7 @@ fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease()
 
 /// It starts none of the containers that the previous one was about to start.
 #[test]
-fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
+fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
     for told in [false, true] {
         let mut rig = with_network();
         match told {
@@ -170,7 +170,7 @@ fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
 }
 
 #[test]
-fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
+fn a_stray_link_goes_at_once_for_a_new_one_with_its_mac() {
     for told in [false, true] {
         let mut rig = with_network();
         for name in ["e1", "e2"] {
@@ -203,7 +203,7 @@ fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
 
 /// The daemon could not see the container until Docker took its link back for a moment.
 #[test]
-fn a_link_that_comes_back_during_the_last_search_keeps_its_lease() {
+fn a_link_back_during_the_last_search_keeps_its_lease() {
     let mut rig = with_network();
     rig.create_endpoint("e1", OWN);
     let link = rig.link_of(&endpoint()).cloned().unwrap();

@@ -65,7 +65,7 @@ fn held() -> Rig {
 }
 
 #[test]
-fn an_add_on_the_hosts_link_has_its_lease_for_its_ethernet_address_and_changes_nothing() {
+fn an_add_on_the_hosts_link_changes_nothing() {
     for (vlan, bridge) in [(0, false), (7, false), (0, true), (7, true)] {
         let mut rig = untouchable();
         rig.bridge = bridge;
@@ -94,7 +94,7 @@ fn an_add_on_the_hosts_link_has_its_lease_for_its_ethernet_address_and_changes_n
 }
 
 #[test]
-fn a_bridge_without_carrier_is_not_waited_for_and_any_other_link_is() {
+fn only_a_bridge_may_be_without_carrier() {
     for bridge in [true, false] {
         let mut rig = untouchable();
         (rig.bridge, rig.interface.carrier) = (bridge, false);
@@ -112,7 +112,7 @@ fn a_bridge_without_carrier_is_not_waited_for_and_any_other_link_is() {
 }
 
 #[test]
-fn a_lease_on_the_hosts_link_is_extended_without_its_address() {
+fn a_lease_on_the_hosts_link_is_extended_by_init_reboot() {
     let mut rig = held();
     rig.sent.clear();
     let t1 = rig.t1();
@@ -189,7 +189,7 @@ fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
 }
 
 #[test]
-fn that_the_hosts_link_went_while_others_were_listened_for_is_nobodys_end() {
+fn the_loss_of_the_hosts_link_ends_no_lease() {
     let mut rig = untouchable();
     rig.lease = 8;
     rig.add_on_host("a", "a", 0);
@@ -228,7 +228,7 @@ fn a_restart_goes_on_with_a_lease_on_the_hosts_link() {
 }
 
 #[test]
-fn the_same_add_again_is_answered_with_the_lease_that_is_held() {
+fn a_repeated_add_is_answered_with_the_held_lease() {
     let mut rig = held();
     let before = rig.sent.len();
     let again = rig.add_on_host("a", "a", 0);
@@ -237,7 +237,7 @@ fn the_same_add_again_is_answered_with_the_lease_that_is_held() {
 }
 
 #[test]
-fn whoever_holds_an_identity_on_the_hosts_link_keeps_it_whatever_a_look_shows() {
+fn a_look_takes_no_identity_held_on_the_hosts_link() {
     let mut rig = held();
     rig.faults.clear();
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
@@ -250,7 +250,7 @@ fn whoever_holds_an_identity_on_the_hosts_link_keeps_it_whatever_a_look_shows() 
 }
 
 #[test]
-fn the_attachments_own_binding_on_the_hosts_link_gives_way_to_its_interface() {
+fn a_binding_on_the_hosts_link_gives_way_to_its_interface() {
     let mut rig = held();
     rig.faults.clear();
     let inside = rig.add("a", 1, "a");
@@ -273,7 +273,7 @@ fn the_attachments_own_binding_on_the_hosts_link_gives_way_to_its_interface() {
 }
 
 #[test]
-fn another_identity_in_its_place_takes_nothing_off_the_hosts_link() {
+fn a_new_identity_takes_nothing_off_the_hosts_link() {
     let mut rig = held();
     // The host's own address, by chance.
     rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
@@ -314,7 +314,7 @@ fn a_check_of_a_lease_on_the_hosts_link_looks_at_nothing() {
 }
 
 #[test]
-fn a_lease_on_the_hosts_link_goes_back_by_a_port_and_by_a_macvlan_that_is_in_nobodys_way() {
+fn a_lease_on_the_hosts_link_goes_back_by_a_port() {
     for (bridge, mac) in [(true, OWN), (false, Mac([OWN.0[0] ^ 0x40, 0, 0, 0, 5, 5]))] {
         let mut rig = held();
         rig.bridge = bridge;

@@ -54,7 +54,7 @@ impl Rig {
 }
 
 #[test]
-fn a_lease_is_extended_before_its_time_and_its_end_is_told() {
+fn a_lease_can_be_extended_before_its_time() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.later(20.0);
@@ -88,7 +88,7 @@ fn a_lease_that_no_server_granted_needs_none_to_extend_it() {
 }
 
 #[test]
-fn a_renewal_that_no_server_answers_leaves_the_lease_as_it_was() {
+fn an_unanswered_order_leaves_the_lease_as_it_was() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.bind();
@@ -132,7 +132,7 @@ fn a_renewal_tells_why_a_lease_was_lost() {
 }
 
 #[test]
-fn an_extension_is_told_when_the_store_knows_what_is_new_in_it() {
+fn an_ordered_extension_is_stored_before_it_is_told() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.later(20.0);
@@ -149,7 +149,7 @@ fn an_extension_is_told_when_the_store_knows_what_is_new_in_it() {
 }
 
 #[test]
-fn a_crowd_is_extended_in_turns_and_each_hears_its_own_upshot() {
+fn a_crowd_is_extended_in_turn_with_an_upshot_each() {
     const CROWD: u64 = 100;
     let mut rig = Rig::new(128);
     rig.live = (1..=CROWD).collect();
@@ -255,7 +255,7 @@ fn who_hangs_up_hears_nothing_and_the_renewal_goes_on() {
 }
 
 #[test]
-fn a_lease_whose_container_lives_is_given_back_only_by_force() {
+fn the_lease_of_a_living_container_goes_only_by_force() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.interface
@@ -315,7 +315,7 @@ fn the_address_is_off_before_the_lease_goes_back() {
 }
 
 #[test]
-fn an_interface_that_is_never_cleared_does_not_keep_an_operator_waiting() {
+fn an_operator_does_not_wait_for_ever_for_a_removal() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.interface
@@ -332,7 +332,7 @@ fn an_interface_that_is_never_cleared_does_not_keep_an_operator_waiting() {
 }
 
 #[test]
-fn a_lease_that_is_kept_for_its_container_is_given_back_at_once() {
+fn an_ordered_release_ends_a_grace_at_once() {
     let mut rig = Rig::new(8);
     rig.profile = Profile {
         grace: Some(60),
@@ -353,7 +353,7 @@ fn a_lease_that_is_kept_for_its_container_is_given_back_at_once() {
 }
 
 #[test]
-fn one_that_is_released_by_force_is_not_kept_for_its_identity() {
+fn a_lease_released_by_force_is_not_kept() {
     let mut rig = Rig::new(8);
     rig.profile = Profile {
         grace: Some(60),
@@ -388,7 +388,7 @@ fn shown(rig: &mut Rig, name: &str) -> Vec<Shown> {
 }
 
 #[test]
-fn the_story_of_a_lease_has_what_its_server_said_and_what_is_on_its_interface() {
+fn show_tells_what_the_server_said_and_the_interface_has() {
     let mut rig = Rig::new(8);
     rig.bind();
     let [story] = &shown(&mut rig, "a")[..] else {

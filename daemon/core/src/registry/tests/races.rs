@@ -16,7 +16,7 @@ fn refused() -> LinkCause {
 }
 
 #[test]
-fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
+fn a_failed_look_at_a_former_link_is_forgotten() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.blind = Some(refused());
@@ -35,7 +35,7 @@ fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
 }
 
 #[test]
-fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_lost() {
+fn a_lease_won_again_is_not_told_before_its_write() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.interface
@@ -66,7 +66,7 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
 }
 
 #[test]
-fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_next_one() {
+fn a_refused_lease_is_not_told_while_the_disk_is_full() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.interface
@@ -89,7 +89,7 @@ fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_n
 }
 
 #[test]
-fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface() {
+fn an_add_takes_off_what_a_lost_lease_left() {
     for on_change in [OnChange::Apply, OnChange::Keep] {
         let mut rig = Rig::new(8);
         rig.profile.policy.on_change = on_change;
@@ -114,7 +114,7 @@ fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface(
 }
 
 #[test]
-fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
+fn the_host_releases_a_requested_lease_of_a_lost_link() {
     let mut rig = Rig::new(8);
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
@@ -138,7 +138,7 @@ fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
 }
 
 #[test]
-fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_again() {
+fn repeatedly_lost_messages_let_every_link_have_its_look() {
     let mut rig = Rig::new(8);
     (1..4).for_each(|n| _ = rig.add(&format!("c{n}"), n, &format!("c{n}")));
     rig.config.audits = 1;
@@ -158,7 +158,7 @@ fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_aga
 }
 
 #[test]
-fn a_record_that_came_back_after_its_taker_gave_up_is_gone_in_whatever_order_the_writes_are_told() {
+fn a_record_back_after_a_takeover_is_removed_in_any_order() {
     let mut rig = Rig::new(8);
     rig.lease = 3600;
     rig.add("a", 1, "pod");

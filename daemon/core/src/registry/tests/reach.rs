@@ -45,7 +45,7 @@ fn released(rig: &Rig) -> Vec<&str> {
 }
 
 #[test]
-fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
+fn a_release_from_the_host_leaves_by_a_port_if_possible() {
     for (vlan, bridge, on_parent, port) in [
         (0, true, false, true),
         (7, true, false, true),
@@ -75,7 +75,7 @@ fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
 }
 
 #[test]
-fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself() {
+fn a_release_for_a_bridges_mac_leaves_from_the_bridge() {
     // Frames to that address leave by no port.
     for (grace, by_port) in [(None, false), (Some(0), true)] {
         let mut rig = Rig::new(8);
@@ -97,7 +97,7 @@ fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself(
 }
 
 #[test]
-fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
+fn a_release_leaves_from_the_parent_without_a_macvlan() {
     for answered in [true, false] {
         let mut rig = Rig::new(8);
         rig.no_port = Some(LinkCause::refused(
@@ -124,7 +124,7 @@ fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
 }
 
 #[test]
-fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
+fn a_release_without_an_arp_answer_may_not_have_arrived() {
     for bridge in [true, false] {
         let mut rig = Rig::new(8);
         rig.bridge = bridge;
@@ -143,7 +143,7 @@ fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
 }
 
 #[test]
-fn a_release_leaves_its_clients_ethernet_address_to_a_successor() {
+fn a_release_leaves_its_mac_to_a_successor() {
     let rig = dead(Rig::new(8), 0);
     let [
         Link::Parent {
@@ -160,7 +160,7 @@ fn a_release_leaves_its_clients_ethernet_address_to_a_successor() {
 }
 
 #[test]
-fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
+fn a_release_waits_for_the_mac_of_a_dying_link() {
     let mut rig = Rig::new(8);
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
     let mut rig = dead(rig, 0);
@@ -184,7 +184,7 @@ fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
 }
 
 #[test]
-fn a_macvlan_does_not_wait_for_ever_for_an_ethernet_address() {
+fn a_release_does_not_wait_for_ever_for_a_mac() {
     let mut rig = Rig::new(8);
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
     let mut rig = dead(rig, 0);
@@ -196,7 +196,7 @@ fn a_macvlan_does_not_wait_for_ever_for_an_ethernet_address() {
 }
 
 #[test]
-fn the_ethernet_address_of_a_link_that_lives_is_not_waited_for() {
+fn a_release_does_not_wait_for_the_mac_of_a_live_link() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.opened.clear();
@@ -212,7 +212,7 @@ fn the_ethernet_address_of_a_link_that_lives_is_not_waited_for() {
 }
 
 #[test]
-fn a_successor_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
+fn a_dying_interface_is_no_conflict_for_its_successor() {
     for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
         let mut rig = Rig::new(8);
         rig.profile = Profile {
@@ -238,8 +238,7 @@ fn a_successor_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
 }
 
 #[test]
-fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way_out_for_somebody_else()
- {
+fn a_dying_interface_is_no_conflict_for_others() {
     for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "one");
@@ -257,7 +256,7 @@ fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way
 }
 
 #[test]
-fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow() {
+fn an_interface_counts_as_dying_from_its_release_on() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "one");
     rig.stations
@@ -281,7 +280,7 @@ fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow()
 }
 
 #[test]
-fn what_is_released_from_the_host_has_an_interface_on_its_way_out_too() {
+fn a_release_from_the_host_marks_its_interface_as_dying() {
     let mut rig = dead(Rig::new(8), 0);
     assert_eq!(rig.releases(), 1);
     rig.stations
@@ -339,7 +338,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
 }
 
 #[test]
-fn the_containers_own_link_on_its_way_out_is_no_other_station() {
+fn a_containers_own_dying_link_is_no_station() {
     for goes in [true, false] {
         let mut rig = Rig::new(8);
         rig.lease = 4000;

@@ -27,7 +27,7 @@ fn recorded() -> BTreeMap<BindingId, Record> {
 }
 
 #[test]
-fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
+fn a_hundred_leases_of_an_earlier_daemon_go_on() {
     let mut records = recorded();
     // The rig's callers are CNI's.
     records.retain(|_, record| record.attachment.container().is_some());
@@ -84,7 +84,7 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
 }
 
 #[test]
-fn a_record_from_before_doors_said_what_they_want_goes_by_its_door() {
+fn a_record_without_wants_goes_by_its_door() {
     let mut records = recorded();
     records.values_mut().for_each(crate::docker::complete);
     let wants = |id| records[&BindingId(id)].profile.wants;
@@ -98,7 +98,7 @@ fn a_record_from_before_doors_said_what_they_want_goes_by_its_door() {
 }
 
 #[test]
-fn nothing_of_what_an_earlier_daemon_wrote_is_lost_when_it_is_written_again() {
+fn records_of_earlier_daemons_lose_nothing_when_rewritten() {
     for line in RECORDS.lines() {
         let (id, record): (BindingId, Record) = serde_json::from_str(line).unwrap();
         let mut before: Value = serde_json::from_str(line).unwrap();

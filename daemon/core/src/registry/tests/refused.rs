@@ -101,7 +101,7 @@ fn the_next_daemon_holds_it_until_the_next_del() {
 }
 
 #[test]
-fn a_lease_that_ends_before_the_store_takes_it_is_given_up() {
+fn a_lease_that_ends_before_its_del_is_stored_is_dropped() {
     let mut rig = refused();
     rig.run_until(1101.0);
     rig.disk = Disk::Good;

@@ -53,7 +53,7 @@ impl Rig {
 }
 
 #[test]
-fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_expires() {
+fn on_expiry_keep_takes_off_an_address_in_use_elsewhere() {
     let mut rig = rig(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,
         ..Policy::default()
@@ -80,7 +80,7 @@ fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_exp
 }
 
 #[test]
-fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
+fn an_address_in_use_elsewhere_comes_off_after_a_crash() {
     let mut rig = rig(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,
         ..Policy::default()
@@ -98,7 +98,7 @@ fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
 }
 
 #[test]
-fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
+fn a_declined_address_takes_no_kept_address_off() {
     let mut rig = rig(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,
         ..Policy::default()
@@ -117,7 +117,7 @@ fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
 }
 
 #[test]
-fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_is_over() {
+fn a_conflict_heard_during_a_slow_write_is_not_forgotten() {
     let mut rig = rig(Profile::default());
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -131,7 +131,7 @@ fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_i
 }
 
 #[test]
-fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
+fn a_conflict_heard_while_the_mtu_is_set_is_declined() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Strict,
         ..Policy::default()
@@ -149,7 +149,7 @@ fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
 }
 
 #[test]
-fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
+fn a_confirmed_adoption_outlives_its_time_limit() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Strict,
         ..Policy::default()
@@ -186,7 +186,7 @@ fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
 }
 
 #[test]
-fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_be_forgotten() {
+fn changes_on_a_full_disk_do_not_forget_the_old_address() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Off,
         ..Policy::default()
@@ -206,7 +206,7 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
 }
 
 #[test]
-fn a_refused_address_goes_before_the_next_one_is_probed_for() {
+fn a_refused_address_goes_before_probes_for_the_next() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Strict,
         ..Policy::default()
@@ -230,7 +230,7 @@ fn a_refused_address_goes_before_the_next_one_is_probed_for() {
 }
 
 #[test]
-fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
+fn a_full_disk_keeps_no_refused_address_on() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Off,
         ..Policy::default()
@@ -258,7 +258,7 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
 }
 
 #[test]
-fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_address() {
+fn an_address_not_put_on_yet_is_extended_by_init_reboot() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Off,
         ..Policy::default()
@@ -284,7 +284,7 @@ fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_
 }
 
 #[test]
-fn an_address_that_the_daemon_put_on_and_somebody_took_off_at_once_is_told() {
+fn the_removal_of_an_address_just_put_on_is_reported() {
     let mut rig = rig(Profile::default());
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -295,7 +295,7 @@ fn an_address_that_the_daemon_put_on_and_somebody_took_off_at_once_is_told() {
 }
 
 #[test]
-fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_restart() {
+fn an_address_never_put_on_is_no_removal_after_a_restart() {
     let mut rig = rig(Profile::from(Policy {
         on_change: OnChange::Keep,
         ..Policy::default()
@@ -315,7 +315,7 @@ fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_r
 }
 
 #[test]
-fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
+fn an_address_put_on_after_a_conflict_comes_off() {
     for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
         let mut rig = rig(Profile::from(Policy {
             on_expiry,
@@ -341,7 +341,7 @@ fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
 }
 
 #[test]
-fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
+fn an_unstored_extension_is_no_event_of_the_next_lease() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Off,
         ..Policy::default()
@@ -361,7 +361,7 @@ fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
 }
 
 #[test]
-fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
+fn a_lease_that_ended_during_its_probes_is_not_released() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Strict,
         ..Policy::default()

@@ -34,7 +34,7 @@ fn one(who: &str, dns: Option<Dns>) -> Vec<(String, Option<Dns>)> {
 }
 
 #[test]
-fn a_lease_is_published_when_it_is_durable_and_withdrawn_when_it_is_given_back() {
+fn a_lease_is_published_while_it_is_durable() {
     let mut rig = rig();
     rig.disk = Disk::Slow;
     rig.add("a", 1, "id");
@@ -50,7 +50,7 @@ fn a_lease_is_published_when_it_is_durable_and_withdrawn_when_it_is_given_back()
 }
 
 #[test]
-fn a_renewal_is_published_only_when_it_changes_the_name_servers() {
+fn a_renewal_is_published_only_if_the_name_servers_change() {
     let mut rig = rig();
     rig.add("a", 1, "id");
     published(&mut rig);
@@ -104,7 +104,7 @@ fn a_start_publishes_what_goes_on_and_nothing_else() {
 }
 
 #[test]
-fn a_lease_that_goes_over_to_another_attachment_is_withdrawn_from_the_first() {
+fn a_lease_taken_over_is_withdrawn_from_the_first() {
     let mut rig = rig();
     rig.add("a", 1, "id");
     published(&mut rig);
@@ -117,7 +117,7 @@ fn a_lease_that_goes_over_to_another_attachment_is_withdrawn_from_the_first() {
 }
 
 #[test]
-fn what_is_left_of_an_attachments_former_lease_does_not_withdraw_the_present_one() {
+fn a_former_lease_does_not_withdraw_the_present_one() {
     let mut rig = rig();
     rig.add("a", 1, "old");
     published(&mut rig);
@@ -132,7 +132,7 @@ fn what_is_left_of_an_attachments_former_lease_does_not_withdraw_the_present_one
 }
 
 #[test]
-fn a_lease_whose_link_gets_another_mtu_first_is_published_too() {
+fn a_lease_with_an_mtu_is_published() {
     let mut rig = rig();
     rig.options = vec![26, 2, 0x05, 0x78];
     rig.add("a", 1, "id");

@@ -35,7 +35,7 @@ impl Rig {
 }
 
 #[test]
-fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
+fn a_restarted_container_asks_for_its_old_address() {
     for restarts in [false, true] {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "a/lan/eth0");
@@ -53,7 +53,7 @@ fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
 }
 
 #[test]
-fn a_record_from_before_there_was_a_grace_has_the_usual_one_if_its_identity_can_return() {
+fn a_record_without_a_grace_has_the_usual_one() {
     let bound = |id: ClientId| {
         let mut record = Record {
             grace_asked: false,
@@ -109,7 +109,7 @@ fn a_del_says_for_how_long_the_lease_is_kept() {
 }
 
 #[test]
-fn a_del_says_nothing_of_a_lease_that_was_leased_for_its_container_alone() {
+fn a_del_keeps_no_lease_of_its_container_alone() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a/lan/eth0");
     rig.request(del(60));
@@ -117,7 +117,7 @@ fn a_del_says_nothing_of_a_lease_that_was_leased_for_its_container_alone() {
 }
 
 #[test]
-fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
+fn a_known_client_keeps_its_whole_long_name() {
     let call = |rig: &Rig, netns| {
         let mut add = rig.call("a", netns, "x");
         add.client_id = ClientIdRule::Hashed {
@@ -207,7 +207,7 @@ fn blocked(a: &str) -> (Rig, u64) {
 }
 
 #[test]
-fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_for_it() {
+fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
     // The same identity has its lease confirmed first, which this server refuses.
     for (a, first) in [("pod", vec![3, 7]), ("another", vec![7])] {
         let (mut rig, add) = blocked(a);
@@ -235,7 +235,7 @@ fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_f
 }
 
 #[test]
-fn what_is_kept_stays_where_a_successor_takes_another_address() {
+fn a_kept_lease_stays_if_another_address_will_do() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.by_chaddr) = (3600, true);
     rig.profile = Profile {

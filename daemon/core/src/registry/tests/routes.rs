@@ -54,7 +54,7 @@ fn added() -> Rig {
 }
 
 #[test]
-fn routes_that_the_main_plugin_is_not_told_of_are_put_on_with_the_address_and_not_before() {
+fn late_routes_are_put_on_with_the_address() {
     let mut rig = added();
     rig.run_until(1010.0);
     assert!(rig.steps.is_empty() && rig.routes_due());
@@ -82,7 +82,7 @@ fn what_the_main_plugin_is_told_of_is_left_to_it() {
 }
 
 #[test]
-fn they_are_put_on_by_the_next_daemon_and_after_lost_messages_too() {
+fn late_routes_are_put_on_after_a_restart() {
     let mut restarted = added();
     restarted.restart();
     restarted.configure(HOST);
@@ -114,7 +114,7 @@ fn they_are_put_on_whatever_the_network_says_of_changes() {
 }
 
 #[test]
-fn one_that_the_kernel_refuses_keeps_the_others_from_nothing() {
+fn a_refused_route_keeps_no_other_route_off() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
         late_routes: true,
@@ -208,7 +208,7 @@ fn what_the_kernel_took_with_the_link_comes_back_with_it() {
 }
 
 #[test]
-fn a_link_that_goes_down_while_it_keeps_a_lost_lease_has_its_routes_when_there_is_a_lease_again() {
+fn a_link_down_without_a_lease_has_its_routes_again() {
     let mut rig = bound(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,
         ..Policy::default()
@@ -241,7 +241,7 @@ fn a_link_that_a_restart_finds_down_gets_its_routes_too() {
 }
 
 #[test]
-fn carrier_that_goes_and_comes_takes_no_routes_and_puts_none_back() {
+fn a_carrier_loss_changes_no_routes() {
     let mut rig = bound(Profile::default());
     rig.tell_carrier(false);
     rig.tell_carrier(true);
@@ -252,7 +252,7 @@ fn carrier_that_goes_and_comes_takes_no_routes_and_puts_none_back() {
 }
 
 #[test]
-fn without_its_address_a_link_that_comes_up_gets_no_routes() {
+fn a_link_that_comes_up_without_its_address_has_no_routes() {
     let mut rig = bound(Profile::default());
     rig.set_down(true);
     rig.take_off(A);
@@ -266,7 +266,7 @@ fn without_its_address_a_link_that_comes_up_gets_no_routes() {
 }
 
 #[test]
-fn a_lease_that_changes_while_its_link_is_down_has_all_routes_when_that_is_up() {
+fn a_lease_changed_on_a_down_link_has_all_routes_later() {
     let mut rig = bound(Profile::default());
     rig.set_down(true);
     rig.options = vec![121, 11, 0, 192, 0, 2, 1, 8, 10, 192, 0, 2, 1];
@@ -294,7 +294,7 @@ fn a_lease_that_changes_while_its_link_is_down_has_all_routes_when_that_is_up() 
 }
 
 #[test]
-fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
+fn a_link_down_during_a_change_of_routes_gets_them_again() {
     let mut rig = bound(Profile::default());
     rig.set_down(true);
     rig.hold_changes = true;
@@ -311,7 +311,7 @@ fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
 }
 
 #[test]
-fn a_link_that_comes_up_while_it_is_looked_at_gets_its_routes() {
+fn a_link_that_comes_up_during_a_look_gets_its_routes() {
     let mut rig = bound(Profile::default());
     rig.hold_looks = true;
     rig.set_down(true);

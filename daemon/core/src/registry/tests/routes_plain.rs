@@ -70,8 +70,7 @@ fn lacks(answer: Answer) -> Option<String> {
 }
 
 #[test]
-fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugin_is_not_told_of_it()
- {
+fn a_route_that_no_result_can_describe_is_put_on_by_us() {
     let routes = vec![
         ExtraRoute {
             table: Some(100),
@@ -147,7 +146,7 @@ fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugi
 }
 
 #[test]
-fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
+fn the_daemon_puts_a_metric_on_before_cni_1_1_0() {
     let rig = bound(plain(Policy {
         metric: Some(500),
         ..Policy::default()
@@ -159,7 +158,7 @@ fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
 }
 
 #[test]
-fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_main_plugin() {
+fn an_mtu_of_the_link_leaves_routes_to_the_main_plugin() {
     let mut rig = Rig::new(8);
     (rig.profile, rig.lease) = (plain(Policy::default()).into(), SECONDS);
     rig.options = vec![3, 4, 192, 0, 2, 1, 26, 2, 5, 120];
@@ -174,7 +173,7 @@ fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_m
 }
 
 #[test]
-fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
+fn a_route_removed_at_setup_is_not_put_back() {
     for policy in [
         Policy::default(),
         plain(Policy::default()),
@@ -221,7 +220,7 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
 }
 
 #[test]
-fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
+fn a_link_that_is_down_at_the_check_is_checked_again() {
     let mut rig = bound(Policy::default());
     rig.run_until(1059.0);
     rig.set_down(true);
@@ -240,7 +239,7 @@ fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
 }
 
 #[test]
-fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
+fn a_check_misses_a_route_of_the_daemon_that_is_gone() {
     let mut rig = bound(plain(Policy {
         metric: Some(500),
         ..Policy::default()

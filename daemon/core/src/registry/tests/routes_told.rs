@@ -102,7 +102,7 @@ fn routed(last: u8) -> [u8; 15] {
 }
 
 #[test]
-fn docker_is_told_of_no_route_but_that_to_a_router_outside_of_the_subnet() {
+fn docker_is_told_only_a_route_to_an_outside_router() {
     assert_eq!(joined(&ROUTE).1, [""; 0]);
     assert_eq!(
         joined(&[3, 4, 203, 0, 113, 1]).1,
@@ -123,7 +123,7 @@ fn docker_is_told_of_no_route_but_that_to_a_router_outside_of_the_subnet() {
 }
 
 #[test]
-fn what_a_lease_gives_beside_is_put_on_once_docker_is_through_and_once_only() {
+fn routes_are_put_on_once_after_dockers_setup() {
     for restarts in [false, true] {
         let (mut rig, _) = joined(&ROUTE);
         rig.is_moved_in();
@@ -149,7 +149,7 @@ fn what_a_lease_gives_beside_is_put_on_once_docker_is_through_and_once_only() {
 }
 
 #[test]
-fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
+fn a_link_set_down_during_setup_is_waited_for_anew() {
     let (mut rig, _) = joined(&ROUTE);
     rig.is_moved_in();
     rig.is_up();
@@ -168,7 +168,7 @@ fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
 }
 
 #[test]
-fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then() {
+fn an_interface_that_comes_late_gets_the_changed_lease() {
     let (mut rig, _) = joined(&routed(1));
     rig.options = routed(2).to_vec();
     rig.run_until(rig.t1() + 1.0);
@@ -191,8 +191,7 @@ fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then(
 }
 
 #[test]
-fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes_before_docker_is_through()
- {
+fn a_change_moves_on_to_the_next_interface() {
     let (mut rig, _) = joined(&routed(1));
     rig.options = routed(2).to_vec();
     rig.run_until(rig.t1() + 1.0);
@@ -225,7 +224,7 @@ fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes
 }
 
 #[test]
-fn an_interface_of_dockers_own_driver_is_left_to_it_as_long() {
+fn an_interface_of_dockers_own_driver_is_left_alone_first() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
         suppress_default_route: true,

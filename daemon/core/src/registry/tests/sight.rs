@@ -38,7 +38,7 @@ impl Rig {
 }
 
 #[test]
-fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does() {
+fn a_restart_that_sees_no_namespace_gives_nothing_back() {
     for way in WAYS {
         let mut rig = three();
         rig.unseen = Some(way);
@@ -78,7 +78,7 @@ fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does(
 }
 
 #[test]
-fn nothing_is_given_back_where_no_namespace_is_seen_after_kernel_messages_were_lost() {
+fn lost_messages_without_sight_give_nothing_back() {
     for way in WAYS {
         let mut rig = three();
         rig.unseen = Some(way);
@@ -90,7 +90,7 @@ fn nothing_is_given_back_where_no_namespace_is_seen_after_kernel_messages_were_l
 }
 
 #[test]
-fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_own_accord() {
+fn a_renewal_without_sight_gives_nothing_back() {
     for way in WAYS {
         let mut rig = three();
         rig.unseen = Some(way);
@@ -104,7 +104,7 @@ fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_o
 }
 
 #[test]
-fn a_lease_that_ends_while_the_daemon_is_down_ends_its_row() {
+fn a_lease_ended_without_a_daemon_ends_its_row() {
     for way in WAYS {
         let mut rig = three();
         rig.unseen = Some(way);
@@ -117,7 +117,7 @@ fn a_lease_that_ends_while_the_daemon_is_down_ends_its_row() {
 }
 
 #[test]
-fn all_that_are_missing_are_gone_if_their_directory_shows_another() {
+fn namespaces_are_gone_if_their_directory_shows_another() {
     let mut rig = three();
     rig.live.clear();
     rig.missing = LinkCause::NetnsRemoved;
@@ -127,7 +127,7 @@ fn all_that_are_missing_are_gone_if_their_directory_shows_another() {
 }
 
 #[test]
-fn a_namespace_that_is_missing_beside_one_that_is_seen_is_gone() {
+fn a_namespace_missing_beside_a_seen_one_is_gone() {
     for restarts in [true, false] {
         let mut rig = three();
         rig.live.remove(&1);
@@ -146,7 +146,7 @@ fn a_namespace_that_is_missing_beside_one_that_is_seen_is_gone() {
 }
 
 #[test]
-fn one_that_is_missing_at_its_renewal_is_gone_if_another_is_seen_then() {
+fn a_namespace_missing_at_renewal_goes_beside_a_seen_one() {
     let mut rig = three();
     rig.live.remove(&1);
     rig.run_until(1060.0);
@@ -157,7 +157,7 @@ fn one_that_is_missing_at_its_renewal_is_gone_if_another_is_seen_then() {
 }
 
 #[test]
-fn when_namespaces_are_seen_again_those_that_are_missing_still_are_gone() {
+fn namespaces_still_missing_when_others_are_seen_are_gone() {
     let mut rig = three();
     rig.unseen = Some(LinkCause::NoNetns);
     rig.restart();
@@ -172,7 +172,7 @@ fn when_namespaces_are_seen_again_those_that_are_missing_still_are_gone() {
 }
 
 #[test]
-fn the_only_namespace_of_its_directory_is_gone_when_the_next_add_shows_that_the_daemon_sees() {
+fn the_next_add_shows_whether_the_only_namespace_is_gone() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
@@ -211,7 +211,7 @@ fn a_namespace_elsewhere_shows_nothing() {
 }
 
 #[test]
-fn the_kernels_word_a_del_and_a_gc_count_though_nothing_is_seen() {
+fn the_kernel_a_del_and_a_gc_count_without_sight() {
     let mut rig = three();
     rig.unseen = Some(LinkCause::NoDirectory);
     rig.restart();
@@ -236,7 +236,7 @@ fn the_kernels_word_a_del_and_a_gc_count_though_nothing_is_seen() {
 }
 
 #[test]
-fn an_add_takes_no_identity_from_a_holder_that_is_not_seen() {
+fn an_unseen_holder_keeps_its_identity() {
     for way in [LinkCause::NoDirectory, LinkCause::NotANetns] {
         let mut rig = three();
         rig.blind = Some(way("/ns/1".into()));
@@ -250,7 +250,7 @@ fn an_add_takes_no_identity_from_a_holder_that_is_not_seen() {
 }
 
 #[test]
-fn many_leases_out_of_sight_are_told_of_once_and_looked_for_with_pauses() {
+fn many_unseen_leases_are_reported_once() {
     let mut rig = Rig::new(8);
     for n in 1..=100_u32 {
         let mut record = record(&format!("c{n}"), "b", 900.0);

@@ -21,7 +21,7 @@ fn failure(rig: &Rig, add: u64) -> &Failure {
 }
 
 #[test]
-fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
+fn a_reason_is_looked_for_three_seconds_before_the_limit() {
     let mut rig = silent();
     rig.survey = Some(Survey {
         carrier: Some(true),
@@ -157,7 +157,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
 }
 
 #[test]
-fn an_add_whose_lease_of_before_is_refused_and_that_is_offered_none_says_both() {
+fn an_error_names_the_nak_and_the_missing_offer() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
@@ -197,7 +197,7 @@ fn an_add_whose_turn_came_late_says_so() {
 }
 
 #[test]
-fn an_add_whose_turn_never_came_says_that_no_server_was_asked() {
+fn an_add_without_a_turn_says_that_no_server_was_asked() {
     let mut rig = Rig::new(1);
     rig.server = Server::OffersOnly;
     rig.live = (1..=20).collect();
@@ -235,7 +235,7 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
 }
 
 #[test]
-fn the_broadcast_flag_is_named_where_only_that_helped_another() {
+fn an_error_names_the_broadcast_flag_if_it_helped_another() {
     let mut rig = Rig::new(8);
     rig.server = Server::AnswersFlag;
     let add = rig.add("a", 1, "a");
@@ -271,7 +271,7 @@ fn the_broadcast_flag_is_named_where_only_that_helped_another() {
 }
 
 #[test]
-fn those_whom_no_server_answers_keep_a_known_client_waiting_for_a_second() {
+fn unanswered_clients_delay_a_known_one_by_a_second() {
     let mut rig = Rig::new(2);
     rig.known = Some(vec![Mac([2, 0, 0, 0, 1, 3]), Mac([2, 0, 0, 0, 1, 8])]);
     let unknown = |rig: &mut Rig, n| rig.add(&format!("unknown{n}"), n, &format!("unknown{n}"));
@@ -323,7 +323,7 @@ fn an_answer_that_comes_after_its_permit_is_heard() {
 }
 
 #[test]
-fn messages_that_the_link_does_not_take_are_the_reason_that_is_given() {
+fn an_error_names_messages_that_the_link_refused() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     let exchange = *rig.open.keys().next().expect("an exchange");
@@ -366,7 +366,7 @@ fn messages_that_the_link_does_not_take_are_the_reason_that_is_given() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_named_instead_of_a_missing_server() {
+fn an_error_names_an_answer_that_cannot_be_read() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     let exchange = *rig.open.keys().next().expect("an exchange");

@@ -54,7 +54,7 @@ fn served(answer: f64) -> usize {
 }
 
 #[test]
-fn a_crowd_is_served_by_a_slow_server_which_it_does_not_ask_twice() {
+fn a_crowd_does_not_ask_a_slow_server_twice() {
     let once = 2 * CROWD as usize;
     assert_eq!(
         served(0.02),
@@ -88,7 +88,7 @@ fn who_has_its_permit_at_once_asks_again_after_a_second() {
 }
 
 #[test]
-fn who_has_waited_for_its_permit_asks_again_after_four_seconds() {
+fn a_client_that_waited_asks_again_after_four_seconds() {
     let mut rig = slow(1);
     rig.add("c1", 1, "c1");
     rig.add("c2", 2, "c2");

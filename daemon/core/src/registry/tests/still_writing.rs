@@ -38,7 +38,7 @@ impl Rig {
 }
 
 #[test]
-fn two_networks_of_one_lan_share_no_identity_while_one_writes() {
+fn two_networks_share_no_identity_during_a_write() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Slow;
     let first = rig.add("a", 1, "same");
@@ -56,7 +56,7 @@ fn two_networks_of_one_lan_share_no_identity_while_one_writes() {
 }
 
 #[test]
-fn two_networks_of_one_lan_share_no_address_while_one_writes() {
+fn two_networks_share_no_address_during_a_write() {
     let mut rig = Rig::new(8);
     // The server knows clients by their Ethernet address alone, and both have the same.
     (rig.by_chaddr, rig.mac, rig.lease) = (true, Some(SHARED), 3600);

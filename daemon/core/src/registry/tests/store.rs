@@ -42,7 +42,7 @@ fn a_del_ends_though_the_store_stays_full() {
 }
 
 #[test]
-fn a_del_during_a_background_request_releases_what_was_asked_for() {
+fn a_del_during_a_background_request_releases_its_address() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.server = Server::Naks;
@@ -62,7 +62,7 @@ fn a_del_during_a_background_request_releases_what_was_asked_for() {
 }
 
 #[test]
-fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
+fn a_refused_lease_is_not_held_again_after_a_crash() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.server = Server::Naks;
@@ -108,7 +108,7 @@ fn a_del_after_a_reboot_gives_the_lease_back() {
 }
 
 #[test]
-fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
+fn unwritten_records_follow_the_first_write_that_succeeds() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     let t1 = rig.t1();
@@ -164,7 +164,7 @@ fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
 }
 
 #[test]
-fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
+fn an_address_of_an_earlier_boot_is_asked_for_first() {
     let address = Ipv4Addr::new(192, 0, 2, 50);
     for is_anothers in [false, true] {
         let mut rig = Rig::new(8);
@@ -185,7 +185,7 @@ fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
 }
 
 #[test]
-fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
+fn a_regained_address_is_put_on_though_no_write_succeeds() {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Off;
     rig.add("a", 1, "a");

@@ -40,7 +40,7 @@ fn puts_on(rig: &Rig) -> bool {
 }
 
 #[test]
-fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off() {
+fn a_lease_after_a_nak_puts_no_removed_address_on() {
     for (on_change, on_expiry) in [
         (OnChange::Apply, OnExpiry::Remove),
         (OnChange::Keep, OnExpiry::Remove),
@@ -134,7 +134,7 @@ fn a_restart_keeps_off_what_was_taken_off_before_it() {
 }
 
 #[test]
-fn what_an_earlier_daemon_did_not_write_down_is_known_by_a_look() {
+fn a_look_shows_a_removal_that_was_not_recorded() {
     let mut rig = taken_off(Profile::default());
     rig.store
         .durable
@@ -157,7 +157,7 @@ fn what_an_earlier_daemon_did_not_write_down_is_known_by_a_look() {
 }
 
 #[test]
-fn whoever_puts_the_address_on_again_gets_the_next_one_too() {
+fn an_address_put_on_again_is_followed_by_the_next_one() {
     let mut rig = taken_off(Profile::default());
     rig.configure(A);
     refuse(&mut rig);
@@ -179,7 +179,7 @@ fn the_next_add_begins_anew() {
 }
 
 #[test]
-fn a_kept_address_that_was_taken_off_after_its_lease_stays_off_too() {
+fn a_kept_address_taken_off_after_its_lease_stays_off() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
         on_expiry: OnExpiry::Keep,

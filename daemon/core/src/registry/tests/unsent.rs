@@ -21,7 +21,7 @@ fn bound(unsent: impl IntoIterator<Item = LinkCause>) -> Rig {
 }
 
 #[test]
-fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
+fn a_release_refused_by_its_link_leaves_from_the_host() {
     for cause in [LinkCause::Down, refused()] {
         let mut rig = bound([cause]);
         let del = rig.del("a");
@@ -41,7 +41,7 @@ fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
 }
 
 #[test]
-fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
+fn a_release_refused_by_all_links_is_tried_again() {
     let mut rig = bound([refused(), refused(), refused(), refused()]);
     let del = rig.del("a");
     rig.run_until(1002.0);
@@ -71,7 +71,7 @@ fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
 }
 
 #[test]
-fn a_release_that_is_on_its_way_out_when_an_add_takes_the_identity_over_is_sent_once() {
+fn a_release_under_way_at_a_takeover_is_sent_once() {
     let mut rig = bound([]);
     rig.hold_sends = true;
     rig.del("a");

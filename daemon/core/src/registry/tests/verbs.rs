@@ -10,7 +10,7 @@ use crate::link::{Link, LinkCause};
 use crate::profile::Profile;
 
 #[test]
-fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
+fn a_gc_releases_what_its_network_does_not_keep() {
     let mut rig = Rig::new(8);
     for (n, who) in ["a", "b", "c"].into_iter().enumerate() {
         rig.add(who, n as u64 + 1, who);
@@ -45,7 +45,7 @@ fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
 }
 
 #[test]
-fn a_collection_goes_on_after_a_failure_and_reports_it_at_the_end() {
+fn a_gc_goes_on_after_a_failure_and_reports_it() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
@@ -177,7 +177,7 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 }
 
 #[test]
-fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
+fn a_full_disk_ends_no_lease_that_is_being_adopted() {
     let mut rig = Rig::new(8);
     rig.interface
         .carry(["192.0.2.50/24".parse().expect("an address")]);
@@ -220,7 +220,7 @@ fn an_adoption_that_nobody_answers_releases_nothing() {
 }
 
 #[test]
-fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
+fn a_failed_adoption_is_listed_with_its_reason() {
     let mut rig = Rig::new(8);
     adopt(&mut rig);
     assert!(
@@ -243,7 +243,7 @@ fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
 }
 
 #[test]
-fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
+fn a_lease_left_to_expire_sends_no_packet() {
     let mut rig = Rig::new(8);
     rig.profile = Profile {
         release: false,
@@ -262,7 +262,7 @@ fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
 }
 
 #[test]
-fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
+fn ipvlan_broadcasts_go_over_the_parent() {
     let mut rig = Rig::new(8);
     rig.profile = Profile {
         on_parent: true,
@@ -299,7 +299,7 @@ fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
 }
 
 #[test]
-fn what_is_broadcast_over_the_parent_is_in_the_vlan_of_the_lan() {
+fn broadcasts_over_the_parent_are_in_the_lans_vlan() {
     for vlan in [0, 7] {
         let mut rig = Rig::new(8);
         rig.profile = Profile {

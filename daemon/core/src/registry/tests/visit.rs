@@ -74,7 +74,7 @@ fn an_add_looks_and_opens_in_one_visit() {
 }
 
 #[test]
-fn an_add_on_the_hosts_link_is_looked_at_and_given_sockets_in_one_visit_unless_they_need_a_port() {
+fn one_visit_opens_sockets_on_a_host_link_without_ports() {
     for (vlan, bridge) in [(0, false), (7, false), (0, true)] {
         let mut rig = Rig::new(8);
         (rig.hold_looks, rig.bridge) = (true, bridge);
@@ -101,7 +101,7 @@ fn an_add_on_the_hosts_link_is_looked_at_and_given_sockets_in_one_visit_unless_t
 }
 
 #[test]
-fn where_no_sockets_were_to_be_had_at_once_an_add_waits_for_its_own() {
+fn an_add_without_sockets_from_its_visit_waits_for_some() {
     let mut rig = Rig::new(8);
     rig.hold_looks = true;
     let add = rig.add("a", 1, "a");
@@ -127,7 +127,7 @@ fn where_no_sockets_were_to_be_had_at_once_an_add_waits_for_its_own() {
 }
 
 #[test]
-fn the_sockets_of_an_add_whose_caller_went_away_during_the_visit_are_closed() {
+fn a_hang_up_during_the_visit_closes_its_sockets() {
     let mut rig = Rig::new(8);
     rig.hold_looks = true;
     let add = rig.add("a", 1, "a");
@@ -168,7 +168,7 @@ fn sockets_that_would_wait_for_a_permit_are_not_opened() {
 }
 
 #[test]
-fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
+fn an_add_waits_for_its_mac_to_be_free() {
     const OTHER: LinkCause = LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1]));
     let mut rig = Rig::new(8);
     rig.faults = vec![(0, OTHER); 3].into();
@@ -204,7 +204,7 @@ fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
 }
 
 #[test]
-fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
+fn reported_carrier_is_looked_at_before_a_discover() {
     let mut rig = Rig::new(8);
     rig.interface.carrier = false;
     let add = rig.add("a", 1, "a");
@@ -229,7 +229,7 @@ fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
 }
 
 #[test]
-fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more() {
+fn carrier_reported_during_a_look_leads_to_another_look() {
     let mut rig = Rig::new(8);
     (rig.interface.carrier, rig.hold_looks) = (false, true);
     let add = rig.add("a", 1, "a");
@@ -249,7 +249,7 @@ fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more()
 }
 
 #[test]
-fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one_xid() {
+fn a_first_message_after_carrier_is_repeated_soon() {
     let kinds = |rig: &mut Rig, until: f64| {
         rig.run_until(until);
         rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>()
@@ -300,7 +300,7 @@ fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one
 }
 
 #[test]
-fn a_request_is_not_repeated_soon_though_the_discover_before_it_would_be() {
+fn a_request_is_not_repeated_soon() {
     let mut rig = Rig::new(8);
     (rig.backlog, rig.was_down) = (Some(VecDeque::new()), true);
     rig.add("a", 1, "a");
@@ -317,7 +317,7 @@ fn a_request_is_not_repeated_soon_though_the_discover_before_it_would_be() {
 }
 
 #[test]
-fn a_first_message_whose_turn_came_later_than_its_carrier_is_not_repeated_soon() {
+fn a_first_message_long_after_carrier_is_not_repeated() {
     let mut rig = Rig::new(1);
     (rig.server, rig.was_down) = (Server::Silent, true);
     rig.add("a", 1, "a");

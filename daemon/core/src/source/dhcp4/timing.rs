@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_waits_half_of_what_is_left_and_a_minute_at_least() {
+    fn an_extension_waits_half_of_the_rest_or_a_minute() {
         // lease of 8 h: T1 at 4 h, T2 at 7 h
         let t1 = at(14_400.0);
         let t2 = at(25_200.0);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_caller_waits_for_begins_between_one_and_ten_seconds_unless_its_time_is_short() {
+    fn background_work_begins_after_one_to_ten_seconds() {
         let mut rng = Rng::with_seed(1);
         for (limit, least, most) in [
             (None, 1.0, 10.0),

@@ -115,7 +115,7 @@ fn an_arp_reply_keeps_all_its_addresses() {
 }
 
 #[test]
-fn a_vlan_is_another_wire_but_another_host_is_the_callers_to_judge() {
+fn a_vlan_frame_is_refused_and_one_for_others_passed_on() {
     let frame = hex(REQUEST);
     assert_eq!(
         decode(&frame, FrameMeta { vlan: 7, ..META }),
@@ -157,7 +157,7 @@ fn an_unfinished_or_absent_udp_checksum_is_not_checked() {
 }
 
 #[test]
-fn an_unfinished_udp_checksum_does_not_excuse_the_ipv4_header() {
+fn an_unfinished_udp_checksum_excuses_no_ipv4_header() {
     let mut frame = hex(REQUEST);
     frame[24] ^= 1;
     assert_eq!(

@@ -480,7 +480,7 @@ fn assert_part_of(some: &Options, all: &Options) {
 }
 
 #[test]
-fn every_truncation_of_a_message_loses_options_and_changes_none() {
+fn a_truncated_message_loses_options_but_changes_none() {
     for text in [
         include_str!("../captures/dnsmasq-ack.hex"),
         include_str!("../captures/kea-ack.hex"),
@@ -507,7 +507,7 @@ proptest! {
     }
 
     #[test]
-    fn any_fields_behind_a_good_header_are_read_without_panic_and_bounded(
+    fn any_fields_are_read_without_a_panic_and_bounded(
         overload in 0..5_u8,
         sname in prop::collection::vec(any::<u8>(), 64),
         file in prop::collection::vec(any::<u8>(), 128),
@@ -522,7 +522,7 @@ proptest! {
 
     /// Random bytes seldom form known options: choose the codes, leave the values to chance.
     #[test]
-    fn any_values_of_known_options_are_read_without_panic_and_bounded(
+    fn any_option_values_are_read_without_a_panic_and_bounded(
         pieces in prop::collection::vec(
             (
                 prop::sample::select(&KNOWN[..]),
@@ -571,7 +571,7 @@ fn assert_bounded(options: &Options) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn options_as_sent_hold_those_that_no_client_knows_and_all_instances_joined() {
+fn options_as_sent_hold_unknown_ones_and_join_instances() {
     let sent = [
         option(224, &[1]),
         option(6, &[10, 0, 0, 1]),

@@ -108,7 +108,7 @@ fn an_option_past_the_end_ends_its_field_and_is_noted() {
 }
 
 #[test]
-fn an_option_whose_last_piece_is_cut_short_is_dropped_with_its_good_pieces() {
+fn an_option_with_a_cut_piece_is_dropped_whole() {
     let default_route = [0, 192, 0, 2, 1];
     let options = [
         &option(53, &[5]),
@@ -498,7 +498,7 @@ fn host_bits_of_a_destination_are_masked_off() {
 }
 
 #[test]
-fn bad_classless_routes_are_as_if_absent_so_that_option_3_counts() {
+fn bad_classless_routes_count_as_absent() {
     let good = [0, 192, 0, 2, 1];
     for (tail, cause) in [
         (
@@ -562,7 +562,7 @@ fn routes_that_cannot_be_are_left_out() {
 }
 
 #[test]
-fn classless_routes_of_which_none_is_left_are_as_if_absent() {
+fn classless_routes_without_a_usable_one_count_as_absent() {
     let options = read_one(121, &[24, 10, 0, 0, 127, 0, 0, 1]);
     assert_eq!(options.classless_routes, None);
     assert_eq!(
@@ -572,7 +572,7 @@ fn classless_routes_of_which_none_is_left_are_as_if_absent() {
 }
 
 #[test]
-fn hundreds_of_routes_are_passed_on_and_more_are_dropped_whole() {
+fn hundreds_of_routes_are_read_and_more_are_dropped() {
     let routes = |n: usize| -> Vec<u8> {
         (0..n)
             .flat_map(|n| [16, 10, n as u8, 192, 0, 2, 1])
@@ -633,7 +633,7 @@ fn a_static_route_is_never_the_default_route() {
 }
 
 #[test]
-fn names_are_of_letters_digits_hyphens_underscores_and_dots() {
+fn names_have_letters_digits_hyphens_underscores_and_dots() {
     let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
     for (sent, read) in [
         ("example.com", "example.com"),
@@ -779,7 +779,7 @@ fn a_search_list_with_a_bad_pointer_is_dropped_whole() {
 }
 
 #[test]
-fn a_pointer_inside_a_label_leads_no_further_forward_than_any_other() {
+fn a_pointer_inside_a_label_leads_no_further_forward() {
     // The first name's label hides a pointer to byte 5; the second name begins at byte 6 and points at it.
     let options = read_one(119, b"\x04a\xc0\x05a\x00\xc0\x02");
     assert_eq!(options.search, [""; 0]);
@@ -793,7 +793,7 @@ fn a_pointer_inside_a_label_leads_no_further_forward_than_any_other() {
 }
 
 #[test]
-fn a_search_list_that_ends_early_or_has_unknown_labels_is_dropped_whole() {
+fn a_bad_search_list_is_dropped_whole() {
     for bytes in [
         &b"\x03com"[..],
         b"\x03co",

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_last_is_why_an_add_failed_and_each_address_is_named_once() {
+    fn the_last_miss_is_why_an_add_failed() {
         let lan = Lan::Network("lan".into());
         let mut misses = Misses::default();
         assert_eq!(misses.failure(&lan, 0), None);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_decline_of_one_address_is_the_last_and_so_is_that_of_the_third_address() {
+    fn the_third_decline_is_the_last() {
         let last_of = |declines: &[(Ipv4Addr, u8)]| {
             let mut misses = Misses::default();
             let mut declined =

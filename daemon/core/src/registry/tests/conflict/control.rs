@@ -31,7 +31,7 @@ impl Rig {
 }
 
 #[test]
-fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_address() {
+fn a_station_that_claims_all_addresses_fails_no_add() {
     for detection in [Detection::Optimistic, Detection::Strict] {
         let mut rig = rig(detection);
         rig.stations.insert(ANY, PROXY);
@@ -98,7 +98,7 @@ fn a_station_with_many_addresses_has_them_all() {
 }
 
 #[test]
-fn among_stations_that_claim_every_address_the_one_that_has_it_is_found() {
+fn the_real_station_is_found_beside_a_proxy() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(ANY, PROXY);
     let add = rig.add("a", 1, "a");
@@ -114,7 +114,7 @@ fn among_stations_that_claim_every_address_the_one_that_has_it_is_found() {
 }
 
 #[test]
-fn a_station_that_is_known_to_claim_every_address_holds_up_nobody_else_of_its_lan() {
+fn a_known_proxy_holds_up_nobody_else() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(ANY, PROXY);
     rig.add("a", 1, "a");
@@ -148,7 +148,7 @@ fn a_station_that_is_known_to_claim_every_address_holds_up_nobody_else_of_its_la
 }
 
 #[test]
-fn a_station_that_stops_claiming_every_address_is_believed_once_more() {
+fn a_former_proxy_is_believed_again() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(ANY, PROXY);
     rig.add("a", 1, "a");
@@ -181,7 +181,7 @@ fn what_is_known_of_one_lan_says_nothing_of_another() {
 }
 
 #[test]
-fn a_held_address_stays_although_a_station_claims_it_that_claims_every_address() {
+fn a_proxy_takes_no_held_address() {
     let mut rig = rig(Detection::Optimistic);
     let add = rig.add("a", 1, "a");
     assert_eq!(rig.leased(add), FIRST);
@@ -198,7 +198,7 @@ fn a_held_address_stays_although_a_station_claims_it_that_claims_every_address()
 }
 
 #[test]
-fn a_claim_heard_while_the_lease_is_written_keeps_the_answer_waiting() {
+fn a_claim_heard_during_the_write_delays_the_answer() {
     for proxy in [true, false] {
         let mut rig = rig(Detection::Optimistic);
         rig.disk = Disk::Slow;
@@ -267,7 +267,7 @@ fn a_lease_got_in_the_background_waits_for_the_control() {
 }
 
 #[test]
-fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
+fn an_add_out_of_time_names_who_claims_its_address() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(FIRST, NEIGHBOUR);
     let mut call = rig.call("a", 1, "a");
@@ -290,7 +290,7 @@ fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
 }
 
 #[test]
-fn a_lease_whose_mtu_is_set_during_the_control_waits_for_it() {
+fn a_lease_waits_for_the_control_after_its_mtu_is_set() {
     for proxy in [true, false] {
         let mut rig = rig(Detection::Strict);
         rig.options = vec![26, 2, 5, 120];
@@ -342,7 +342,7 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
 }
 
 #[test]
-fn an_add_goes_on_without_sockets_where_all_that_claim_its_address_have_answered_the_control() {
+fn an_add_goes_on_without_sockets_beside_known_proxies() {
     let mut rig = rig(Detection::Strict);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "a");
@@ -369,7 +369,7 @@ fn an_add_goes_on_without_sockets_where_all_that_claim_its_address_have_answered
 }
 
 #[test]
-fn a_lease_goes_on_without_sockets_where_all_that_claim_it_have_answered_the_control() {
+fn a_lease_goes_on_without_sockets_beside_known_proxies() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
     rig.appears(FIRST);

@@ -16,7 +16,7 @@ fn rig_after_an_offer_in_vain() -> (Rig, u64) {
 }
 
 #[test]
-fn a_conflict_over_an_offer_says_nothing_of_another_address_that_rapid_commit_brings() {
+fn a_conflict_does_not_count_for_another_address() {
     let (mut rig, add) = rig_after_an_offer_in_vain();
     rig.answer_probe(FIRST);
     (rig.server, rig.give) = (Server::Commits, SECOND);
@@ -31,7 +31,7 @@ fn a_conflict_over_an_offer_says_nothing_of_another_address_that_rapid_commit_br
 }
 
 #[test]
-fn an_address_that_was_offered_before_is_not_watched_for_a_lease_of_another() {
+fn an_offered_address_is_not_watched_for_another_lease() {
     let (mut rig, add) = rig_after_an_offer_in_vain();
     (rig.server, rig.give, rig.disk) = (Server::Commits, SECOND, Disk::Slow);
     while rig.slow.is_empty() {
@@ -44,7 +44,7 @@ fn an_address_that_was_offered_before_is_not_watched_for_a_lease_of_another() {
 }
 
 #[test]
-fn a_lease_that_comes_after_a_conflict_over_its_address_is_watched_anew() {
+fn a_lease_after_a_conflict_over_its_address_is_watched() {
     let (mut rig, _) = rig_after_an_offer_in_vain();
     rig.server = Server::Up;
     rig.run_until(1005.0);
@@ -115,7 +115,7 @@ fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
 }
 
 #[test]
-fn an_add_that_the_store_refuses_with_a_conflict_in_hand_declines() {
+fn an_add_that_the_store_refuses_declines_a_used_address() {
     for cancelled in [false, true] {
         let mut rig = rig(Detection::Optimistic);
         rig.disk = Disk::Slow;
@@ -138,7 +138,7 @@ fn an_add_that_the_store_refuses_with_a_conflict_in_hand_declines() {
 }
 
 #[test]
-fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
+fn an_add_cancelled_during_its_mtu_declines_after_a_claim() {
     let mut rig = rig(Detection::Strict);
     rig.options = vec![26, 2, 5, 120];
     rig.add("a", 1, "a");
@@ -160,7 +160,7 @@ fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
 }
 
 #[test]
-fn an_address_in_conflict_that_was_only_asked_for_is_declined_when_that_is_given_up() {
+fn a_requested_address_in_use_is_declined_when_given_up() {
     for known in [false, true] {
         let mut rig = rig(Detection::Optimistic);
         rig.server = Server::OffersOnly;
@@ -217,7 +217,7 @@ fn a_lease_that_its_successor_declined_is_not_released() {
 }
 
 #[test]
-fn a_held_address_is_declined_once_the_store_knows_that_it_is_lost() {
+fn a_held_address_is_declined_once_its_loss_is_stored() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
     rig.appears(FIRST);
@@ -236,8 +236,7 @@ fn a_held_address_is_declined_once_the_store_knows_that_it_is_lost() {
 }
 
 #[test]
-fn a_daemon_that_dies_before_the_store_knows_of_a_conflict_leaves_the_address_as_the_next_one_expects_it()
- {
+fn a_loss_not_yet_stored_leaves_the_address_on() {
     let mut rig = rig(Detection::Optimistic);
     rig.lease = 4000;
     rig.add("a", 1, "a");
@@ -309,7 +308,7 @@ fn an_address_is_declined_before_a_successor_asks_for_it() {
 }
 
 #[test]
-fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
+fn a_kill_at_a_decline_leaves_no_lease() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
@@ -327,7 +326,7 @@ fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
 }
 
 #[test]
-fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_is_over() {
+fn a_used_address_is_not_released_after_a_successor() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
     let add = rig.add("a", 1, "same");
@@ -348,7 +347,7 @@ fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_i
 }
 
 #[test]
-fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it_was_declined() {
+fn a_used_address_of_a_dead_link_is_released_by_the_host() {
     for written in [true, false] {
         let mut rig = rig(Detection::Optimistic);
         rig.disk = Disk::Slow;
@@ -382,7 +381,7 @@ fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it
 }
 
 #[test]
-fn so_it_is_where_the_kernel_tells_of_the_link_before_its_sockets_break() {
+fn a_dead_link_is_released_if_its_sockets_break_later() {
     let mut rig = rig(Detection::Strict);
     let add = rig.add("a", 1, "a");
     rig.claim(NEIGHBOUR, FIRST);

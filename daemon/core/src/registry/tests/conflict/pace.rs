@@ -33,7 +33,7 @@ fn offend(rig: &mut Rig) {
 }
 
 #[test]
-fn an_add_declines_three_addresses_at_most_and_says_who_uses_them() {
+fn an_add_declines_three_addresses_at_most() {
     let mut rig = hostile();
     assert_eq!(rig.declines(), 3);
     assert!(rig.seconds() < 1005.0, "soon: {}", rig.seconds());
@@ -71,7 +71,7 @@ fn an_add_out_of_time_names_all_that_it_declined() {
 }
 
 #[test]
-fn a_server_that_has_but_one_address_which_is_in_use_fails_the_add_with_who_uses_it() {
+fn an_add_names_who_uses_the_servers_only_address() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(FIRST, NEIGHBOUR);
     let add = rig.add("a", 1, "a");
@@ -95,7 +95,7 @@ fn with_a_squatted_reservation() -> Rig {
 }
 
 #[test]
-fn an_add_declines_one_address_once_and_ends_at_its_third_offer() {
+fn an_add_ends_at_the_third_offer_of_a_used_address() {
     let mut rig = with_a_squatted_reservation();
     let add = rig.add("a", 1, "a");
     rig.run_until(1006.0);
@@ -111,7 +111,7 @@ fn an_add_declines_one_address_once_and_ends_at_its_third_offer() {
 }
 
 #[test]
-fn a_reservation_that_somebody_else_uses_holds_up_nobody_but_its_own_container() {
+fn a_used_reservation_fails_only_its_own_container() {
     let mut rig = with_a_squatted_reservation();
     for _ in 0..3 {
         let add = rig.add("a", 1, "a");
@@ -127,7 +127,7 @@ fn a_reservation_that_somebody_else_uses_holds_up_nobody_but_its_own_container()
 }
 
 #[test]
-fn in_the_background_the_pauses_grow_to_ten_minutes_and_no_address_in_use_is_ever_taken() {
+fn background_pauses_grow_to_ten_minutes_after_conflicts() {
     let mut rig = rig(Detection::Optimistic);
     let add = rig.add("a", 1, "a");
     rig.configure("192.0.2.50/24");
@@ -153,7 +153,7 @@ fn in_the_background_the_pauses_grow_to_ten_minutes_and_no_address_in_use_is_eve
 }
 
 #[test]
-fn beside_a_station_that_claims_everything_a_lan_has_ten_declines_in_ten_minutes() {
+fn a_lan_has_at_most_ten_declines_in_ten_minutes() {
     let mut rig = hostile();
     let mut last = None;
     while rig.seconds() < 1500.0 {

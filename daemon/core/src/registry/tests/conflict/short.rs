@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_strict_add_of_a_lease_shorter_than_its_probes_fails_at_once_and_says_what_helps() {
+fn a_strict_add_of_too_short_a_lease_fails_at_once() {
     for seconds in [6, 7] {
         let mut rig = rig(Detection::Strict);
         rig.lease = seconds;
@@ -23,7 +23,7 @@ fn a_strict_add_of_a_lease_shorter_than_its_probes_fails_at_once_and_says_what_h
 }
 
 #[test]
-fn a_strict_add_of_a_lease_a_little_longer_than_its_probes_gets_it() {
+fn a_strict_add_takes_a_lease_that_outlasts_its_probes() {
     let mut rig = rig(Detection::Strict);
     rig.lease = 8;
     let add = rig.add("a", 1, "a");
@@ -38,7 +38,7 @@ fn a_strict_add_of_a_lease_a_little_longer_than_its_probes_gets_it() {
 }
 
 #[test]
-fn a_lease_that_ends_before_its_probes_do_is_asked_for_anew() {
+fn a_lease_that_ends_during_its_probes_is_asked_for_anew() {
     let mut rig = rig(Detection::Strict);
     rig.lease = 10;
     let add = rig.add("a", 1, "a");
@@ -52,7 +52,7 @@ fn a_lease_that_ends_before_its_probes_do_is_asked_for_anew() {
 }
 
 #[test]
-fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
+fn a_lease_that_ends_during_its_write_is_told_to_nobody() {
     let mut rig = rig(Detection::Optimistic);
     (rig.lease, rig.disk) = (6, Disk::Slow);
     let add = rig.add("a", 1, "a");
@@ -87,8 +87,7 @@ fn lost() -> Rig {
 }
 
 #[test]
-fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile()
- {
+fn a_short_background_lease_is_extended_while_probed_for() {
     let mut rig = lost();
     (rig.server, rig.lease) = (Server::Up, 6);
     while !rig.messages().ends_with(&[1, 3]) {
@@ -110,7 +109,7 @@ fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address
 }
 
 #[test]
-fn in_the_background_a_lease_that_ends_before_its_probes_do_is_never_used() {
+fn a_background_lease_that_ends_in_its_probes_is_unused() {
     let mut rig = lost();
     rig.lease = 6;
     let (before, sent) = (rig.store.events.len(), rig.messages().len());

@@ -41,7 +41,7 @@ fn siblings_hear_each_message_once_and_the_wire_all() {
 }
 
 #[test]
-fn a_strict_window_asks_siblings_first_and_the_wire_three_times() {
+fn a_strict_window_probes_siblings_first_then_the_wire() {
     let mut rig = crowded(Detection::Strict);
     let add = rig.add("a", 1, "a");
     rig.run_until(1008.0);
@@ -78,7 +78,7 @@ fn an_answer_to_a_repeated_probe_is_heard_inside() {
 }
 
 #[test]
-fn what_defends_an_address_or_doubts_a_claim_is_heard_by_siblings() {
+fn siblings_hear_a_defence_and_a_control() {
     let mut rig = crowded(Detection::Optimistic);
     rig.bind();
     rig.run_until(1000.5);
@@ -122,7 +122,7 @@ fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
 }
 
 #[test]
-fn a_request_to_a_server_on_the_wire_leaves_over_the_parent_and_a_second_one_from_inside() {
+fn only_a_first_request_leaves_over_the_parent() {
     let mut rig = asked(|_| {});
     rig.server = Server::OffersOnly;
     rig.add("b", 2, "b");
@@ -131,8 +131,7 @@ fn a_request_to_a_server_on_the_wire_leaves_over_the_parent_and_a_second_one_fro
 }
 
 #[test]
-fn a_first_discover_leaves_over_the_parent_if_the_servers_are_on_the_wire_and_a_second_one_from_inside()
- {
+fn only_a_first_discover_leaves_over_the_parent() {
     let mut rig = asked(|_| {});
     rig.server = Server::Silent;
     rig.add("b", 2, "b");
@@ -141,7 +140,7 @@ fn a_first_discover_leaves_over_the_parent_if_the_servers_are_on_the_wire_and_a_
 }
 
 #[test]
-fn a_discover_leaves_from_inside_if_an_address_is_asked_for_or_no_known_server_is_believed() {
+fn a_discover_leaves_from_inside_if_no_server_will_do() {
     for is_believed in [true, false] {
         let mut rig = asked(|_| {});
         let mut add = rig.call("b", 2, "b");
@@ -160,7 +159,7 @@ fn a_discover_leaves_from_inside_if_an_address_is_asked_for_or_no_known_server_i
 }
 
 #[test]
-fn a_request_to_a_server_that_did_not_answer_from_the_wire_leaves_from_inside() {
+fn a_request_to_a_server_off_the_wire_leaves_from_inside() {
     let silent: fn(&mut Rig) = |rig| _ = rig.stations.remove(&SERVER);
     let other: fn(&mut Rig) = |rig| _ = rig.stations.insert(SERVER, NEIGHBOUR);
     for answers in [silent, other] {

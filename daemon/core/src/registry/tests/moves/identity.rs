@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
+fn an_identity_without_an_interface_goes_to_the_next() {
     let mut rig = leased();
     let next = rig.add_endpoint(OTHER, "a");
     let Answer::Leased { tenures } = &rig.answers[&next] else {
@@ -23,7 +23,7 @@ fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
 }
 
 #[test]
-fn an_add_that_waited_takes_no_identity_from_one_that_came_later() {
+fn a_late_search_takes_no_identity_from_a_newer_add() {
     let mut rig = leased();
     rig.hold_seeks = true;
     let first = rig.add_endpoint(OTHER, "a");
@@ -57,7 +57,7 @@ fn an_identity_whose_interface_is_there_stays_its_holders() {
 }
 
 #[test]
-fn an_identity_is_not_given_away_before_its_interface_was_looked_for_everywhere() {
+fn an_identity_is_given_away_only_after_a_whole_search() {
     for (is_there, sees_part) in [(true, false), (false, true)] {
         let mut rig = leased();
         rig.sees_part = sees_part;
@@ -73,7 +73,7 @@ fn an_identity_is_not_given_away_before_its_interface_was_looked_for_everywhere(
 }
 
 #[test]
-fn an_add_that_waits_for_a_search_ends_with_its_caller_or_its_time() {
+fn an_add_in_a_search_ends_with_its_caller_or_time() {
     for hangs_up in [true, false] {
         let mut rig = leased();
         rig.lease = 10_000;

@@ -59,7 +59,7 @@ const OTHER_SERVER: Refusal = Refusal::OtherServer {
 };
 
 #[test]
-fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
+fn an_ack_of_the_servers_own_address_is_refused() {
     let mut bench = Bench::bound(300, 525, 600);
     bench.next(Timer::Renew, &["ARP"]);
     let output = bench.arp(at(300.0), SERVER_MAC);
@@ -73,7 +73,7 @@ fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
 }
 
 #[test]
-fn the_address_of_a_boot_server_or_router_may_be_a_clients() {
+fn a_lease_may_name_the_client_as_boot_server_or_router() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let offer = Reply {
@@ -182,7 +182,7 @@ fn each_refusal_has_its_cause() {
 }
 
 #[test]
-fn an_ack_for_another_address_or_from_another_server_is_refused() {
+fn an_ack_of_another_address_or_server_is_refused() {
     let (mut bench, xid) = requesting();
     let other = Reply {
         yiaddr: Ipv4Addr::new(192, 0, 2, 51),
@@ -215,7 +215,7 @@ fn nak_from_another_server_is_ignored() {
 }
 
 #[test]
-fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
+fn a_nak_to_a_renewal_starts_a_search_at_once() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.clock(at(500.0));
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
@@ -234,7 +234,7 @@ fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
 }
 
 #[test]
-fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
+fn a_missing_or_bad_mask_is_replaced_by_the_classs() {
     for (yiaddr, prefix) in [
         ([10, 1, 2, 3], 8),
         ([172, 16, 2, 3], 16),
@@ -329,7 +329,7 @@ fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
 }
 
 #[test]
-fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
+fn an_acquisition_given_up_after_request_is_released() {
     let (mut bench, _) = requesting();
     let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
     assert_eq!(
@@ -347,7 +347,7 @@ fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
 }
 
 #[test]
-fn what_was_asked_for_is_not_given_back_when_it_would_have_ended() {
+fn a_requested_lease_that_has_ended_is_not_given_back() {
     let (mut bench, _) = requesting();
     let ends = bench
         .client
@@ -363,7 +363,7 @@ fn what_was_asked_for_is_not_given_back_when_it_would_have_ended() {
 }
 
 #[test]
-fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
+fn the_earlier_try_may_be_answered_during_the_next() {
     let mut bench = Bench::bound(5, 8, 10);
     bench.clock(at(5.0));
     let xid = sent(&bench.arp(at(5.0), SERVER_MAC).frames[0]).xid();
@@ -380,7 +380,7 @@ fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
 }
 
 #[test]
-fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
+fn a_server_behind_a_router_gets_no_ethernet_broadcast() {
     let routes = vec![Route {
         destination: Ipv4Net::default(),
         via: Some(SERVER),
@@ -424,7 +424,7 @@ fn unaddressed(t1: u32, t2: u32, end: u32) -> (Bench, Sent) {
 }
 
 #[test]
-fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form() {
+fn without_its_address_a_lease_asks_by_init_reboot() {
     let (mut bench, request) = unaddressed(500, 900, 1000);
     let none = Ipv4Addr::UNSPECIFIED;
     assert_eq!(
@@ -457,7 +457,7 @@ fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form(
 }
 
 #[test]
-fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
+fn without_its_address_only_its_server_may_refuse_a_lease() {
     let (mut bench, request) = unaddressed(500, 900, 1000);
     let nak = Reply::nak(request.xid());
     let other = bench.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));

@@ -36,7 +36,7 @@ fn wants(address: Ipv4Addr, preferred: bool) -> Option<Wanted> {
 }
 
 #[test]
-fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
+fn the_profile_is_in_discover_and_request_not_in_release() {
     let text = |text: &str| Some(text.to_owned());
     let profile = ClientProfile {
         hostname: text("web-0"),
@@ -124,7 +124,7 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
 }
 
 #[test]
-fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
+fn an_ack_to_discover_needs_rapid_commit() {
     for rapid_commit in [true, false] {
         let mut bench = with(
             ClientProfile {
@@ -154,8 +154,7 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 }
 
 #[test]
-fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back()
-{
+fn a_rapid_commit_server_is_believed_when_it_is_back() {
     for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
         let mut bench = with(
             ClientProfile {
@@ -206,7 +205,7 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
 }
 
 #[test]
-fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
+fn a_rapid_commit_of_an_unwanted_address_is_owed() {
     for preferred in [false, true] {
         let mut bench = with(
             ClientProfile {
@@ -263,7 +262,7 @@ fn an_unlike_first_offer_waits_for_a_better_one() {
 }
 
 #[test]
-fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
+fn another_address_is_taken_if_the_wish_is_not_met() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, true));
     let xid = discover(&mut bench).xid();
     bench.answer(
@@ -277,7 +276,7 @@ fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
 }
 
 #[test]
-fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
+fn a_client_waits_for_the_address_that_it_insists_on() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, false));
     let xid = discover(&mut bench).xid();
     let unlike = |bench: &mut Bench, when| {
@@ -387,7 +386,7 @@ fn asked(output: &Output) -> Vec<Ipv4Addr> {
 }
 
 #[test]
-fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_acknowledged() {
+fn a_second_offer_is_requested_if_the_first_fails() {
     for refused in [true, false] {
         let mut bench = with(ClientProfile::default(), None);
         let xid = discover(&mut bench).xid();
@@ -444,7 +443,7 @@ fn an_offer_that_the_wire_doubled_is_requested_once() {
 }
 
 #[test]
-fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers() {
+fn an_offer_of_a_failed_server_waits_for_a_better_one() {
     for (waited_for, another) in [(true, true), (true, false), (false, true)] {
         let mut bench = with(ClientProfile::default(), None);
         if !waited_for {

@@ -38,7 +38,7 @@ fn assert_declined(output: &Output) {
 }
 
 #[test]
-fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_soon() {
+fn an_address_in_use_is_declined_once_it_is_granted() {
     let (mut bench, xid) = requesting();
     let output = bench.signal(at(0.0), CONFLICT);
     assert!(
@@ -66,7 +66,7 @@ fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_so
 }
 
 #[test]
-fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer() {
+fn a_server_that_offers_used_addresses_comes_last() {
     for waited_for in [true, false] {
         let (mut bench, mut xid) = requesting();
         if !waited_for {
@@ -113,7 +113,7 @@ fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer()
 }
 
 #[test]
-fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
+fn a_repeated_request_does_not_forget_the_conflict() {
     let (mut bench, xid) = requesting();
     bench.signal(at(0.0), CONFLICT);
     bench.next(Timer::Retransmit, &["REQUEST"]);
@@ -136,7 +136,7 @@ fn a_conflict_over_one_offer_says_nothing_of_the_next() {
 }
 
 #[test]
-fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds() {
+fn a_held_address_in_conflict_is_declined_at_once() {
     let mut bench = Bench::bound(300, 525, 600);
     let output = bench.signal(at(5.0), CONFLICT);
     assert_declined(&output);
@@ -201,7 +201,7 @@ fn the_pauses_between_conflicts_in_a_row_grow() {
 }
 
 #[test]
-fn an_address_that_is_free_makes_the_next_conflict_the_first() {
+fn a_free_address_resets_the_pauses_after_conflicts() {
     let mut bench = Bench::bound(300, 525, 600);
     for (now, pause) in [(5.0, 10), (100.0, 20)] {
         assert_declined(&bench.signal(at(now), CONFLICT));

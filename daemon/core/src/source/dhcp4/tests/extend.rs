@@ -60,7 +60,7 @@ fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
 }
 
 #[test]
-fn a_lease_is_extended_however_late_the_server_is_with_each_answer() {
+fn a_slow_server_still_extends_leases() {
     for (late, leases) in [
         (1, &[10, 120, 86_400][..]),
         (6, &[60, 120, 600, 3600, 86_400]),
@@ -77,7 +77,7 @@ fn a_lease_is_extended_however_late_the_server_is_with_each_answer() {
 }
 
 #[test]
-fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
+fn all_tries_of_a_phase_have_one_xid() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
@@ -113,7 +113,7 @@ fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
 }
 
 #[test]
-fn secs_counts_from_the_first_request_of_an_extension_through_rebinding() {
+fn secs_counts_from_the_first_request_of_an_extension() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     let mut said = vec![sent(&bench.arp(at(500.6), SERVER_MAC).frames[0]).secs()];
@@ -126,7 +126,7 @@ fn secs_counts_from_the_first_request_of_an_extension_through_rebinding() {
 }
 
 #[test]
-fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_another_xid() {
+fn a_lease_shorter_than_the_silence_gets_a_new_xid() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     bench.arp(at(500.0), SERVER_MAC);
@@ -146,7 +146,7 @@ fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_anot
 }
 
 #[test]
-fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
+fn any_server_may_extend_a_lease() {
     for (when, state) in [(500.0, StateName::Renewing), (900.0, StateName::Rebinding)] {
         let mut bench = Bench::bound(500, 900, 1000);
         let mut request = bench.clock(at(when));
@@ -167,7 +167,7 @@ fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
 }
 
 #[test]
-fn a_lease_that_is_renewed_is_refused_by_its_own_server_only() {
+fn only_its_own_server_may_refuse_a_renewal() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.clock(at(500.0));
     let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
@@ -222,7 +222,7 @@ fn lost_by(output: &Output) -> Ipv4Addr {
 }
 
 #[test]
-fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
+fn an_ack_of_its_own_server_overrules_an_earlier_nak() {
     for (mut bench, xid) in [rebinding(), confirming()] {
         let (until, _) = bench.deadline();
         let output = bench.answer(until, &Reply::new(ACK, xid, 1000));
@@ -235,7 +235,7 @@ fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
 }
 
 #[test]
-fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
+fn a_foreign_nak_counts_once_its_own_server_is_late() {
     let (mut bench, _) = rebinding();
     let (when, output) = bench.next(Timer::ReceiveWindow, &["DISCOVER"]);
     assert_eq!((when, lost_by(&output)), (at(604.0), OTHER));
@@ -246,7 +246,7 @@ fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
 }
 
 #[test]
-fn its_own_servers_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
+fn a_relayed_nak_waits_for_an_ack_beside_it() {
     let relayed = |xid| Reply {
         giaddr: Ipv4Addr::new(192, 0, 2, 254),
         ..Reply::nak(xid)
@@ -287,7 +287,7 @@ fn a_nak_of_another_server_is_forgotten_with_its_try() {
 }
 
 #[test]
-fn a_caller_waits_one_try_for_the_server_of_an_earlier_lease_that_another_refused() {
+fn a_foreign_nak_to_a_caller_counts_after_one_more_try() {
     let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
     let (mut bench, xid) = refused_by_another(client, 0.0);
     let (_, output) = bench.clone().next(Timer::Retransmit, &["DISCOVER"]);
@@ -297,7 +297,7 @@ fn a_caller_waits_one_try_for_the_server_of_an_earlier_lease_that_another_refuse
 }
 
 #[test]
-fn a_renewal_before_t1_is_tried_three_times_under_one_xid_and_then_waits_for_t1() {
+fn an_early_renewal_is_tried_three_times() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.client.renew_early(at(100.0));
     let mut asked = Vec::new();
@@ -331,7 +331,7 @@ fn a_renewal_before_t1_is_tried_three_times_under_one_xid_and_then_waits_for_t1(
 }
 
 #[test]
-fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
+fn an_endless_lease_is_renewed_if_its_address_is_offered() {
     let mut bench = Bench::new(Client::resume(
         plain(),
         Arc::new(lease()),
@@ -365,7 +365,7 @@ fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
 }
 
 #[test]
-fn so_is_one_that_waits_for_its_confirmation_which_its_server_need_not_answer() {
+fn an_unconfirmed_lease_renews_if_its_address_is_offered() {
     let mut bench = Bench::new(Client::resume(
         plain(),
         Arc::new(lease()),
@@ -407,7 +407,7 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
 }
 
 #[test]
-fn a_renewal_that_got_no_sockets_is_tried_again_when_another_client_is_offered_the_address() {
+fn an_early_renewal_repeats_one_without_sockets() {
     let mut bench = Bench::new(Client::resume(
         plain(),
         Arc::new(timed(500, 900, 1000)),

@@ -66,8 +66,7 @@ fn discover_is_a_broadcast_from_nowhere() {
 }
 
 #[test]
-fn the_largest_message_is_what_the_interface_takes_whole_and_never_less_than_576_or_more_than_1472()
-{
+fn the_largest_message_follows_the_mtu_within_bounds() {
     for (mtu, size) in [
         (68, 576),
         (604, 576),
@@ -156,7 +155,7 @@ fn request_in_rebooting_names_the_address_only() {
 }
 
 #[test]
-fn request_in_renewing_is_a_unicast_from_the_leased_address() {
+fn a_renewal_is_a_unicast_from_the_leased_address() {
     let id = client_id();
     let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().renew(
@@ -178,7 +177,7 @@ fn request_in_renewing_is_a_unicast_from_the_leased_address() {
 }
 
 #[test]
-fn request_in_rebinding_is_a_broadcast_from_the_leased_address() {
+fn a_rebinding_is_a_broadcast_from_the_leased_address() {
     let id = client_id();
     let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().rebind(XID, 3, LEASED);
@@ -240,7 +239,7 @@ fn decline_is_a_broadcast_that_names_server_and_address() {
 }
 
 #[test]
-fn an_interface_that_has_another_ethernet_address_by_now_asks_for_answers_that_it_hears() {
+fn a_moved_interface_asks_for_broadcast_answers() {
     let moved = || sender().from_station(STATION);
     let hop = Hop {
         server: SERVER,

@@ -47,7 +47,7 @@ fn is_flagged(output: &Output) -> bool {
 }
 
 #[test]
-fn the_broadcast_flag_is_set_from_the_third_discover_in_vain_and_stays_where_it_helped() {
+fn the_broadcast_flag_is_set_from_the_third_discover() {
     let mut bench = Bench::acquiring();
     let first = bench.clock(at(0.0));
     let xid = sent(&first.frames[0]).xid();
@@ -94,7 +94,7 @@ fn a_request_to_confirm_a_lease_counts_too() {
 }
 
 #[test]
-fn request_is_sent_three_times_then_discovery_begins_again() {
+fn a_request_is_sent_three_times_before_a_new_discover() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let request = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
@@ -111,7 +111,7 @@ fn request_is_sent_three_times_then_discovery_begins_again() {
 }
 
 #[test]
-fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
+fn an_init_reboot_is_sent_twice_before_a_discover() {
     let mut bench = Bench::new(Client::reacquire(
         plain(),
         lease().into(),
@@ -132,7 +132,7 @@ fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
 }
 
 #[test]
-fn a_lease_being_confirmed_is_used_and_asked_for_until_somebody_answers() {
+fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
     let mut bench = Bench::confirming();
     let (mut last, mut xid) = (at(0.0), 0);
     for (least, most) in [
@@ -197,7 +197,7 @@ fn an_infinite_lease_has_no_timer() {
 }
 
 #[test]
-fn arp_is_asked_three_times_then_the_last_ack_tells_where_to() {
+fn a_server_silent_to_arp_gets_renew_at_its_last_mac() {
     let mut bench = Bench::bound(500, 875, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     assert_eq!(bench.deadline(), (at(500.2), Timer::Resolve));
@@ -208,7 +208,7 @@ fn arp_is_asked_three_times_then_the_last_ack_tells_where_to() {
 }
 
 #[test]
-fn late_in_renewing_an_unresolved_server_is_reached_by_ethernet_broadcast() {
+fn a_late_renewal_reaches_its_server_by_broadcast() {
     let mut bench = Bench::bound(500, 875, 1000);
     bench.clock(at(800.0));
     for _ in 0..2 {
@@ -220,7 +220,7 @@ fn late_in_renewing_an_unresolved_server_is_reached_by_ethernet_broadcast() {
 }
 
 #[test]
-fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left() {
+fn each_renewal_listens_longer_and_halves_the_wait() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     let request = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]);
@@ -250,7 +250,7 @@ fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left(
 }
 
 #[test]
-fn rebinding_asks_again_at_half_of_what_is_left_until_the_lease_expires() {
+fn each_rebinding_halves_the_wait_until_the_end() {
     let mut bench = Bench::bound(500, 600, 1000);
     bench.clock(at(600.0));
     for (window, again) in [(604.0, 800.0), (808.0, 900.0), (916.0, 950.0)] {
@@ -321,7 +321,7 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
 }
 
 #[test]
-fn discovery_that_nobody_waits_for_slows_down_to_once_a_minute_and_closes_its_sockets() {
+fn a_background_discovery_slows_down_to_once_a_minute() {
     let mut bench = Bench::bound(1, 2, 3);
     bench.clock(at(3.0));
     let mut last = at(3.0);
@@ -340,7 +340,7 @@ fn discovery_that_nobody_waits_for_slows_down_to_once_a_minute_and_closes_its_so
 }
 
 #[test]
-fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
+fn the_second_nak_starts_over_after_a_pause() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
@@ -356,7 +356,7 @@ fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
 }
 
 #[test]
-fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
+fn missing_sockets_are_asked_for_again_at_the_next_try() {
     let mut bench = Bench::bound(500, 900, 1000);
     assert!(bench.signal(at(500.0), Signal::Clock).listen);
     let output = bench.signal(at(500.0), Signal::Unopened);
@@ -367,7 +367,7 @@ fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
 }
 
 #[test]
-fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
+fn missing_sockets_are_asked_for_once_a_minute_in_the_end() {
     let mut bench = Bench::new(Client::seek(plain(), at(0.0), Rng::with_seed(7)));
     let mut last = bench.deadline().0;
     for base in [8.0, 16.0, 32.0, 60.0, 60.0] {
@@ -423,7 +423,7 @@ fn an_offer_that_waits_is_forgotten_with_its_sockets() {
 }
 
 #[test]
-fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_over() {
+fn a_late_arp_answer_renews_no_lease_that_is_over() {
     for (when, frames) in [
         (899.9, vec!["REQUEST"]),
         (900.0, vec!["REQUEST"]),
@@ -490,7 +490,7 @@ fn a_lease_counts_from_the_sending_of_its_request() {
 }
 
 #[test]
-fn what_had_no_answer_leaves_from_the_interfaces_own_ethernet_address_where_that_is_another() {
+fn unanswered_messages_alternate_between_both_macs() {
     let source = |output: &Output| Mac(output.frames[0][6..12].try_into().expect("six bytes"));
     let mut bench = Bench::bound(500, 600, 1000);
     bench.client.set_station(STATION);

@@ -25,7 +25,7 @@ fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
 }
 
 #[test]
-fn a_router_that_is_the_subnets_own_or_its_broadcast_address_is_none() {
+fn the_network_or_broadcast_address_is_no_router() {
     let to = |width: u8, via: [u8; 4]| {
         [&[width, 10][..usize::from(width).div_ceil(8) + 1], &via].concat()
     };
@@ -88,7 +88,7 @@ fn bare(xid: u32) -> Reply {
 }
 
 #[test]
-fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
+fn a_bare_ack_changes_no_configuration() {
     let held = || {
         Bench::new(Client::resume(
             plain(),
@@ -276,7 +276,7 @@ fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
 }
 
 #[test]
-fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
+fn what_a_cut_answer_does_not_say_stays() {
     // The last option is 3, and behind it is the end.
     assert_eq!(
         renewed(|reply| Reply { cut: 3, ..reply }),
@@ -311,7 +311,7 @@ fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
 }
 
 #[test]
-fn an_ack_that_says_nothing_of_the_configuration_has_the_offers() {
+fn a_bare_ack_has_the_configuration_of_its_offer() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let offer = Reply::new(OFFER, xid, 600)
@@ -353,7 +353,7 @@ fn of(server: Ipv4Addr, routes: &[&str]) -> Lease {
 }
 
 #[test]
-fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it() {
+fn the_next_hop_follows_the_longest_prefix() {
     let router = |last| Some(Ipv4Addr::new(192, 0, 2, last));
     for (server, routes, hop) in [
         (SERVER, &["0.0.0.0/0 192.0.2.8"][..], Some(SERVER)),
