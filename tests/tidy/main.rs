@@ -399,3 +399,23 @@ fn no_file_is_too_long_to_read() {
         assert!(lines <= longest, "{file} has {lines} lines: split it");
     }
 }
+
+/// How long a test's name may be: whoever reads a list of failures reads nothing else.
+const LONGEST_NAME: usize = 54;
+
+#[test]
+fn every_test_has_a_name_of_at_most_54_characters() {
+    let mut long = Vec::new();
+    for file in tracked().iter().filter(|file| file.ends_with(".rs")) {
+        for rest in read(file).split("fn ").skip(1) {
+            let name: String = rest
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                .collect();
+            if name.len() > LONGEST_NAME {
+                long.push(format!("{file}: {name}"));
+            }
+        }
+    }
+    assert_eq!(long, [""; 0], "say it shorter: subject, verb, object");
+}
