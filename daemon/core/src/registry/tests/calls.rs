@@ -87,41 +87,6 @@ fn a_replaced_record_stays_away_if_its_add_is_given_up() {
 }
 
 #[test]
-fn a_restart_after_a_take_over_sends_no_release() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.disk = Disk::Full;
-    rig.run_until(1050.5);
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    rig.add("a", 2, "same");
-    rig.run_until(1055.0);
-    rig.disk = Disk::Good;
-    rig.flush();
-    let records = std::mem::take(&mut rig.store).records();
-    let at = rig.at;
-    let mut next = Rig::new(8);
-    next.reg = Core::new(Config::default(), 8);
-    next.at = at;
-    next.live.remove(&1);
-    next.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    next.run_until(1060.0);
-    let rows: Vec<_> = next.rows().into_iter().map(|r| (r.link, r.state)).collect();
-    assert!(
-        !next.sent.iter().any(|(kind, _)| *kind == 7),
-        "RELEASE under the live container: {:?} {:?}",
-        next.sent,
-        rows
-    );
-}
-
-#[test]
 fn a_lease_that_ends_while_it_is_taken_over_does_not_spin() {
     let mut rig = Rig::new(8);
     rig.lease = 6;

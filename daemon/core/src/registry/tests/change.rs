@@ -67,23 +67,6 @@ fn a_changed_address_is_stored_before_it_is_put_on() {
 }
 
 #[test]
-fn the_next_daemon_finishes_a_change_cut_by_a_crash() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.hold_looks = true;
-    rig.run_until(1050.5);
-    assert!(rig.only_record().former.is_some());
-    rig.hold_looks = false;
-    rig.sent.clear();
-    rig.restart();
-    assert_eq!(
-        (rig.on_link(), rig.only_record().former.is_some()),
-        (vec![B.to_owned()], false)
-    );
-    assert!(rig.sent.is_empty(), "a restart sends nothing");
-}
-
-#[test]
 fn a_failed_change_is_tried_again_after_a_look() {
     let mut rig = bound();
     give_another(&mut rig);

@@ -455,45 +455,6 @@ fn a_store_that_fails_fails_the_add() {
 }
 
 #[test]
-fn a_kill_at_any_moment_gives_no_fallback_address_twice() {
-    for step in 0..60_u32 {
-        for disk in [Disk::Good, Disk::Slow] {
-            let mut rig = silent();
-            rig.add("a", 1, "a");
-            rig.run_until(1000.0 + f64::from(step) / 2.0);
-            rig.disk = disk;
-            rig.run_until(1000.5 + f64::from(step) / 2.0);
-            // The next daemon finds what was durable; its callers ask again.
-            rig.disk = Disk::Good;
-            rig.restart();
-            let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
-            rig.run_until(1062.0);
-            let given = adds.map(|add| rig.given(add));
-            assert_ne!(given[0], given[1], "killed at {step}");
-            let stored: Vec<_> = rig
-                .store
-                .all()
-                .map(|record| record.lease.address.to_string())
-                .collect();
-            assert!(
-                stored.len() == 2 && given.iter().all(|given| stored.contains(given)),
-                "killed at {step}: {stored:?}"
-            );
-            rig.restart();
-            assert_eq!(
-                (rig.state("a"), rig.state("b")),
-                (vec!["BOUND"], vec!["BOUND"])
-            );
-            let dels = [rig.del("a"), rig.del("b")];
-            assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
-            rig.run_until(1200.0);
-            assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.open.is_empty());
-            rig.assert_only_discovers();
-        }
-    }
-}
-
-#[test]
 fn a_pod_has_its_fallback_address_again_after_a_reboot() {
     for reboots in [false, true] {
         let mut rig = silent();

@@ -88,25 +88,6 @@ fn an_identity_back_within_its_grace_has_its_address() {
 }
 
 #[test]
-fn a_restart_keeps_to_the_grace_that_was_granted() {
-    let mut rig = kept();
-    rig.run_until(1030.0);
-    rig.restart();
-    rig.run_until(1045.0);
-    rig.restart();
-    rig.assert_kept_until(1060.0);
-}
-
-#[test]
-fn grace_that_ended_while_no_daemon_ran_is_over() {
-    let mut rig = kept();
-    rig.at = Duration::from_secs(1100);
-    rig.restart();
-    rig.run_until(1102.0);
-    assert_eq!(rig.sent, [(7, "192.0.2.50".parse().unwrap())]);
-}
-
-#[test]
 fn a_collection_ends_the_grace_of_what_it_does_not_name() {
     let mut rig = kept();
     let keep = vec![("a".to_owned(), "eth0".to_owned())];
@@ -250,30 +231,6 @@ fn what_is_not_to_be_kept_goes_back_at_once() {
         );
         assert!(rig.rows().is_empty());
     }
-}
-
-#[test]
-fn a_del_after_a_reboot_is_followed_by_the_grace() {
-    let mut rig = Rig::new(8);
-    rig.store.durable = [(
-        BindingId(1),
-        Record {
-            profile: returning(60),
-            ..record("a", "before", 900.0)
-        },
-    )]
-    .into();
-    rig.live.clear();
-    rig.restart();
-    rig.run_until(1100.0);
-    assert_eq!(
-        rig.rows()[0].kept,
-        Some(Duration::from_secs(500)),
-        "as any lease waits after a reboot"
-    );
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    rig.assert_kept_until(1160.0);
 }
 
 #[test]

@@ -131,36 +131,6 @@ fn a_nak_leaves_the_address_until_another_lease_is_there() {
 }
 
 #[test]
-fn a_restart_still_replaces_a_kept_address() {
-    let mut rig = kept();
-    rig.restart();
-    rig.assert_kept();
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-}
-
-#[test]
-fn a_lease_that_ended_while_no_daemon_ran_is_kept_too() {
-    let mut rig = bound(keeping());
-    rig.server = Server::Silent;
-    rig.at = std::time::Duration::from_secs(2000);
-    rig.restart();
-    rig.assert_kept();
-    rig.restart();
-    rig.assert_kept();
-    assert_eq!(
-        rig.store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::Expired)
-            .count(),
-        1
-    );
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-}
-
-#[test]
 fn a_del_of_an_expired_kept_address_sends_nothing() {
     let mut rig = kept();
     rig.sent.clear();
@@ -264,30 +234,6 @@ fn no_lease_puts_on_a_kept_address_taken_off_by_hand() {
             (0, vec!["BOUND"], 0)
         );
     }
-}
-
-#[test]
-fn a_restart_knows_what_on_change_and_on_expiry_keep() {
-    let mut rig = bound(Policy {
-        on_change: OnChange::Keep,
-        ..keeping()
-    });
-    rig.is_given(OTHER, 42.0);
-    rig.server = Server::Silent;
-    rig.run_until(1200.0);
-    rig.assert_kept();
-    rig.restart();
-    rig.is_given(OTHER, 70.0);
-    assert_eq!(
-        (rig.on_link(), rig.state("a"), rig.steps.len()),
-        (vec![A.to_owned()], vec!["BOUND"], 0)
-    );
-    assert_eq!(
-        rig.renewal(),
-        [(3, Ipv4Addr::UNSPECIFIED)],
-        "its address was never there"
-    );
-    assert!(!rig.has_told(EventKind::AddressRemoved));
 }
 
 #[test]

@@ -172,37 +172,6 @@ fn on_expiry_keep_leaves_the_address_for_the_next_lease() {
 }
 
 #[test]
-fn a_lease_ended_without_a_daemon_goes_at_the_start() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
-    rig.at = std::time::Duration::from_secs(2000);
-    rig.restart();
-    assert!(rig.on_link().is_empty());
-    assert_eq!(
-        (rig.only_record().state, rig.only_record().former.is_some()),
-        (RecordState::Seeking, false)
-    );
-}
-
-#[test]
-fn the_next_daemon_finishes_a_loss_cut_by_a_crash() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
-    rig.hold_looks = true;
-    rig.run_until(1100.1);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().state),
-        (vec![A.to_owned()], RecordState::Seeking)
-    );
-    rig.hold_looks = false;
-    rig.restart();
-    assert_eq!(
-        (rig.on_link().len(), rig.only_record().former.is_some()),
-        (0, false)
-    );
-}
-
-#[test]
 fn an_add_finds_nothing_of_a_lease_that_just_ended() {
     let mut rig = bound(Profile::from(Policy {
         on_change: OnChange::Keep,
@@ -609,25 +578,6 @@ fn a_lease_on_another_network_goes_once_its_server_speaks() {
                 .iter()
                 .any(|event| event.kind == EventKind::Lost)
     );
-}
-
-#[test]
-fn the_next_daemon_confirms_an_unconfirmed_lease() {
-    let mut rig = plugged_in_again(86_400);
-    rig.run_until(1020.0);
-    rig.restart();
-    rig.sent.clear();
-    rig.server = Server::Up;
-    rig.run_until(1031.0);
-    assert!(
-        began(&rig) >= 1020.0 && !rig.sent.is_empty(),
-        "{}",
-        began(&rig)
-    );
-    rig.restart();
-    rig.sent.clear();
-    rig.run_until(1200.0);
-    assert!(rig.sent.is_empty(), "once is enough");
 }
 
 #[test]

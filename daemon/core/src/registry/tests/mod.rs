@@ -36,7 +36,6 @@ mod networks_amiss;
 mod networks_anew;
 mod networks_forgotten;
 mod networks_found;
-mod networks_left;
 mod networks_slow;
 mod on_host;
 mod orders;

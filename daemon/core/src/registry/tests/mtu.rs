@@ -120,26 +120,6 @@ fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
 }
 
 #[test]
-fn the_next_daemon_sets_an_mtu_that_is_due() {
-    for on_change in [OnChange::Apply, OnChange::Keep] {
-        let mut rig = adding(SMALL, on_change);
-        rig.hold_looks = true;
-        rig.flush();
-        assert!(rig.is_due() && rig.steps.is_empty());
-        rig.hold_looks = false;
-        rig.restart();
-        assert_eq!(
-            (rig.steps.clone(), rig.only_record().former.clone()),
-            (vec![Step::Mtu(1400)], None)
-        );
-        assert!(
-            rig.on_link().is_empty(),
-            "its main plugin puts the address on"
-        );
-    }
-}
-
-#[test]
 fn on_change_keep_keeps_the_mtu_of_the_add() {
     let mut rig = adding(SMALL, OnChange::Keep);
     rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), 30).collect();

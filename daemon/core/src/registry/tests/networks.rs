@@ -9,6 +9,7 @@ use crate::effect::{
     Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
     RequestId, StoreCause,
 };
+use crate::event::EventKind;
 use crate::grant::policy::Policy;
 use crate::identity::{ClientId, DoorId};
 use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
@@ -807,4 +808,36 @@ fn a_lease_for_a_network_that_went_meanwhile_goes_back() {
         (rig.rows().len(), rig.sends(7), rig.store.records().len()),
         (0, 1, 0)
     );
+}
+
+#[test]
+fn an_address_without_an_endpoint_is_given_up_in_time() {
+    // Docker's own drivers refuse a pool of all addresses, and ours is asked for an endpoint at once.
+    for (pool, until) in [
+        ("0.0.0.0/0;;grace=0", 1070.0),
+        ("192.0.2.0/24;;parent=br0", 1600.0),
+    ] {
+        let mut rig = Rig::new(8);
+        rig.lease = 10_000;
+        let attachment = Attachment::Docker {
+            pool: pool.into(),
+            endpoint: OWN.to_string().into(),
+        };
+        let mut add = rig.docker_call(attachment, "a");
+        add.place = Place::Parent {
+            ifname: "br0".into(),
+            mac: OWN,
+        };
+        rig.request(Call::Add(add));
+        rig.run_until(until - 0.1);
+        assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "{pool}");
+        rig.run_until(until + 0.1);
+        let orphans = rig
+            .store
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::OrphanFound)
+            .count();
+        assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
+    }
 }

@@ -80,24 +80,6 @@ fn on_expiry_keep_takes_off_an_address_in_use_elsewhere() {
 }
 
 #[test]
-fn an_address_in_use_elsewhere_comes_off_after_a_crash() {
-    let mut rig = rig(Profile::from(Policy {
-        on_expiry: OnExpiry::Keep,
-        ..Policy::default()
-    }));
-    rig.lease = 4000;
-    rig.add("a", 1, "a");
-    rig.configure(A);
-    rig.run_until(1000.5);
-    rig.hold_looks = true;
-    rig.neighbour_answers(FIRST);
-    assert_eq!(rig.on_link(), [A]);
-    rig.hold_looks = false;
-    rig.restart();
-    assert!(rig.on_link().is_empty());
-}
-
-#[test]
 fn a_declined_address_takes_no_kept_address_off() {
     let mut rig = rig(Profile::from(Policy {
         on_expiry: OnExpiry::Keep,

@@ -82,25 +82,6 @@ fn what_the_main_plugin_is_told_of_is_left_to_it() {
 }
 
 #[test]
-fn late_routes_are_put_on_after_a_restart() {
-    let mut restarted = added();
-    restarted.restart();
-    restarted.configure(HOST);
-    let mut late = added();
-    late.interface.put(HOST.parse().unwrap());
-    late.restart();
-    let mut missed = added();
-    missed.interface.put(HOST.parse().unwrap());
-    missed.input(Input::Kernel(KernelMessage::Missed));
-    for rig in [restarted, late, missed] {
-        assert_eq!(
-            (rig.steps.clone(), rig.only_record().former.clone()),
-            (off_link().to_vec(), None)
-        );
-    }
-}
-
-#[test]
 fn they_are_put_on_whatever_the_network_says_of_changes() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {
@@ -229,15 +210,6 @@ fn a_link_down_without_a_lease_has_its_routes_again() {
             vec![route("0.0.0.0/0", Some("192.0.2.1"))]
         )
     );
-}
-
-#[test]
-fn a_link_that_a_restart_finds_down_gets_its_routes_too() {
-    let mut rig = bound(Profile::default());
-    rig.interface.up = false;
-    rig.restart();
-    rig.set_down(false);
-    assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))]);
 }
 
 #[test]

@@ -62,52 +62,6 @@ fn a_del_during_a_background_request_releases_its_address() {
 }
 
 #[test]
-fn a_refused_lease_is_not_held_again_after_a_crash() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1050.5);
-    assert_ne!(rig.state("a"), ["BOUND"]);
-    let records = rig.store.records();
-    let mut next = Rig::new(8);
-    next.reg = Core::new(Config::default(), 8);
-    next.at = rig.at;
-    next.server = Server::Silent;
-    next.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    let states = next.state("a");
-    assert!(next.rows().iter().all(|r| r.tenure.is_none()), "{states:?}");
-}
-
-#[test]
-fn a_del_after_a_reboot_gives_the_lease_back() {
-    let mut rig = Rig::new(8);
-    rig.reg = Core::new(Config::default(), 8);
-    rig.live.clear();
-    let records = vec![(BindingId(1), record("a", "before", 900.0))];
-    rig.store.durable = records.iter().cloned().collect();
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    rig.run_until(1060.0);
-    assert!(
-        rig.sent.iter().any(|(kind, _)| *kind == 7),
-        "told deleted, still held a minute later"
-    );
-}
-
-#[test]
 fn unwritten_records_follow_the_first_write_that_succeeds() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
@@ -125,19 +79,6 @@ fn unwritten_records_follow_the_first_write_that_succeeds() {
         .expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
-}
-
-#[test]
-fn a_del_while_the_disk_is_full_gives_the_lease_back() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.disk = Disk::Ends;
-    let del = rig.del("a");
-    assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
-    assert!(rig.rows().is_empty());
-    rig.restart();
-    rig.run_until(1010.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }
 
 #[test]

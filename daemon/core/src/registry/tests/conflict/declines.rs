@@ -236,34 +236,6 @@ fn a_held_address_is_declined_once_its_loss_is_stored() {
 }
 
 #[test]
-fn a_loss_not_yet_stored_leaves_the_address_on() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.lease = 4000;
-    rig.add("a", 1, "a");
-    rig.configure("192.0.2.50/24");
-    rig.run_until(1000.5);
-    rig.disk = Disk::Slow;
-    rig.answer_probe(FIRST);
-    rig.run_until(1001.4);
-    assert_eq!(
-        (rig.on_link().len(), rig.state("a")),
-        (1, vec!["INIT"]),
-        "the store does not know yet"
-    );
-    rig.disk = Disk::Good;
-    rig.at = std::time::Duration::from_secs(1100);
-    rig.restart();
-    assert_eq!((rig.on_link().len(), rig.state("a")), (1, vec!["BOUND"]));
-    assert!(
-        !rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::AddressRemoved),
-        "nobody took it off"
-    );
-}
-
-#[test]
 fn a_held_address_is_declined_although_the_store_fails() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
@@ -305,24 +277,6 @@ fn an_address_is_declined_before_a_successor_asks_for_it() {
     assert_eq!(rig.messages(), [1, 3]);
     rig.add("b", 2, "same");
     assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
-}
-
-#[test]
-fn a_kill_at_a_decline_leaves_no_lease() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.disk = Disk::Slow;
-    rig.add("a", 1, "a");
-    rig.answer_probe(FIRST);
-    rig.flush();
-    assert_eq!(
-        (rig.messages(), rig.store.records().len()),
-        (vec![1, 3], 1),
-        "the store forgets first"
-    );
-    rig.flush();
-    assert!(rig.messages().contains(&4));
-    rig.restart();
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]
