@@ -1,124 +1,12 @@
 //! What one call does to another, and to what is under way.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, RequestId, StoreCause};
+use crate::effect::{Call, Failure, RequestId};
 use crate::link::{KernelMessage, Wire};
 use crate::source::Wanted;
-
-#[test]
-fn adds_that_time_out_together_leave_no_exchange_open() {
-    let mut rig = Rig::new(1);
-    rig.server = Server::Silent;
-    let (a, b) = (rig.add("a", 1, "a"), rig.add("b", 2, "b"));
-    rig.run_until(1040.0);
-    assert!(rig.answers.contains_key(&a) && rig.answers.contains_key(&b));
-    assert!(rig.rows().is_empty());
-    assert!(rig.open.is_empty(), "left open: {:?}", rig.open);
-}
-
-#[test]
-fn a_del_is_answered_though_its_binding_was_taken_over() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.disk = Disk::Slow;
-    let del = rig.del("a");
-    let add = rig.add("b", 2, "same"); // takes the identity over; its DORA runs, its Persist waits
-    let (op, _) = rig.slow.pop_front().unwrap();
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Persisted(Err(StoreCause::Full)),
-    });
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    rig.run_until(2000.0);
-    assert!(rig.answers.contains_key(&del), "DEL never answered");
-}
-
-#[test]
-fn a_replaced_record_is_not_written_again() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.disk = Disk::Full;
-    rig.run_until(1050.5); // renewed at T1, not written
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    let add = rig.add("a", 2, "same"); // yields, asks, wins, writes: slowly
-    assert_eq!(rig.slow.len(), 1);
-    rig.run_until(1055.0); // the old binding's retry
-    assert!(!rig.answers.contains_key(&add));
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.store.records().len(), 1);
-}
-
-#[test]
-fn a_replaced_record_stays_away_if_its_add_is_given_up() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    let add = rig.add("b", 2, "same");
-    assert_eq!(rig.slow.len(), 1, "it takes the record over");
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
-    rig.input(Input::HungUp(RequestId(add)));
-    rig.disk = Disk::Good;
-    rig.flush();
-    rig.run_until(1005.0);
-    assert_eq!(
-        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
-        1,
-        "one RELEASE: {:?}",
-        rig.sent
-    );
-    assert!(
-        rig.store.records().is_empty() && rig.rows().is_empty(),
-        "{:?}",
-        rig.store.durable
-    );
-}
-
-#[test]
-fn a_lease_that_ends_while_it_is_taken_over_does_not_spin() {
-    let mut rig = Rig::new(8);
-    rig.lease = 6;
-    rig.add("a", 1, "same");
-    rig.run_until(1000.5);
-    rig.server = Server::Silent;
-    rig.live.remove(&1);
-    rig.disk = Disk::Good;
-    rig.at = Duration::from_secs_f64(1002.8);
-    rig.add("a", 2, "same");
-    assert_eq!(rig.state("a"), ["REBOOTING", "RELEASING"]);
-    let wakes = rig.run_until(1013.0);
-    assert!(wakes < 50, "woke {wakes} times by {:?}", rig.at);
-}
-
-#[test]
-fn a_waiting_del_is_carried_out_after_its_caller_hung_up() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.hold_looks = true;
-    rig.request(Call::Check {
-        attachment: attachment("a"),
-        expected: vec![],
-    });
-    let del = rig.del("a");
-    rig.input(Input::HungUp(RequestId(del)));
-    rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
-    rig.run_until(1010.0);
-    assert!(rig.rows().is_empty(), "not released");
-}
 
 #[test]
 fn carrier_that_comes_during_a_look_is_not_missed() {
@@ -155,22 +43,6 @@ fn a_look_of_a_dead_add_means_nothing_to_the_next() {
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
     assert_eq!(rig.looks.len(), 1, "its own");
-}
-
-#[test]
-fn an_attachment_without_its_identity_is_forgotten() {
-    let mut rig = Rig::new(8);
-    for n in 1..9 {
-        rig.add(&format!("c{n}"), n, "same");
-        rig.live.remove(&n);
-    }
-    assert_eq!(rig.rows().len(), 1);
-    assert_eq!(
-        rig.reg.registry.slots.len(),
-        1,
-        "slots {:?}",
-        rig.reg.registry.slots
-    );
 }
 
 #[test]
@@ -211,25 +83,6 @@ fn an_aborted_take_over_releases_once() {
         rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
         1,
         "{:?}",
-        rig.sent
-    );
-}
-
-#[test]
-fn an_add_given_up_after_unanswered_requests_releases() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::OffersOnly; // commits; the ACKs are lost
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1000.1);
-    rig.server = Server::Silent;
-    while rig.state("a") != ["SELECTING"] {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
-    }
-    rig.input(Input::HungUp(RequestId(add)));
-    assert!(
-        rig.sent.iter().any(|(kind, _)| *kind == 7),
-        "no RELEASE: {:?}",
         rig.sent
     );
 }

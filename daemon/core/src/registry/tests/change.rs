@@ -343,22 +343,6 @@ fn an_interface_with_a_new_mac_is_still_ours() {
 }
 
 #[test]
-fn a_del_during_a_change_leaves_no_record() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.hold_looks = true;
-    rig.run_until(1050.5);
-    let del = rig.del("a");
-    rig.hold_looks = false;
-    while let Some((op, outcome)) = rig.looks.pop_front() {
-        rig.input(Input::Done { op, outcome });
-    }
-    rig.run_until(1060.0);
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
-}
-
-#[test]
 fn a_namespace_that_cannot_be_entered_once_costs_no_route() {
     let mut rig = bound();
     rig.options = vec![3, 4, 192, 0, 2, 9];

@@ -193,27 +193,6 @@ fn a_conflict_heard_during_the_write_is_declined_after_it() {
 }
 
 #[test]
-fn a_del_during_a_decline_leaves_nothing() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.disk = Disk::Slow;
-    let add = rig.add("a", 1, "a");
-    rig.answer_probe(FIRST);
-    rig.flush();
-    let del = rig.del("a");
-    assert!(matches!(
-        rig.answers[&add],
-        Answer::Failed(Failure::Cancelled(_))
-    ));
-    while !rig.slow.is_empty() {
-        rig.flush();
-    }
-    rig.run_until(1010.0);
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    assert_eq!(rig.messages(), [1, 3, 4]);
-}
-
-#[test]
 fn a_declined_lease_that_stays_in_the_store_goes_later() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
@@ -700,23 +679,6 @@ fn returned_carrier_announces_no_address_taken_off() {
         rig.asked
     );
     assert_eq!(rig.state("a"), ["BOUND"]);
-}
-
-#[test]
-fn a_del_during_the_window_closes_its_sockets() {
-    for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = rig(detection);
-        rig.add("a", 1, "a");
-        rig.run_until(1000.5);
-        assert!(!rig.open.is_empty());
-        let del = rig.del("a");
-        rig.run_until(1002.0);
-        assert_eq!(
-            (rig.answers[&del].clone(), rig.open.len()),
-            (Answer::Deleted, 0)
-        );
-        assert_eq!(rig.messages(), [1, 3, 7]);
-    }
 }
 
 #[test]

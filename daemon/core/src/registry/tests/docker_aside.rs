@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, RequestId};
+use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
 use crate::identity::Lan;
 use crate::link::{Link, LinkCause};
@@ -140,37 +140,6 @@ fn an_add_waits_for_its_macvlan_no_longer_than_its_limit() {
         rig.failure(add)
     );
     assert!(rig.store.records().is_empty() && rig.is_over());
-}
-
-#[test]
-fn a_caller_that_goes_meanwhile_leaves_no_lease() {
-    // While it asks, while the store writes, and while the macvlan is being removed.
-    for at in 0..3 {
-        let mut rig = rig();
-        match at {
-            0 => rig.server = Server::OffersOnly,
-            1 => rig.disk = Disk::Slow,
-            _ => rig.hold_closes = true,
-        }
-        let add = rig.endpoint(1);
-        rig.run_until(1001.5);
-        rig.beside = false;
-        rig.input(Input::HungUp(RequestId(add)));
-        (rig.server, rig.disk) = (Server::Up, Disk::Good);
-        rig.flush();
-        rig.close_late();
-        rig.run_until(1020.0);
-        assert_eq!(
-            (
-                rig.count_sent(7),
-                rig.rows().len(),
-                rig.answers.contains_key(&add)
-            ),
-            (1, 0, false),
-            "{at}"
-        );
-        assert!(rig.store.records().is_empty() && rig.ports.is_empty() && rig.is_over());
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::docker::endpoint_mac;
 use super::rig::*;
-use crate::effect::{Call, Failure, RequestId};
+use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::link::KernelMessage;
 use crate::record::RecordState;
@@ -366,19 +366,6 @@ fn an_add_that_has_no_permit_yet_is_answered_too() {
     rig.run_until(1005.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);
     assert_eq!(rig.count_sent(3), 1, "of the first ADD");
-}
-
-#[test]
-fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
-    let mut rig = kept(1000);
-    let add = rig.endpoint(1);
-    rig.disk = Disk::Slow;
-    rig.run_until(1005.0);
-    rig.input(Input::HungUp(RequestId(add)));
-    rig.disk = Disk::Good;
-    rig.flush();
-    rig.run_until(1020.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len()), (1, 0));
 }
 
 #[test]

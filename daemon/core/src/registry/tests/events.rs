@@ -246,25 +246,6 @@ fn an_adoption_is_told_as_such_and_only_once() {
 }
 
 #[test]
-fn an_add_that_the_store_refuses_acquired_nothing() {
-    let mut rig = Rig::new(8);
-    rig.disk = Disk::Full;
-    rig.add("a", 1, "a");
-    rig.run_until(1005.0);
-    rig.disk = Disk::Good;
-    rig.add("b", 2, "b");
-    rig.run_until(1040.0);
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .all(|event| event.attachment == attachment("b")),
-        "{:?}",
-        rig.store.events
-    );
-}
-
-#[test]
 fn an_event_is_written_with_its_record_or_later() {
     let mut rig = Rig::new(8);
     rig.bind();
@@ -363,27 +344,6 @@ fn a_restart_writes_no_event() {
     });
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
     assert_eq!(rig.persists.len(), before);
-}
-
-#[test]
-fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1050.5);
-    rig.disk = Disk::Full;
-    rig.server = Server::Up;
-    while rig.state("a") != ["BOUND"] {
-        rig.run_until(rig.at.as_secs_f64() + 0.1);
-    }
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
-    rig.disk = Disk::Good;
-    rig.run_until(1200.0);
-    use EventKind::*;
-    assert_eq!(rig.kinds(), [Acquired, Lost, Released, OrphanFound]);
 }
 
 #[test]

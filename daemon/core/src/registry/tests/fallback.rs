@@ -430,31 +430,6 @@ fn an_adopted_fallback_address_asks_no_server() {
 }
 
 #[test]
-fn a_caller_that_hangs_up_during_probes_leaves_nothing() {
-    let mut rig = silent();
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1021.0);
-    rig.input(Input::HungUp(crate::effect::RequestId(add)));
-    rig.run_until(1040.0);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.open.is_empty());
-    rig.assert_only_discovers();
-}
-
-#[test]
-fn a_store_that_fails_fails_the_add() {
-    let mut rig = silent();
-    rig.disk = Disk::Full;
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1030.0);
-    assert!(
-        matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))),
-        "{:?}",
-        rig.answers[&add]
-    );
-    rig.assert_only_discovers();
-}
-
-#[test]
 fn a_pod_has_its_fallback_address_again_after_a_reboot() {
     for reboots in [false, true] {
         let mut rig = silent();

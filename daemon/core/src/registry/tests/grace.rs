@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, StoreCause};
+use crate::effect::Call;
 use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
@@ -189,25 +189,6 @@ fn a_namespace_that_dies_without_del_is_waited_for_too() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.assert_kept_until(1060.0);
-}
-
-#[test]
-fn a_lease_whose_del_was_not_stored_is_kept_like_others() {
-    let mut rig = bound();
-    rig.disk = Disk::Full;
-    let del = rig.del("a");
-    assert_eq!(
-        rig.answers[&del],
-        Answer::Failed(Failure::Store(StoreCause::Full))
-    );
-    assert_eq!(
-        (rig.state("a"), rig.only_record().kept),
-        (vec!["RELEASING"], None)
-    );
-    rig.disk = Disk::Good;
-    rig.run_until(1030.0);
-    assert!(rig.only_record().kept.is_some());
-    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Add, Adoptee, Call, Failure, StoreCause};
+use crate::effect::{Add, Adoptee, Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::{AddressHolder, ClientId};
@@ -233,29 +233,6 @@ fn a_kept_lease_gives_way_whatever_the_mac() {
 }
 
 #[test]
-fn a_failed_del_brings_back_no_lease_that_another_has() {
-    let mut rig = by_chaddr();
-    rig.add("a", 1, "a");
-    rig.disk = Disk::Slow;
-    let del = rig.del("a");
-    let add = rig.add("b", 2, "b");
-    let (op, _) = rig.slow.pop_front().unwrap();
-    rig.unwritten(op);
-    assert_eq!(
-        rig.answers[&del],
-        Answer::Failed(Failure::Store(StoreCause::Full))
-    );
-    rig.disk = Disk::Good;
-    rig.flush();
-    rig.run_until(1100.0);
-    assert_eq!(
-        (rig.address_of(add), rig.state("b"), rig.rows().len()),
-        (FIRST, vec!["BOUND"], 1)
-    );
-    assert_eq!(rig.count_of(7), 0);
-}
-
-#[test]
 fn a_forgetful_server_is_told_what_is_held() {
     let mut rig = one();
     let b = rig.add("b", 2, "b");
@@ -432,32 +409,6 @@ fn a_takeover_with_another_address_releases_the_old_one() {
         (vec![FIRST], 1, 1)
     );
     assert_eq!(rig.only_record().state, RecordState::Bound);
-}
-
-#[test]
-fn a_takeover_gives_nothing_back_that_another_has_by_then() {
-    let mut rig = Rig::new(8);
-    rig.lease = 3600;
-    rig.profile = Profile {
-        grace: Some(600),
-        ..Profile::default()
-    };
-    rig.add("a", 1, "a");
-    rig.del("a");
-    rig.granted.clear();
-    rig.server = Server::NaksOnly;
-    let returns = rig.add("b", 2, "a");
-    rig.server = Server::Up;
-    let other = rig.add("c", 3, "c");
-    rig.run_until(1100.0);
-    assert_eq!(
-        (rig.address_of(other), rig.address_of(returns)),
-        (FIRST, Ipv4Addr::new(192, 0, 2, 51))
-    );
-    assert_eq!(
-        (rig.count_of(7), rig.rows().len(), rig.store.records().len()),
-        (0, 2, 2)
-    );
 }
 
 #[test]

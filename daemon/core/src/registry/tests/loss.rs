@@ -234,20 +234,6 @@ fn a_search_backs_off_from_a_server_that_only_offers() {
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
-#[test]
-fn discovery_ends_with_its_container() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
-    rig.run_until(1200.0);
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
-    rig.run_until(1300.0);
-    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.store.records().is_empty());
-    assert_eq!(rig.reg.poll_timeout(), None);
-}
-
 /// Returns how many sockets are open at once at most, from now until then.
 fn most_open(rig: &mut Rig, until: f64) -> usize {
     let mut most = 0;

@@ -236,28 +236,6 @@ fn an_adopted_mtu_waits_for_its_record() {
 }
 
 #[test]
-fn an_add_whose_lease_ends_during_its_mtu_leaves_nothing() {
-    let mut rig = Rig::new(8);
-    rig.options = SMALL.to_vec();
-    (rig.lease, rig.hold_changes) = (3, true);
-    rig.add("a", 1, "a");
-    rig.run_until(1004.0);
-    rig.server = Server::Silent;
-    rig.change_late();
-    rig.run_until(1035.0);
-    assert!(
-        matches!(rig.answers.values().next(), Some(Answer::Failed(_))),
-        "{:?}",
-        rig.answers
-    );
-    assert!(
-        rig.store.records().is_empty() && rig.rows().is_empty(),
-        "{:?}",
-        rig.store.durable
-    );
-}
-
-#[test]
 fn an_mtu_waits_for_a_change_of_another_attachment() {
     let mut rig = Rig::new(8);
     rig.bind();

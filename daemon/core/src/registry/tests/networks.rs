@@ -7,7 +7,6 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{
     Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
-    RequestId, StoreCause,
 };
 use crate::event::EventKind;
 use crate::grant::policy::Policy;
@@ -273,28 +272,6 @@ fn a_vlan_link_lives_as_long_as_its_networks() {
 }
 
 #[test]
-fn what_a_network_that_is_not_kept_has_made_goes_again() {
-    for hangs_up in [false, true] {
-        let mut rig = Rig::new(8);
-        rig.bridge = false;
-        rig.disk = if hangs_up { Disk::Slow } else { Disk::Full };
-        let create = rig.create(in_vlan("n1"));
-        match hangs_up {
-            true => rig.input(Input::HungUp(RequestId(create))),
-            false => assert_eq!(*rig.failure(create), Failure::Store(StoreCause::Full)),
-        }
-        rig.disk = Disk::Good;
-        rig.flush();
-        assert!(
-            rig.link_of(&vlan()).is_none() && rig.store.docker.networks.is_empty(),
-            "{hangs_up}"
-        );
-        let find = rig.network_call(NetworkCall::Find(id("n1")));
-        assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
-    }
-}
-
-#[test]
 fn an_endpoint_has_a_stored_lease_before_its_link() {
     let mut rig = with_network();
     rig.disk = Disk::Slow;
@@ -334,83 +311,6 @@ fn an_endpoint_of_an_unknown_network_is_refused() {
     assert!(rig.failure(create).to_string().contains("create it again"));
     let delete = rig.delete_endpoint("e1");
     assert!(rig.is_done(delete) && rig.sent.is_empty());
-}
-
-#[test]
-fn an_endpoint_without_an_offer_leaves_nothing_behind() {
-    let mut rig = with_network();
-    rig.server = Server::Silent;
-    let create = rig.create_endpoint("e1", OWN);
-    rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert!(
-        matches!(rig.failure(create), Failure::NoOffer { .. }),
-        "{:?}",
-        rig.answers
-    );
-    assert!(
-        rig.wired.links.is_empty()
-            && rig.store.docker.endpoints.is_empty()
-            && rig.rows().is_empty()
-    );
-}
-
-#[test]
-fn an_endpoint_without_a_link_gives_its_lease_back() {
-    let mut rig = with_network();
-    rig.wired.refuses = Some(LinkCause::MacTaken(OWN));
-    let create = rig.create_endpoint("e1", OWN);
-    assert!(
-        matches!(
-            rig.failure(create),
-            Failure::Link {
-                cause: LinkCause::MacTaken(_),
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
-    rig.run_until(10.0);
-    assert_eq!(
-        (
-            rig.sends(7),
-            rig.store.docker.endpoints.len(),
-            rig.store.records().len()
-        ),
-        (1, 0, 0)
-    );
-}
-
-#[test]
-fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
-    for step in ["lease", "store", "link"] {
-        let mut rig = with_network();
-        match step {
-            "lease" => rig.server = Server::Silent,
-            "store" => rig.disk = Disk::Slow,
-            _ => rig.wired.hold = true,
-        }
-        let create = rig.create_endpoint("e1", OWN);
-        if step == "store" {
-            rig.flush();
-        }
-        rig.input(Input::HungUp(RequestId(create)));
-        (rig.disk, rig.wired.hold) = (Disk::Good, false);
-        rig.flush();
-        rig.end_link_ops();
-        rig.run_until(10.0);
-        assert!(
-            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
-            "{step}: {:?}",
-            rig.store.docker.endpoints
-        );
-        assert!(
-            rig.store.records().is_empty() && rig.rows().is_empty(),
-            "{step}"
-        );
-        assert_eq!(rig.sends(7), usize::from(step != "lease"), "{step}");
-        assert!(!rig.answers.contains_key(&create), "{step}");
-    }
 }
 
 #[test]
@@ -787,26 +687,6 @@ fn a_network_is_stored_with_its_time_of_creation() {
         rig.store.docker.networks[&id("n1")].since,
         created,
         "in the store too"
-    );
-}
-
-#[test]
-fn a_lease_for_a_network_that_went_meanwhile_goes_back() {
-    let mut rig = with_network();
-    rig.server = Server::Silent;
-    let create = rig.create_endpoint("e1", OWN);
-    let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-    assert!(rig.is_done(delete), "{:?}", rig.answers);
-    rig.server = Server::Up;
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert!(
-        matches!(rig.fault(create), NetworkFault::Unknown(_)),
-        "{:?}",
-        rig.answers
-    );
-    assert_eq!(
-        (rig.rows().len(), rig.sends(7), rig.store.records().len()),
-        (0, 1, 0)
     );
 }
 

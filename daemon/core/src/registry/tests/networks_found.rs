@@ -6,7 +6,7 @@ use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
 use super::rig::*;
 use crate::docker::DockerKey;
-use crate::effect::{ClientIdRule, Failure, NetworkCall};
+use crate::effect::{ClientIdRule, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelMessage, LinkCause};
@@ -19,58 +19,6 @@ fn vlan() -> LinkOwner {
         on: "br0".into(),
         vlan: 10,
     }
-}
-
-/// The kernel has made a link and reported it, and whoever asked for it has waited for too long.
-fn made_late(rig: &mut Rig, owner: LinkOwner) {
-    let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
-    rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Made(Err(LinkCause::TimedOut)),
-    });
-}
-
-#[test]
-fn a_link_made_despite_an_error_is_deleted() {
-    let mut rig = with_network();
-    rig.wired.hold = true;
-    let create = rig.create_endpoint("e1", OWN);
-    made_late(&mut rig, endpoint());
-    assert!(
-        matches!(
-            rig.failure(create),
-            Failure::Link {
-                cause: LinkCause::TimedOut,
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
-    assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
-}
-
-#[test]
-fn so_does_that_of_a_vlan_whose_network_does_not_come() {
-    let mut rig = Rig::new(8);
-    rig.bridge = false;
-    rig.wired.hold = true;
-    let create = rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
-    made_late(&mut rig, vlan());
-    assert!(
-        matches!(
-            rig.failure(create),
-            Failure::Link {
-                cause: LinkCause::TimedOut,
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
-    assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
 }
 
 #[test]
@@ -173,75 +121,6 @@ fn a_vlan_link_that_is_gone_is_made_anew() {
     rig.delete_endpoint("e1");
     rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.wired.links.is_empty());
-}
-
-#[test]
-fn a_failed_endpoint_end_is_tried_again() {
-    let mut rig = with_network();
-    rig.profile.on_parent = true;
-    rig.create_endpoint("e1", OWN);
-    rig.wired.hold = true;
-    let delete = rig.delete_endpoint("e1");
-    let (op, _) = rig
-        .wired
-        .held
-        .pop_front()
-        .expect("the link is being deleted");
-    rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelMessage::OwnLink {
-        owner: endpoint(),
-        there: false,
-    }));
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Unmade(Err(LinkCause::TimedOut)),
-    });
-    assert!(
-        matches!(
-            rig.failure(delete),
-            Failure::Link {
-                cause: LinkCause::TimedOut,
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
-    rig.run_until(rig.at.as_secs_f64() + 59.9);
-    assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!(
-        (
-            rig.sends(7),
-            rig.store.records().len(),
-            rig.store.docker.endpoints.len()
-        ),
-        (1, 0, 0)
-    );
-}
-
-#[test]
-fn an_endpoint_keeps_its_link_until_the_store_forgets_it() {
-    let mut rig = with_endpoint();
-    rig.disk = Disk::Full;
-    let delete = rig.delete_endpoint("e1");
-    assert!(
-        matches!(rig.failure(delete), Failure::Store(_)),
-        "{:?}",
-        rig.answers
-    );
-    assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0));
-    rig.disk = Disk::Good;
-    rig.run_until(rig.at.as_secs_f64() + 70.0);
-    assert_eq!(
-        (
-            rig.wired.links.len(),
-            rig.sends(7),
-            rig.store.records().len(),
-            rig.store.docker.endpoints.len()
-        ),
-        (0, 1, 0, 0)
-    );
 }
 
 #[test]

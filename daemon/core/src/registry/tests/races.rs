@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Failure, RequestId};
+use crate::effect::Failure;
 use crate::grant::policy::OnChange;
 use crate::link::{KernelMessage, Link};
 
@@ -32,60 +32,6 @@ fn a_failed_look_at_a_former_link_is_forgotten() {
         .filter(|kept| kept.count > 0)
         .collect();
     assert_eq!(left, []);
-}
-
-#[test]
-fn a_lease_won_again_is_not_told_before_its_write() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
-    rig.server = Server::Naks;
-    rig.disk = Disk::Slow;
-    rig.run_until(1050.2);
-    rig.server = Server::Up;
-    rig.run_until(1053.0);
-    assert_eq!(rig.state("a"), ["BOUND"], "the same lease again");
-    let (op, changes) = rig.slow.pop_front().expect("the loss is being written");
-    let again = rig.add("a", 1, "a");
-    rig.written(op, changes);
-    let bound = |rig: &Rig| {
-        rig.store
-            .all()
-            .any(|record| record.state == crate::record::RecordState::Bound)
-    };
-    assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased { .. })));
-    rig.disk = Disk::Good;
-    rig.flush();
-    let again = rig.add("a", 1, "a");
-    assert!(
-        bound(&rig) && matches!(rig.answers.get(&again), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers.get(&again)
-    );
-}
-
-#[test]
-fn a_refused_lease_is_not_told_while_the_disk_is_full() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
-    (rig.server, rig.disk) = (Server::Naks, Disk::Full);
-    rig.run_until(1050.2);
-    (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
-    rig.run_until(1053.0);
-    assert_eq!(rig.state("a"), ["BOUND"], "another lease");
-    let again = rig.add("a", 1, "a");
-    assert!(
-        matches!(
-            &rig.answers[&again],
-            Answer::Failed(Failure::TimedOut { .. })
-        ),
-        "{:?}",
-        rig.answers[&again]
-    );
-    assert_eq!(rig.state("a"), ["BOUND"], "and it is kept");
 }
 
 #[test]
@@ -155,34 +101,4 @@ fn repeatedly_lost_messages_let_every_link_have_its_look() {
         rig.input(Input::Done { op, outcome });
     }
     assert_eq!(looked_at, [1, 2, 3, 1, 2, 3]);
-}
-
-#[test]
-fn a_record_back_after_a_takeover_is_removed_in_any_order() {
-    let mut rig = Rig::new(8);
-    rig.lease = 3600;
-    rig.add("a", 1, "pod");
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    let taker = rig.add("b", 2, "pod");
-    rig.input(Input::HungUp(RequestId(taker)));
-    let writes: Vec<_> = rig.slow.drain(..).collect();
-    rig.stations.clear();
-    assert_eq!(
-        writes.len(),
-        2,
-        "one takes the record over, the next brings it back: {writes:?}"
-    );
-    rig.disk = Disk::Good;
-    for (op, changes) in &writes {
-        rig.store.commit(*op, changes.clone());
-    }
-    for (op, _) in writes.into_iter().rev() {
-        rig.input(Input::Done {
-            op,
-            outcome: Outcome::Persisted(Ok(())),
-        });
-    }
-    rig.run_until(1060.0);
-    assert_eq!((rig.rows().len(), rig.store.records()), (0, vec![]));
 }

@@ -3,10 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::rig::*;
-use crate::effect::Input;
 use crate::grant::Dns;
-use crate::record::{BindingId, RecordState};
-use crate::time::BootId;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
@@ -65,70 +62,11 @@ fn a_renewal_is_published_only_if_the_name_servers_change() {
 }
 
 #[test]
-fn a_lost_lease_is_withdrawn_and_the_next_one_published() {
-    let mut rig = rig();
-    rig.add("a", 1, "id");
-    published(&mut rig);
-    rig.server = Server::Silent;
-    rig.run_until(1101.0);
-    assert_eq!(published(&mut rig), one("a", None));
-    rig.server = Server::Up;
-    rig.run_until(1200.0);
-    assert_eq!(published(&mut rig), one("a", with(FIRST)));
-}
-
-#[test]
 fn a_lease_without_name_servers_has_no_file() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "id");
     rig.del("a");
     assert_eq!(published(&mut rig), []);
-}
-
-#[test]
-fn a_start_publishes_what_goes_on_and_nothing_else() {
-    let mut rig = rig();
-    let mut bound = record("a", "b", 1000.0);
-    bound.lease.dns = vec![FIRST];
-    let mut releasing = record("b", "b", 1000.0);
-    (releasing.lease.dns, releasing.state) = (vec![FIRST], RecordState::Releasing);
-    let records = vec![(BindingId(1), bound), (BindingId(2), releasing)];
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    assert_eq!(published(&mut rig), one("a", with(FIRST)));
-}
-
-#[test]
-fn a_lease_taken_over_is_withdrawn_from_the_first() {
-    let mut rig = rig();
-    rig.add("a", 1, "id");
-    published(&mut rig);
-    rig.live.remove(&1);
-    rig.add("b", 2, "id");
-    let expected = [one("b", with(FIRST)), one("a", None)].concat();
-    let mut found = published(&mut rig);
-    found.sort_by_key(|(who, _)| std::cmp::Reverse(who.clone()));
-    assert_eq!(found, expected);
-}
-
-#[test]
-fn a_former_lease_does_not_withdraw_the_present_one() {
-    let mut rig = rig();
-    rig.add("a", 1, "old");
-    published(&mut rig);
-    // The same attachment under another identifier: the former lease is given back while the next is acquired.
-    rig.disk = Disk::Slow;
-    rig.add("a", 1, "new");
-    for _ in 0..5 {
-        rig.flush();
-    }
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    assert_eq!(published(&mut rig).last(), one("a", with(FIRST)).last());
 }
 
 #[test]

@@ -6,60 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::StoreCause;
 use crate::grant::policy::Detection;
-use crate::link::KernelMessage;
 use crate::wire::Mac;
-
-#[test]
-fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
-    rig.disk = Disk::Slow;
-    rig.run_until(1050.5);
-    let again = rig.add("a", 1, "a");
-    let stored = rig.store.all().next().unwrap().lease.ip();
-    match rig.answers.get(&again) {
-        Some(Answer::Leased { tenures }) => {
-            assert_eq!(tenures[0].ip(), stored, "told what is not durable")
-        }
-        other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
-    }
-}
-
-#[test]
-fn a_del_ends_though_the_store_stays_full() {
-    let mut rig = Rig::new(8);
-    rig.lease = 86400;
-    rig.add("a", 1, "a");
-    rig.disk = Disk::Full;
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
-    let del = rig.del("a");
-    rig.run_until(1000.0 + 3600.0);
-    assert!(rig.answers.contains_key(&del), "no answer in an hour");
-}
-
-#[test]
-fn a_del_during_a_background_request_releases_its_address() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1049.9);
-    rig.run_until(1050.1);
-    rig.server = Server::OffersOnly; // commits, but the ACK is lost
-    while rig.state("a") != ["REQUESTING"] {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
-    }
-    rig.del("a");
-    assert!(
-        rig.sent.iter().any(|(kind, _)| *kind == 7),
-        "no RELEASE: {:?}",
-        rig.sent
-    );
-}
 
 #[test]
 fn unwritten_records_follow_the_first_write_that_succeeds() {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::super::*;
 use super::on_host::OWN;
 use super::rig::*;
-use crate::effect::{ExchangeId, Failure, RequestId};
+use crate::effect::{ExchangeId, Failure};
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
 use crate::profile::Profile;
@@ -124,33 +124,6 @@ fn an_add_without_sockets_from_its_visit_waits_for_some() {
     });
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.opened.len(), 2);
-}
-
-#[test]
-fn a_hang_up_during_the_visit_closes_its_sockets() {
-    let mut rig = Rig::new(8);
-    rig.hold_looks = true;
-    let add = rig.add("a", 1, "a");
-    rig.input(Input::HungUp(RequestId(add)));
-    let (op, outcome) = rig.looks.pop_front().expect("the visit");
-    assert_eq!(rig.open.len(), 1);
-    rig.input(Input::Done { op, outcome });
-    assert!(rig.open.is_empty() && rig.sent.is_empty());
-}
-
-#[test]
-fn the_sockets_of_an_add_that_is_refused_are_closed() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.run_until(1020.0);
-    let opened = rig.opened.len();
-    let add = rig.add("b", 2, "same");
-    assert!(
-        matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
-        "{:?}",
-        rig.answers[&add]
-    );
-    assert_eq!((rig.opened.len(), rig.open.len()), (opened + 1, 0));
 }
 
 #[test]
