@@ -2,7 +2,6 @@
 //! `journalctl LEASEHOLD_ATTACHMENT=…` finds the lines about one attachment.
 //! `tracing-journald` sends from the thread that logs, which would wait whenever the journal stalls. Here a line waits in the
 //! queue instead.
-//! the queue.
 
 use std::env;
 use std::fmt::{self, Write as _};
