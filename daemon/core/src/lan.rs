@@ -93,6 +93,14 @@ impl Account {
         self.servers.entry(server).or_default()
     }
 
+    /// Returns when a server was last believed.
+    fn heard(&self) -> Option<Instant> {
+        self.servers
+            .values()
+            .filter_map(|server| server.heard)
+            .max()
+    }
+
     /// Returns when anything was last learnt that still counts.
     fn last(&self) -> Option<Instant> {
         let failed = self.failed.as_ref().map(|failed| failed.last);
@@ -138,10 +146,13 @@ impl Accounts {
     pub(crate) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
         let account = self.0.get(lan);
         let since = account.and_then(|account| Some((account, account.gave_up?)));
-        since.is_some_and(|(account, since)| {
-            let heard = account.servers.values().filter_map(|server| server.heard);
-            now < since + GAVE_UP && heard.max() < Some(since)
-        })
+        since.is_some_and(|(account, since)| now < since + GAVE_UP && account.heard() < Some(since))
+    }
+
+    /// Returns whether any server has been heard since then.
+    pub(crate) fn heard_since(&self, lan: &Lan, since: Instant) -> bool {
+        let heard = self.0.get(lan).and_then(Account::heard);
+        heard.is_some_and(|heard| heard >= since)
     }
 
     /// Records that an ADD failed for a reason of the host or the LAN.

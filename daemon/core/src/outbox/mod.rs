@@ -118,8 +118,6 @@ pub(crate) enum Report {
         /// The last address of its identity, if the ranges have it.
         last: Option<IpAddr>,
     },
-    /// A server has answered the question whether any is there, asked by a container that got its address without one.
-    ServerIsBack(Ipv4Addr),
     /// A believed server said this.
     Heard(Said),
     /// This other binding must extend its lease now: its server has forgotten the lease.

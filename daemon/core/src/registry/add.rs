@@ -477,7 +477,7 @@ impl Registry {
             self.out.resolvers.insert(attachment.clone());
         }
         if !lease.source.is_asked() {
-            self.await_server(now, id);
+            self.await_servers(now);
         } else if let Some(lan) = self.lan(id) {
             self.lans.add_succeeded(&lan);
         }

@@ -12,7 +12,6 @@ use super::Registry;
 use super::timers::Key;
 use crate::binding::Binding;
 use crate::effect::{RangeRow, Why};
-use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
 use crate::record::BindingId;
@@ -22,22 +21,13 @@ use crate::time::{Instant, Now, WallTime};
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// What is known about LANs whose servers were silent.
+/// What is known about the fallbacks of networks.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     /// The last address that was given on each LAN: the next search begins after it.
     last: BTreeMap<Lan, IpAddr>,
     /// The fallback that each network's ADDs have named last, and its LAN.
     named: BTreeMap<String, (Lan, Fallback)>,
-    /// When each LAN is asked next.
-    silent: BTreeMap<Lan, Instant>,
-}
-
-impl Fallbacks {
-    /// Returns how many LANs are asked whether a server is back.
-    pub(super) fn silent(&self) -> usize {
-        self.silent.len()
-    }
 }
 
 impl Registry {
@@ -156,42 +146,34 @@ impl Registry {
         self.fallbacks.named.iter().flat_map(of_fallback).collect()
     }
 
-    /// Asks a LAN's servers from now on: a container has an address of a local range because they were silent.
-    pub(super) fn await_server(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.lan(id) else { return };
-        self.fallbacks.silent.entry(lan).or_insert(now.boot + PAUSE);
-        self.time_questions();
+    /// Asks for a server from now on, if a container has an address of a local range because servers were silent.
+    pub(super) fn await_servers(&mut self, now: Now) {
+        if !self.timers.has(Key::Silent) && !self.unserved(now).is_empty() {
+            let next = (now.boot + PAUSE, Why::Dhcp(Timer::Discover));
+            self.timers.set(Key::Silent, Some(next));
+        }
     }
 
-    /// Goes on asking for the containers that got such addresses from an earlier daemon.
-    pub(super) fn await_servers(&mut self, now: Now) {
-        let of_range = self
-            .bindings
-            .iter()
-            .filter(|binding| is_of_range(binding, now.boot));
-        let ids: Vec<_> = of_range.map(|binding| binding.id).collect();
-        ids.into_iter().for_each(|id| self.await_server(now, id));
+    /// Returns the containers that have an address of a local range, by LAN, if no server was heard there since.
+    fn unserved(&self, now: Now) -> BTreeMap<Lan, Vec<BindingId>> {
+        let mut unserved = BTreeMap::<_, Vec<_>>::new();
+        for binding in self.bindings.iter() {
+            let lan = &binding.identity.lan;
+            let lease = binding.lease(now.boot);
+            let lease = lease.filter(|lease| !lease.source.is_asked());
+            if lease.is_some_and(|lease| !self.lans.heard_since(lan, lease.start)) {
+                unserved.entry(lan.clone()).or_default().push(binding.id);
+            }
+        }
+        unserved
     }
 
     /// Has one container of each LAN ask whether a server is back: each time another one, because one container's link may lead
-    /// nowhere. A LAN without such a container is no longer asked.
+    /// nowhere.
     pub(super) fn ask_silent(&mut self, now: Now) {
-        let due = self
-            .fallbacks
-            .silent
-            .iter()
-            .filter(|(_, at)| now.boot >= **at);
-        for lan in due.map(|(lan, _)| lan.clone()).collect::<Vec<_>>() {
-            let there = self
-                .bindings
-                .iter()
-                .filter(|it| it.identity.lan == lan && is_of_range(it, now.boot));
-            let mut there: Vec<_> = there.map(|binding| binding.id).collect();
-            if there.is_empty() {
-                self.fallbacks.silent.remove(&lan);
-                continue;
-            }
-            self.fallbacks.silent.insert(lan, now.boot + PAUSE);
+        self.timers.set(Key::Silent, None);
+        self.await_servers(now);
+        for mut there in self.unserved(now).into_values() {
             self.rng.shuffle(&mut there);
             there.into_iter().any(|id| {
                 let mut asks = false;
@@ -199,35 +181,11 @@ impl Registry {
                 asks
             });
         }
-        self.time_questions();
     }
 
-    /// Reports the server that answered such a question, and stops asking.
-    pub(super) fn server_is_back(&mut self, now: Now, id: BindingId, server: Ipv4Addr) {
-        let Some(binding) = self.bindings.get(id) else {
-            return;
-        };
-        let lan = binding.identity.lan.clone();
-        let attachment = (*binding.attachment).clone();
-        if self.fallbacks.silent.remove(&lan).is_none() {
-            return;
-        }
-        self.time_questions();
-        tracing::info!(%lan, %server, "a server answers again: it serves the next container");
-        let cause = format!(
-            "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
-        );
-        self.note_server(now, id, attachment, EventKind::ServerBack, server, cause);
-    }
-
-    fn time_questions(&mut self) {
-        let next = self
-            .fallbacks
-            .silent
-            .values()
-            .min()
-            .map(|at| (*at, Why::Dhcp(Timer::Discover)));
-        self.timers.set(Key::Silent, next);
+    /// Returns whether a server is asked for on a LAN.
+    pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
+        self.timers.has(Key::Silent) && self.unserved(now).contains_key(lan)
     }
 }
 

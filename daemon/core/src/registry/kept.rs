@@ -60,7 +60,6 @@ impl Registry {
             of_bindings("interfaces that are sought", sought),
             of_bindings("interfaces that have not come yet", self.seeking.awaited()),
             under_way("searches for interfaces", self.seeking.under_way()),
-            of_bindings("LANs whose servers were silent", self.fallbacks.silent()),
             of_bindings("records that could not be written", self.unwritten.len()),
             under_way("namespaces that are not seen", self.sight.unseen()),
         ];

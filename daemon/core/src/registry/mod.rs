@@ -513,7 +513,6 @@ impl Registry {
                 used,
                 last,
             } => self.fall_back(now, id, &fallback, &used, last),
-            Report::ServerIsBack(server) => self.server_is_back(now, id, server),
             Report::Heard(said) => self.server_said(now, id, said),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| {
                 binding.holds(cx, Hold::renew_early)

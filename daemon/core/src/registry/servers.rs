@@ -63,18 +63,26 @@ impl Waiting {
 impl Registry {
     /// Enters what a server said in the account of its LAN.
     pub(super) fn server_said(&mut self, now: Now, id: BindingId, said: Said) {
-        let Some(lan) = self.lan(id) else { return };
-        let Some(silent) = self.lans.heard(&lan, said, now.boot) else {
+        let Some(binding) = self.bindings.get(id) else {
             return;
         };
-        let Some(attachment) = self.attachment(id) else {
-            return;
-        };
+        let lan = binding.identity.lan.clone();
         let server = said.server;
-        let after = brief(now.boot.saturating_since(silent.boot));
-        tracing::info!(%lan, %server, after, "a server extends leases again");
-        let cause = format!("server {server} of {lan} extends leases again, after {after}");
-        let attachment = (*attachment).clone();
+        let attachment = (*binding.attachment).clone();
+        let is_awaited = self.awaits_server(now, &lan);
+        let silent = self.lans.heard(&lan, said, now.boot);
+        let cause = if let Some(silent) = silent {
+            let after = brief(now.boot.saturating_since(silent.boot));
+            tracing::info!(%lan, %server, after, "a server extends leases again");
+            format!("server {server} of {lan} extends leases again, after {after}")
+        } else if is_awaited {
+            tracing::info!(%lan, %server, "a server answers again: it serves the next container");
+            format!(
+                "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
+            )
+        } else {
+            return;
+        };
         self.note_server(now, id, attachment, EventKind::ServerBack, server, cause);
     }
 

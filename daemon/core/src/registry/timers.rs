@@ -26,7 +26,7 @@ pub(crate) enum Key {
     Orphans,
     /// All namespaces are searched for an interface that has not appeared.
     Seek,
-    /// The next LAN whose servers were silent is asked whether one is back.
+    /// LANs whose servers were silent are asked whether one is back.
     Silent,
     /// A lease waits for its turn to be extended.
     Extensions,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Adoptee, Call, Failure};
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::range::{Fallback, Said, Sets};
 use crate::source::Source;
 use crate::tenure::Grantor;
@@ -367,6 +367,19 @@ fn one_container_asks_for_all_whether_a_server_is_back() {
     let next = rig.add("d", 4, "d");
     assert_eq!(rig.given(next), "192.0.2.50/24");
     assert!(rig.open.len() <= 1, "{:?}", rig.open);
+}
+
+#[test]
+fn an_add_that_a_server_serves_ends_the_questions() {
+    let mut rig = fallen_back();
+    rig.server = Server::Up;
+    let next = rig.add("b", 2, "b");
+    assert_eq!(rig.given(next), "192.0.2.50/24");
+    let is_back = |event: &&Event| event.kind == EventKind::ServerBack;
+    assert_eq!(rig.store.events.iter().filter(is_back).count(), 1);
+    let before = rig.sends(DISCOVER);
+    rig.run_until(rig.at() + 60.0);
+    assert_eq!(rig.sends(DISCOVER), before);
 }
 
 #[test]

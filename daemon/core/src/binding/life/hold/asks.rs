@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Hold;
 use crate::binding::{Common, Cx, Next, Report, SAME};
+use crate::lan::Said;
 use crate::link::{Hears, Sockets};
 use crate::source::Inquiry;
 use crate::time::Instant;
@@ -105,7 +106,13 @@ impl Hold {
         match asks.inquiry.on_udp(cx.now.boot, udp) {
             Ok(sight) => {
                 self.asks_no_more(common, cx);
-                cx.out.report(common.id, Report::ServerIsBack(sight.server));
+                let said = Said {
+                    server: sight.server,
+                    subnet: sight.subnet,
+                    extends: false,
+                    acknowledges: false,
+                };
+                cx.out.report(common.id, Report::Heard(said));
             }
             Err(refused) => {
                 tracing::debug!(attachment = %common.attachment, %refused, "no answer to the DISCOVER that asks for a server")
