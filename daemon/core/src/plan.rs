@@ -47,15 +47,15 @@ pub fn late_routes(grant: &Grant) -> Vec<LinkRoute> {
         .collect()
 }
 
-/// Returns those of them whose destination has no route in their table, by destination and table.
+/// Returns the destinations, each with its table, of which none of them is there: somebody has removed or replaced it.
 pub fn removed(grant: &Grant, seen: &[LinkRoute]) -> Vec<(IpNet, u32)> {
     let of = |route: &LinkRoute| (route.destination, route.table.unwrap_or(MAIN_TABLE));
-    let seen: BTreeSet<_> = seen.iter().map(of).collect();
-    own_routes(grant)
-        .map(link_route)
-        .map(|route| of(&route))
-        .filter(|route| !seen.contains(route))
-        .collect()
+    let seen: BTreeSet<_> = seen.iter().map(LinkRoute::key).collect();
+    let own = link_routes(grant);
+    let there = own.iter().filter(|route| seen.contains(&route.key()));
+    let there: BTreeSet<_> = there.map(of).collect();
+    let all = own.iter().map(of);
+    all.filter(|route| !there.contains(route)).collect()
 }
 
 fn own_routes(grant: &Grant) -> impl Iterator<Item = &Route> {
@@ -218,16 +218,15 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
             }
         }
     }
-    let key = |route: &LinkRoute| (route.destination, route.via, route.metric, route.table);
-    let taken: BTreeSet<_> = new.iter().map(key).collect();
+    let taken: BTreeSet<_> = new.iter().map(LinkRoute::key).collect();
     let (first, later): (Vec<_>, Vec<_>) = going
         .into_iter()
-        .partition(|route| taken.contains(&key(route)));
-    let replaced: BTreeSet<_> = first.iter().map(key).collect();
+        .partition(|route| taken.contains(&route.key()));
+    let replaced: BTreeSet<_> = first.iter().map(LinkRoute::key).collect();
     steps.extend(first.into_iter().map(Step::RemoveRoute));
     let coming = new
         .into_iter()
-        .filter(|route| !there(route) || replaced.contains(&key(route)));
+        .filter(|route| !there(route) || replaced.contains(&route.key()));
     steps.extend(coming.map(Step::AddRoute));
     steps.extend(later.into_iter().map(Step::RemoveRoute));
 }

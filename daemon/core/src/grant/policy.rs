@@ -49,7 +49,7 @@ pub struct Policy {
     /// Whether the main plugin gets only a route's destination and next hop: then the daemon adds routes that have more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain_routes: bool,
-    /// Routes that somebody else removed when the container was set up, by destination and table: they are not put back.
+    /// Routes that somebody else removed or replaced when the container was set up, by destination and table: they are not put back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<(IpNet, u32)>,
 }

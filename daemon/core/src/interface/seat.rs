@@ -134,16 +134,15 @@ impl Seat {
             .is_some_and(|work| work.differs() && work.busy())
     }
 
-    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a removed
-    /// route is not a fault, but a changed one is.
+    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a route that was
+    /// removed or replaced is not a fault, but one that lacks its MTU is.
     pub(crate) fn lacks_route(&self, grant: &Grant, view: &LinkView) -> Option<LinkRoute> {
         let seen = view
             .routes
             .as_ref()
             .filter(|_| view.up && self.work.is_none())?;
         let is_removed = |route: &LinkRoute| {
-            let of = |route: &LinkRoute| (route.destination, route.table);
-            self.is_settling() && !seen.iter().any(|seen| of(seen) == of(route))
+            self.is_settling() && !seen.iter().any(|seen| seen.key() == route.key())
         };
         let late = plan::late_routes(grant);
         late.into_iter()
@@ -505,8 +504,8 @@ impl Seat {
         }
     }
 
-    /// Goes on after such a look. `grant`: the one in use. Returns the routes that others, such as Multus, have removed: they are
-    /// not put back.
+    /// Goes on after such a look. `grant`: the one in use. Returns the routes that others, such as Multus, have removed or replaced:
+    /// they are not put back.
     pub(crate) fn settle(
         &mut self,
         grant: Option<&Grant>,

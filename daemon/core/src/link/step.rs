@@ -85,13 +85,17 @@ pub struct LinkRoute {
 }
 
 impl LinkRoute {
+    /// Returns what distinguishes it from others over its link: destination, next hop, metric and table.
+    pub(crate) fn key(&self) -> impl Ord + use<> {
+        (self.destination, self.via, self.metric, self.table)
+    }
+
     /// Returns whether a route that was seen is this one, with everything that is wanted of it.
     pub fn is(&self, seen: &Self) -> bool {
         let is_wanted = |wanted: Option<u32>, seen: Option<u32>| {
             wanted.is_none_or(|wanted| seen == Some(wanted))
         };
-        (self.destination, self.via, self.metric, self.table)
-            == (seen.destination, seen.via, seen.metric, seen.table)
+        self.key() == seen.key()
             && is_wanted(self.mtu, seen.mtu)
             && is_wanted(self.advmss, seen.advmss)
     }

@@ -220,6 +220,33 @@ fn a_route_removed_at_setup_is_not_put_back() {
 }
 
 #[test]
+fn a_route_that_another_plugin_replaced_is_not_put_back() {
+    for restarts in [false, true] {
+        let mut rig = bound(Policy::default());
+        // An operator's firewall, to which a later plugin points the default route.
+        let firewall = LinkRoute {
+            via: Some("192.0.2.254".parse().unwrap()),
+            ..default_route()
+        };
+        rig.interface.routes = vec![firewall.clone()];
+        rig.run_until(1061.0);
+        if restarts {
+            rig.restart();
+        }
+        rig.set_down(true);
+        rig.set_down(false);
+        assert_eq!(rig.steps, [], "the lease's leads around the firewall");
+        rig.interface.routes = vec![firewall.clone()];
+        rig.options = vec![3, 4, 192, 0, 2, 2];
+        rig.run_until(6100.0);
+        assert_eq!(
+            (rig.steps.clone(), rig.interface.routes),
+            (vec![], vec![firewall])
+        );
+    }
+}
+
+#[test]
 fn a_link_that_is_down_at_the_check_is_checked_again() {
     let mut rig = bound(Policy::default());
     rig.run_until(1059.0);
@@ -245,13 +272,11 @@ fn a_check_misses_a_route_of_the_daemon_that_is_gone() {
         ..Policy::default()
     }));
     assert_eq!(lacks(check(&mut rig)), None);
-    for seconds in [1010.0, 1100.0] {
+    let replaced = Some("0.0.0.0/0 via 192.0.2.1 metric 500");
+    for (seconds, lacking) in [(1010.0, None), (1100.0, replaced)] {
         rig.run_until(seconds);
         rig.interface.routes = vec![default_route()];
-        assert_eq!(
-            lacks(check(&mut rig)).as_deref(),
-            Some("0.0.0.0/0 via 192.0.2.1 metric 500")
-        );
+        assert_eq!(lacks(check(&mut rig)).as_deref(), lacking, "{seconds}");
         rig.interface.routes = vec![metric_500()];
         assert_eq!(lacks(check(&mut rig)), None);
     }

@@ -339,7 +339,7 @@ impl Hold {
         self.announce_moved(common, cx)
     }
 
-    /// Records which routes others have removed, once the runtime has had its time.
+    /// Records which routes others have removed or replaced, once the runtime has had its time.
     fn settle_interface(&mut self, common: &mut Common, view: &LinkView, cx: &mut Cx<'_>) {
         let now = cx.now.boot;
         let Some(seat) = common.seat_mut(cx).filter(|seat| seat.is_settling()) else {
@@ -353,7 +353,7 @@ impl Hold {
             .map(|lease| common.grant(lease));
         let removed = seat.settle(used.as_ref(), view, now);
         if !removed.is_empty() {
-            tracing::info!(attachment = %common.attachment, ?removed, "routes were removed when the container was set up: they are not put back");
+            tracing::info!(attachment = %common.attachment, ?removed, "routes were removed or replaced when the container was set up: they are not put back");
             Arc::make_mut(&mut common.profile)
                 .policy
                 .left_out
