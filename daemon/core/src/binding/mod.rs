@@ -10,6 +10,7 @@ mod common;
 mod cx;
 mod holders;
 mod life;
+mod quest;
 mod row;
 
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ pub(crate) use self::life::acquire::{Abort, Acquire, Known};
 pub(crate) use self::life::hold::{Hold, Standstill};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
+pub(crate) use self::quest::Quest;
 pub(crate) use self::row::row;
 
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};

@@ -12,7 +12,7 @@ use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready};
 use super::pacing::{Pacing, Urgency};
 use super::slots::Slot;
 use super::timers::Key;
-use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
+use crate::binding::{Binding, Holder, Known, Life, Owed, Quest, Release};
 use crate::effect::{
     Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why,
 };
@@ -54,7 +54,7 @@ impl Registry {
         let latest = self.bindings.latest();
         let admission = Admission {
             ran_with,
-            ..Admission::new(request, add, began, latest, ready)
+            ..Admission::new(request, Quest::new(add, began), latest, ready)
         };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
@@ -67,7 +67,7 @@ impl Registry {
                 && let Ready::AwaitingAddress(_) = admission.ready
             {
                 admission.ready =
-                    Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.add));
+                    Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.quest.add));
             }
         }
     }
@@ -92,10 +92,13 @@ impl Registry {
             Some((now.boot + add.timeout, Why::Call)),
         );
         let latest = self.bindings.latest();
+        let quest = Quest {
+            adopts: Some(address),
+            ..Quest::new(add, now.boot)
+        };
         let admission = Admission {
             target,
-            adopts: Some(address),
-            ..Admission::new(request, add, now.boot, latest, Ready::Preparing(op))
+            ..Admission::new(request, quest, latest, Ready::Preparing(op))
         };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
@@ -129,7 +132,7 @@ impl Registry {
         if let Ok(view) = &view
             && let Some(wire) = &view.wire
         {
-            admission.add.lan = wire.lan(&admission.add.lan);
+            admission.quest.add.lan = wire.lan(&admission.quest.add.lan);
         }
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
@@ -165,7 +168,7 @@ impl Registry {
                     look: None,
                     news: false,
                 };
-                if matches!(admission.add.place, Place::Parent { .. }) {
+                if matches!(admission.quest.add.place, Place::Parent { .. }) {
                     return self
                         .timers
                         .set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
@@ -176,7 +179,7 @@ impl Registry {
             }
             Ok(view) => {
                 if view.was_down || matches!(admission.ready, Ready::AwaitingCarrier { .. }) {
-                    admission.came_up = Some(now.boot);
+                    admission.quest.came_up = Some(now.boot);
                 }
                 self.settle_rivals(now, attachment, view);
             }
@@ -214,11 +217,11 @@ impl Registry {
             *news = true;
             return;
         }
-        let op = match admission.adopts {
+        let op = match admission.quest.adopts {
             Some(_) => self
                 .out
                 .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
-            None => prepare(&mut self.out, &self.pacing, &admission.add),
+            None => prepare(&mut self.out, &self.pacing, &admission.quest.add),
         };
         *look = Some(op);
     }
@@ -227,7 +230,9 @@ impl Registry {
     fn awaiting_carrier(&self, is_meant: impl Fn(&Place, At) -> bool) -> Vec<Arc<Attachment>> {
         let waits = |slot: &Slot| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.ready {
-                Ready::AwaitingCarrier { view, .. } => is_meant(&admission.add.place, view.at()),
+                Ready::AwaitingCarrier { view, .. } => {
+                    is_meant(&admission.quest.add.place, view.at())
+                }
                 Ready::Preparing(_)
                 | Ready::AwaitingAddress(_)
                 | Ready::AwaitingRival(..)
@@ -288,8 +293,9 @@ impl Registry {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
                 continue;
             };
-            let failure =
-                admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
+            let failure = admission.link_failure(LinkCause::NoLink(
+                admission.quest.add.place.ifname().to_owned(),
+            ));
             self.refuse(now, &attachment, failure);
         }
     }
@@ -308,31 +314,24 @@ impl Registry {
             return;
         };
         let request = admission.request;
-        let began = admission.began;
-        let limit = admission.began + admission.add.timeout;
-        let wanted = admission.add.wanted;
-        let adopts = admission.adopts;
-        let came_up = admission.came_up;
-        let hurried = admission.add.hurried;
-        let profile = admission.add.profile.clone();
-        let limits = admission.add.limits.clone();
-        let fallback = admission.add.fallback.clone();
+        let quest = &mut admission.quest;
+        let limits = quest.add.limits.clone();
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
-        if let Some((wanted, why)) =
-            wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
-            && !wanted.preferred
-        {
-            return self.refuse(
-                now,
-                attachment,
-                Failure::Unfit {
+        let wanted = quest.add.wanted;
+        match wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?))) {
+            Some((wanted, why)) if !wanted.preferred => {
+                let failure = Failure::Unfit {
                     server: None,
                     address: wanted.address,
                     why,
-                },
-            );
+                };
+                return self.refuse(now, attachment, failure);
+            }
+            Some(_) => quest.add.wanted = None,
+            None => {}
         }
-        let wanted = wanted.filter(|wanted| unfit(wanted.address).is_none());
+        let adopts = quest.adopts;
+        let profile = quest.add.profile.clone();
         let tenant = |address| {
             self.bindings
                 .holders()
@@ -388,35 +387,28 @@ impl Registry {
             .filter_map(|old| old.lease(now.boot))
             .map(Lease::ip)
             .next_back();
-        let known = Known {
-            began,
-            limit,
-            hurried,
-            came_up,
-            wanted,
-            adopts,
-            lease,
-            patience: holder.profile.wants.patience.filter(|_| !is_doubtful),
-            last: given_back
-                .or(last.map(|last| last.address))
-                .filter(|last| unfit(*last).is_none()),
-            fallback,
-            limits,
-            replaces: replaces
-                .iter()
-                .copied()
-                .chain(last.map(|last| last.record))
-                .collect(),
-            view,
-        };
+        let patience = holder.profile.wants.patience.filter(|_| !is_doubtful);
+        let last_record = last.map(|last| last.record);
+        let last = given_back.or(last.map(|last| last.address));
         let id = self.bindings.mint();
         self.timers.set(Key::Call(request), None);
-        self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        known
-            .fallback
-            .iter()
-            .for_each(|fallback| self.enter_fallback(attachment.network(), &lan, fallback));
+        let acquiring = Operation::Acquiring(request, id);
+        let slot = self.slots.make(attachment);
+        let Some(Operation::Adding(admission)) = slot.operation.replace(acquiring) else {
+            return;
+        };
+        if let Some(fallback) = &admission.quest.add.fallback {
+            self.enter_fallback(attachment.network(), &lan, fallback);
+        }
+        let known = Known {
+            quest: admission.quest,
+            lease,
+            patience,
+            last: last.filter(|last| unfit(*last).is_none()),
+            replaces: replaces.iter().copied().chain(last_record).collect(),
+            view,
+        };
         self.interfaces.enter(&holder.link, id);
         self.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
@@ -555,7 +547,7 @@ impl Registry {
     pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             let request = admission.request;
-            let lan = admission.add.lan.clone();
+            let lan = admission.quest.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
                 self.add_failed(now, &by, attachment, Some(&lan), &failure);
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::effect::{Add, Failure, OpId, RequestId};
+use crate::binding::Quest;
+use crate::effect::{Failure, OpId, RequestId};
 use crate::identity::Identity;
 use crate::interface::without;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
@@ -52,21 +53,16 @@ impl Operation {
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) request: RequestId,
-    pub(super) add: Box<Add>,
+    pub(super) quest: Quest,
     /// Its interface.
     pub(super) target: Target,
-    pub(super) began: Instant,
     /// The last binding that was there when it began.
     pub(super) latest: BindingId,
     pub(super) ready: Ready,
     /// Whether what the attachment had on the interface before has been taken off.
     pub(super) cleared: bool,
-    /// The address that the interface has already, when the container is being adopted.
-    pub(super) adopts: Option<Ipv4Net>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
-    /// When the interface got carrier, if it had none when the ADD came.
-    pub(super) came_up: Option<Instant>,
 }
 
 /// How far an ADD's link is.
@@ -95,24 +91,15 @@ pub(super) enum Ready {
 }
 
 impl Admission {
-    pub(super) fn new(
-        request: RequestId,
-        add: Box<Add>,
-        began: Instant,
-        latest: BindingId,
-        ready: Ready,
-    ) -> Self {
+    pub(super) fn new(request: RequestId, quest: Quest, latest: BindingId, ready: Ready) -> Self {
         Self {
             request,
-            target: add.place.target(),
-            add,
-            began,
+            target: quest.add.place.target(),
+            quest,
             latest,
             ready,
             cleared: false,
-            adopts: None,
             ran_with: None,
-            came_up: None,
         }
     }
 
@@ -128,7 +115,7 @@ impl Admission {
 
     /// Returns whether frames sent over the link, as it was found, get out.
     pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
-        self.add.place.has_carrier(view)
+        self.quest.add.place.has_carrier(view)
     }
 
     /// Returns whether an interface lacks the address that its container should be adopted with. KubeVirt moves
@@ -136,7 +123,8 @@ impl Admission {
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
         let is_replaced =
             matches!(&self.target, Target::OfServer(at, _) if at.ifname != view.ifname);
-        self.adopts
+        self.quest
+            .adopts
             .filter(|address| !view.addresses.contains(&(*address).into()) && !is_replaced)
     }
 
@@ -149,7 +137,7 @@ impl Admission {
 
     /// Returns why there is no binding when time is up.
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
-        let waited = whole_millis(now.saturating_since(self.began));
+        let waited = whole_millis(now.saturating_since(self.quest.began));
         match &self.ready {
             Ready::AwaitingCarrier { view, .. } => Failure::NoCarrier {
                 ifname: view.ifname.clone(),
@@ -172,22 +160,28 @@ impl Admission {
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {
-        self.add.place.link(view, &self.add.lan)
+        self.quest.add.place.link(view, &self.quest.add.lan)
     }
 
     /// Returns the steps that remove from the interface an address that its container already ran with, if nobody holds it.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
         there
-            .map(|address| without(address.into(), &view.addresses, &self.add.profile.policy))
+            .map(|address| {
+                without(
+                    address.into(),
+                    &view.addresses,
+                    &self.quest.add.profile.policy,
+                )
+            })
             .unwrap_or_default()
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {
-        let chaddr = self.add.chaddr.unwrap_or(self.link(view).mac());
+        let chaddr = self.quest.add.chaddr.unwrap_or(self.link(view).mac());
         Identity {
-            lan: self.add.lan.clone(),
-            client_id: self.add.client_id.resolve(chaddr),
+            lan: self.quest.add.lan.clone(),
+            client_id: self.quest.add.client_id.resolve(chaddr),
             chaddr,
         }
     }

@@ -165,7 +165,7 @@ impl Registry {
                     Asked::Del | Asked::Check(_) => None,
                 });
             let under_way = match &mut slot.operation {
-                Some(Operation::Adding(admission)) => Some(&mut admission.add),
+                Some(Operation::Adding(admission)) => Some(&mut admission.quest.add),
                 Some(_) | None => None,
             };
             waiting

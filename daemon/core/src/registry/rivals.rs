@@ -22,17 +22,17 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
             return;
         };
-        if admission.add.place.netns().is_none() {
-            self.bindings.note_host(&admission.add.lan, &view);
+        if admission.quest.add.place.netns().is_none() {
+            self.bindings.note_host(&admission.quest.add.lan, &view);
         }
         let link = admission.link(&view);
         let identity = admission.identity(&view);
         let cleared = admission.cleared;
         let latest = admission.latest;
-        let wanted = admission.add.wanted;
-        let netns = admission.add.place.netns().map(Path::to_owned);
-        let waited = whole_millis(now.boot.saturating_since(admission.began));
-        let limits = admission.add.limits.clone();
+        let wanted = admission.quest.add.wanted;
+        let netns = admission.quest.add.place.netns().map(Path::to_owned);
+        let waited = whole_millis(now.boot.saturating_since(admission.quest.began));
+        let limits = admission.quest.add.limits.clone();
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
@@ -64,7 +64,7 @@ impl Registry {
                     else {
                         return;
                     };
-                    let answer = Answer::leased(&lease, &admission.add.profile.policy);
+                    let answer = Answer::leased(&lease, &admission.quest.add.profile.policy);
                     return self.answer_add(now, attachment, answer);
                 }
                 return self.refuse(
@@ -244,7 +244,7 @@ impl Registry {
             .bindings
             .get(rival)
             .and_then(|binding| binding.link.netns());
-        let seen = admission.add.place.netns().map(directory_of);
+        let seen = admission.quest.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
@@ -257,7 +257,7 @@ impl Registry {
             binding.profile.wants.is_found_later()
                 && binding.attachment.network() == attachment.network()
         };
-        admission.add.profile.wants.is_found_later()
+        admission.quest.add.profile.wants.is_found_later()
             && self.bindings.get(rival).as_ref().is_some_and(is_sought)
     }
 
@@ -271,7 +271,7 @@ impl Registry {
             .bindings
             .get(rival)
             .is_some_and(|binding| *binding.attachment == *attachment);
-        is_own && admission.add.place.netns().is_none()
+        is_own && admission.quest.add.place.netns().is_none()
     }
 
     /// Removes what is left on the interface from before, then looks at it once more.

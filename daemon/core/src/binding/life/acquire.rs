@@ -17,7 +17,6 @@ mod survey;
 mod trust;
 mod undo;
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,11 +28,10 @@ use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::holders::{Stand, Standing};
-use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
+use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::conflict;
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
-use crate::limits::Limits;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Record, RecordState};
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
@@ -58,16 +56,10 @@ const SETTLES: Duration = Duration::from_millis(1250);
 pub(crate) struct Acquire {
     /// The client, in INIT or INIT-REBOOT until there is a permit.
     client: Client,
-    /// When the ADD came in.
-    began: Instant,
-    /// When it must be answered.
+    /// What is asked for.
+    quest: Quest,
+    /// When it must be answered: sooner once another address than the wanted one was offered.
     limit: Instant,
-    /// The same before an offer of another address than the wanted one made it sooner.
-    whole_limit: Instant,
-    /// Whether that is sooner than was asked for, because servers were silent a moment ago.
-    hurried: bool,
-    /// When the link came up, if late.
-    came_up: Option<Instant>,
     /// Since when it has waited for its permit, or has had it.
     since: Instant,
     /// How long it waited for the permit.
@@ -78,12 +70,8 @@ pub(crate) struct Acquire {
     mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     replaces: Vec<BindingId>,
-    /// Whether the container already ran, with this very address: whatever happens, the address is not given back from under it.
-    adopts: bool,
-    /// Whether somebody has taken that address off its interface since.
+    /// Whether somebody has taken the address of an adopted container off its interface since.
     taken_off: bool,
-    /// The only acceptable address.
-    insists: Option<Ipv4Addr>,
     /// Since when the only acceptable address has been seen in a kept lease, and when it was last seen there.
     blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
@@ -98,8 +86,6 @@ pub(crate) struct Acquire {
     trusted: bool,
     /// The address of a local range that it gets if no server answers.
     resort: Option<Box<Resort>>,
-    /// The acceptable addresses, if not all are.
-    limits: Option<Box<Limits>>,
     /// The offers that came to nothing.
     misses: Misses,
     /// How fast it went.
@@ -161,7 +147,7 @@ impl Acquire {
             Stage::Persisting { .. }
             | Stage::Doubting
             | Stage::Forgetting { .. }
-            | Stage::Fitting => self.adopts,
+            | Stage::Fitting => self.quest.adopts(),
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -250,7 +236,7 @@ impl Acquire {
     /// offering another.
     fn awaits_address(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let now = cx.now.boot;
-        let Some(address) = self.insists.filter(|_| !self.adopts) else {
+        let Some(address) = self.quest.insists().filter(|_| !self.quest.adopts()) else {
             return false;
         };
         if cx.holders.is_left_with(&common.identity, address) {
@@ -338,8 +324,8 @@ impl Acquire {
         let only_its_own = self
             .client
             .owed(cx.now.boot)
-            .is_none_or(|lease| self.insists == Some(lease.ip()));
-        let runs_on = self.adopts && !link_gone && !cancelled && only_its_own;
+            .is_none_or(|lease| self.quest.insists() == Some(lease.ip()));
+        let runs_on = self.quest.adopts() && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
             cx.out.report(common.id, Report::Failed(failure));
         }
@@ -399,9 +385,10 @@ impl Living for Acquire {
     /// A container that is adopted has its address, whatever its server says.
     fn standing(&self, now: Instant) -> Standing {
         let used = self
-            .insists
-            .filter(|_| self.adopts && !self.taken_off && self.is_wanted())
-            .map(claim_of_user);
+            .quest
+            .adopts
+            .filter(|_| !self.taken_off && self.is_wanted())
+            .map(|address| claim_of_user(address.addr()));
         let claim =
             claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
         Standing {

@@ -84,7 +84,7 @@ impl Attached {
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
-                let lan = admission.add.lan.clone();
+                let lan = admission.quest.add.lan.clone();
                 core.add_failed(now, &self.by, &self.attachment, Some(&lan), &failure);
                 self.fail_looking(core, now, id, failure);
             }

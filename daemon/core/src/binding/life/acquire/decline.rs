@@ -102,7 +102,7 @@ impl Acquire {
             let failure = Failure::NotDeclined { lan, address, by };
             return self.abort(common, Abort::Because(failure), cx);
         }
-        if self.insists == Some(address) && self.is_wanted() {
+        if self.quest.insists() == Some(address) && self.is_wanted() {
             return self.abort(
                 common,
                 Abort::Because(Failure::Conflict { address, by }),
@@ -121,8 +121,8 @@ impl Acquire {
     fn outlived(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended before it could be used");
         common.close_guard(cx);
-        if self.insists.is_some() && self.is_wanted() {
-            let waited = whole_millis(cx.now.boot.saturating_since(self.began));
+        if self.quest.insists().is_some() && self.is_wanted() {
+            let waited = whole_millis(cx.now.boot.saturating_since(self.quest.began));
             let waiting_for = "the lease to be confirmed as good, and it ended first";
             return self.abort(
                 common,

@@ -48,9 +48,9 @@ impl Acquire {
         let Some(lease) = self.client.lease() else {
             return;
         };
-        match (self.adopts, takes_over) {
+        match (self.quest.adopts(), takes_over) {
             _ if let Some(cause) = self.why_of_range(lease) => {
-                let kind = if self.adopts {
+                let kind = if self.quest.adopts() {
                     EventKind::Adopted
                 } else {
                     EventKind::Acquired
@@ -100,7 +100,7 @@ impl Acquire {
                 self.make_fit(common, cx)
             }
             // It is held in memory until there is room.
-            (Err(cause), false) if self.adopts => {
+            (Err(cause), false) if self.quest.adopts() => {
                 common.exchange.close(cx);
                 let Some(hold) = self.held(common, cx) else {
                     return SAME;
@@ -122,7 +122,7 @@ impl Acquire {
     /// lease has ended.
     pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
         let lease = self.client.shared()?;
-        if !self.adopts && lease.expired(cx.now.boot) {
+        if !self.quest.adopts() && lease.expired(cx.now.boot) {
             common.note(
                 EventKind::Expired,
                 &lease,
@@ -142,10 +142,10 @@ impl Acquire {
             common.id,
             Report::Leased {
                 lease: Box::new((*lease).clone()),
-                began: self.began,
+                began: self.quest.began,
             },
         );
-        common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
+        common.guard_lease(lease.ip(), self.quest.adopts() && !self.taken_off, cx);
         let (now, t1) = (cx.now.boot, lease.t1());
         if let Some(seat) = common.seat_mut(cx) {
             match self.taken_off {

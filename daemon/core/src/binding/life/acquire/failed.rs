@@ -15,7 +15,7 @@ impl Acquire {
         {
             return failure;
         }
-        let waited = whole_millis(now.saturating_since(self.began));
+        let waited = whole_millis(now.saturating_since(self.quest.began));
         let waiting_for = match self.stage {
             Stage::AwaitingPermit | Stage::Over => {
                 "its turn behind others on the same LAN, so no server was asked: try again, or raise `timeout`"
@@ -83,7 +83,7 @@ impl Acquire {
                 | Reason::LookedFor { .. }
                 | Reason::None => None,
             },
-            cut: self.hurried,
+            cut: self.quest.add.hurried,
             kept: 0,
         }
     }

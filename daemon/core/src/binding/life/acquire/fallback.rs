@@ -117,7 +117,7 @@ impl Acquire {
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
         let resort = self.resort.as_ref()?;
         let after = resort.fallback.after;
-        if self.insists.is_some() || self.misses.show_a_server() {
+        if self.quest.insists().is_some() || self.misses.show_a_server() {
             return None;
         }
         match (self.stage, &resort.awaits) {
@@ -169,7 +169,12 @@ impl Acquire {
             return;
         };
         resort.awaits = Awaits::Address { none: None };
-        let reserved = self.limits.iter().flat_map(|limits| &limits.reserved);
+        let reserved = self
+            .quest
+            .add
+            .limits
+            .iter()
+            .flat_map(|limits| &limits.reserved);
         let used = resort.used.iter().chain(reserved).copied().collect();
         let (fallback, last) = (Box::new(resort.fallback.clone()), resort.last);
         cx.out.report(
@@ -274,7 +279,7 @@ impl Acquire {
 
     /// Returns the lease of a container that runs with an address of the ranges. No server knows about it.
     pub(super) fn own_of_range(&self, now: Instant) -> Option<Lease> {
-        let own = self.insists.filter(|_| self.adopts)?;
+        let own = self.quest.insists().filter(|_| self.quest.adopts())?;
         lease(&self.resort.as_ref()?.fallback.take_over(own.into())?, now)
     }
 
@@ -293,7 +298,7 @@ impl Acquire {
     /// Returns why it has a lease of a range, for its event.
     pub(super) fn why_of_range(&self, lease: &Lease) -> Option<String> {
         let resort = self.resort.as_ref().filter(|_| !lease.source.is_asked())?;
-        Some(match self.adopts {
+        Some(match self.quest.adopts() {
             true => {
                 "the container already ran, with an address of its network's fallback".to_owned()
             }

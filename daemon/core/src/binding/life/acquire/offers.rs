@@ -222,9 +222,8 @@ enum Ruling {
 impl Acquire {
     /// Applies other limits from now on, if there were any.
     pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
-        self.limits
-            .iter_mut()
-            .for_each(|own| (**own).clone_from(limits));
+        let own = self.quest.add.limits.iter_mut();
+        own.for_each(|own| own.clone_from(limits));
     }
 
     /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
@@ -245,7 +244,7 @@ impl Acquire {
             // For a running container the request is repeated later, since others wait for their turn; but every server may
             // answer one DISCOVER first.
             let unwanted = matches!(miss, Miss::Unwanted { .. });
-            let may_fail = self.adopts && unwanted;
+            let may_fail = self.quest.adopts() && unwanted;
             if matches!(miss, Miss::Nak { .. }) {
                 // No later ADD uses the lease that this one takes over, even if no server answers by then.
                 let replaces = self.replaces.clone();
@@ -258,14 +257,14 @@ impl Acquire {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
             } else if unwanted && let Some(patience) = common.profile.wants.patience {
                 // Docker creates one endpoint after the other.
-                self.limit = self.limit.min(self.began + patience).max(now);
+                self.limit = self.limit.min(self.quest.began + patience).max(now);
             }
         }
         if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
             let lease = lease.clone();
             (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
             if granted && matches!(ruling, Ruling::Take) {
-                self.limit = self.limit.max(self.whole_limit);
+                self.limit = self.limit.max(self.quest.limit());
             }
         }
         match ruling {
@@ -290,11 +289,7 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> Ruling {
         let (server, address) = (lease.server, lease.ip());
-        if let Some(why) = self
-            .limits
-            .as_ref()
-            .and_then(|limits| limits.refuse(address))
-        {
+        if let Some(why) = self.quest.unfit(address) {
             tracing::warn!(attachment = %common.attachment, %address, %server, %why, "not taken");
             let cause = Cause::Unfit(why);
             self.misses.note(server, address, cause.clone());
@@ -324,7 +319,7 @@ impl Acquire {
     /// Rules on an address that another attachment has.
     fn rule_on_held(&mut self, common: &Common, taken: Taken, cx: &mut Cx<'_>) -> Ruling {
         let shared = Some(common.identity.chaddr).filter(|chaddr| taken.tenant.chaddr == *chaddr);
-        let no_other_will_do = self.insists.is_some() || taken.granted && shared.is_some();
+        let no_other_will_do = self.quest.insists().is_some() || taken.granted && shared.is_some();
         let cause = Cause::Held {
             holder: taken.tenant.who.clone(),
             shared,

@@ -49,7 +49,7 @@ impl Acquire {
             stored,
             ..
         } = self.pace;
-        let (false, false, Some(won)) = (self.adopts, self.trusted, won) else {
+        let (false, false, Some(won)) = (self.quest.adopts(), self.trusted, won) else {
             return;
         };
         let counts = &mut cx.out.counts;

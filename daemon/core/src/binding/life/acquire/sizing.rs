@@ -22,7 +22,7 @@ impl Acquire {
         common
             .seat_mut(cx)
             .into_iter()
-            .for_each(|seat| seat.is_won(&grant, self.mtu, self.adopts));
+            .for_each(|seat| seat.is_won(&grant, self.mtu, self.quest.adopts()));
     }
 
     /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until it is known whether another

@@ -17,6 +17,9 @@ const AHEAD: Duration = Duration::from_secs(3);
 /// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);
 
+/// If an ADD waited this long for carrier, not only its interface came up, but also the links below it.
+const LATE: Duration = Duration::from_secs(1);
+
 /// How long after an ADD began the frames that came in are counted first: most ADDs have their answer by then.
 const COUNTS: Duration = Duration::from_secs(1);
 
@@ -45,13 +48,13 @@ impl Acquire {
     ///
     /// That is before the limit, so that the reason is there in time and the ADD is answered as promised.
     pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
-        let half = self.limit.saturating_since(self.began) / 2;
+        let half = self.limit.saturating_since(self.quest.began) / 2;
         let after = match self.reason {
             Reason::NotLookedFor => COUNTS.min(half / 2),
             Reason::Counted(_) => half.max((half * 2).saturating_sub(AHEAD)),
             Reason::LookedFor { .. } | Reason::None | Reason::Found(_) => return None,
         };
-        (self.stage == Stage::Exchanging).then(|| (self.began + after, Why::Call))
+        (self.stage == Stage::Exchanging).then(|| (self.quest.began + after, Why::Call))
     }
 
     /// Looks for a reason once it is time, if there is no offer by then.
@@ -101,13 +104,13 @@ impl Acquire {
         match self.reason {
             Reason::Counted(_) => self.reason = Reason::Counted(survey.received),
             Reason::LookedFor { before, server } => {
+                let began = self.quest.began;
                 // A host that has just booted has had its own links no longer than that.
                 let booted =
-                    Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
-                let up_for = self
-                    .came_up
-                    .or(booted)
-                    .map(|at| self.limit.saturating_since(at));
+                    Some(Instant::BOOT).filter(|boot| began.saturating_since(*boot) < LATELY);
+                let came_up = self.quest.came_up;
+                let late = came_up.filter(|at| at.saturating_since(began) >= LATE);
+                let up_for = late.or(booted).map(|at| self.limit.saturating_since(at));
                 self.reason = Reason::Found(Box::new(Silence {
                     ifname: self.ifname.clone(),
                     before,

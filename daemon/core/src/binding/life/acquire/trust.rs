@@ -28,10 +28,7 @@ impl Acquire {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
         let is_free = common.claim().is_none() && common.tenant(lease.ip(), cx).is_none();
-        let fits = self
-            .limits
-            .as_ref()
-            .is_none_or(|limits| limits.refuse(lease.ip()).is_none());
+        let fits = self.quest.unfit(lease.ip()).is_none();
         Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }
 
