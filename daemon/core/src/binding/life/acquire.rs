@@ -10,6 +10,7 @@ mod decline;
 mod durable;
 mod failed;
 mod fallback;
+mod judge;
 mod offers;
 mod pace;
 mod sizing;
@@ -22,14 +23,13 @@ use std::time::Duration;
 
 pub(crate) use self::begin::Known;
 use self::fallback::Resort;
-use self::offers::Misses;
+use self::judge::Misses;
 use self::pace::Pace;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
-use crate::conflict;
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
@@ -271,22 +271,11 @@ impl Acquire {
         self.signal(common, signal, cx)
     }
 
-    /// Holds the lease back until its address has been probed for, unless it would end first. The sockets stay open in case it
-    /// must be given back.
+    /// Holds the lease back until its address has been probed for. The sockets stay open in case it must be given back.
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
-        let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
-        if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
-            let failure = Failure::TooShort {
-                server,
-                address,
-                lease: times.end,
-                probing,
-            };
-            return self.abort(common, Abort::Because(failure), cx);
-        }
         self.stage = Stage::Probing;
         cx.out.report(common.id, Report::ExchangeOver);
-        common.guard_first(address, Waits::Add, cx);
+        common.guard_first(lease.ip(), Waits::Add, cx);
         self.watch(common, cx)
     }
 

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow::Break;
 
+use super::judge::{Given, Ruling};
 use super::{Abort, Acquire, Stage};
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
@@ -93,27 +94,21 @@ impl Acquire {
         let may = common.declined(lease, by, cx);
         common.close_guard(cx);
         let address = lease.ip();
-        let is_last = self.misses.declined(lease.server, address, by);
+        let given = Given::InUse {
+            lease,
+            by,
+            may_decline: may,
+        };
+        let ruling = self.misses.judge(&self.quest, given, None);
         // The lease that this ADD had taken over was declined with it.
         cx.out
             .report(common.id, Report::Undone(address, self.replaces.clone()));
-        if !may && self.is_wanted() {
-            let lan = common.identity.lan.clone();
-            let failure = Failure::NotDeclined { lan, address, by };
-            return self.abort(common, Abort::Because(failure), cx);
+        match ruling {
+            Ruling::Fail(failure) if self.is_wanted() => {
+                self.abort(common, Abort::Because(failure), cx)
+            }
+            _ => SAME,
         }
-        if self.quest.insists() == Some(address) && self.is_wanted() {
-            return self.abort(
-                common,
-                Abort::Because(Failure::Conflict { address, by }),
-                cx,
-            );
-        }
-        if is_last && self.is_wanted() {
-            let failure = self.misses.in_use(&common.identity.lan);
-            return self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx);
-        }
-        SAME
     }
 
     /// Handles a lease that ended before its address was known to be free, or before it was durable. An ADD that insists on

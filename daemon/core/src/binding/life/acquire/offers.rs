@@ -1,223 +1,18 @@
-//! Judges what servers give an ADD: each offer that is about to be requested, and each lease.
-//!
-//! | what a server would have it take | then |
-//! |---|---|
-//! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
-//! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
-//! | an address that another attachment has | refused, and the holder renews; nine times |
-//! | an address that this ADD has declined | refused; the third time the ADD fails |
-//! | the offer of a server that has failed this ADD | the client waits a moment for another's |
+//! Carries out what is ruled on offers and leases.
 //!
 //! An offer is refused silently: another server may have a better one, and its offer to the same DISCOVER counts during the
-//! pause. What was granted without an offer is given back. Each failed address is remembered with the reason: an ADD that gets
-//! nothing takes its failure from these.
+//! pause. What was granted without an offer is given back.
 
-use std::mem::discriminant;
-use std::net::Ipv4Addr;
 use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
+use super::judge::{Cause, Given, Ruling};
 use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
-use crate::effect::Failure;
-use crate::identity::{AddressHolder, Lan};
-use crate::limits::{Limits, Unfit};
-use crate::source::{Lease, Miss, Missed, Output};
-use crate::wire::Mac;
-
-/// How many offers of addresses that other attachments have make the ADD fail.
-const MOST_HELD: u32 = 10;
-
-/// How many offers outside the pool make the ADD fail.
-const MOST_UNFIT: u32 = 3;
-
-/// How many DECLINEs of one address make the ADD fail: its server will not learn about the conflict. So many addresses that
-/// stations use make it fail too.
-const MOST_IN_USE: usize = 3;
-
-/// The pause after an offer of an address that another attachment has, doubled each time for the same address.
-const PAUSE: Duration = Duration::from_millis(250);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-
-/// The pause after an offer outside the pool.
-const PAUSE_UNFIT: Duration = Duration::from_secs(1);
-
-/// How many addresses are remembered, the latest.
-const MOST: usize = 32;
-
-/// Why an address came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Cause {
-    /// The client says why.
-    Missed(Miss),
-    /// The pool does not allow it.
-    Unfit(Unfit),
-    /// Another attachment has it; `shared`: with the same Ethernet address.
-    Held {
-        holder: AddressHolder,
-        shared: Option<Mac>,
-    },
-    /// A station uses it.
-    InUse(Mac),
-}
-
-/// An address that came to nothing.
-#[derive(Debug)]
-struct Tried {
-    server: Ipv4Addr,
-    address: Ipv4Addr,
-    cause: Cause,
-    /// How often.
-    times: u32,
-}
-
-/// All such addresses, once per reason, the latest last.
-#[derive(Debug, Default)]
-pub(super) struct Misses(Vec<Tried>);
-
-impl Misses {
-    /// Returns whether a server is there, though nothing of it was acceptable. One that did not acknowledge what it had offered may
-    /// have left.
-    pub(super) fn show_a_server(&self) -> bool {
-        self.0
-            .iter()
-            .any(|tried| !matches!(tried.cause, Cause::Missed(Miss::Unacknowledged { .. })))
-    }
-
-    /// Records why an address came to nothing. Returns how often that happened.
-    fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
-        let is_it = |tried: &Tried| {
-            (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause)
-        };
-        let before = self
-            .0
-            .iter()
-            .position(is_it)
-            .map_or(0, |at| self.0.remove(at).times);
-        self.push(Tried {
-            server,
-            address,
-            cause,
-            times: before + 1,
-        });
-        before + 1
-    }
-
-    /// Returns who uses an address that was declined.
-    fn user(&self, address: Ipv4Addr) -> Option<Mac> {
-        self.0.iter().find_map(|tried| match tried.cause {
-            Cause::InUse(by) if tried.address == address => Some(by),
-            _ => None,
-        })
-    }
-
-    /// Records that a station uses an address. Returns whether that was the last that the ADD tries.
-    pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
-        self.note(server, address, Cause::InUse(by));
-        let of_it =
-            |tried: &&Tried| tried.address == address && is_like(&tried.cause, &Cause::InUse(by));
-        let times: u32 = self.0.iter().filter(of_it).map(|tried| tried.times).sum();
-        times as usize >= MOST_IN_USE || self.users().len() >= MOST_IN_USE
-    }
-
-    /// Returns how often an address came to nothing for such a reason.
-    fn count(&self, cause: &Cause) -> u32 {
-        self.0
-            .iter()
-            .filter(|tried| is_like(&tried.cause, cause))
-            .map(|tried| tried.times)
-            .sum()
-    }
-
-    fn push(&mut self, tried: Tried) {
-        if self.0.len() == MOST {
-            self.0.remove(0);
-        }
-        self.0.push(tried);
-    }
-
-    /// Returns the declined addresses, each once with its user.
-    fn users(&self) -> Vec<(Ipv4Addr, Mac)> {
-        let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
-        for tried in &self.0 {
-            if let Cause::InUse(by) = tried.cause {
-                declined.retain(|(address, _)| *address != tried.address);
-                declined.push((tried.address, by));
-            }
-        }
-        declined
-    }
-
-    /// Returns the failure that names the addresses that others use, each once, if any was declined.
-    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
-        let declined = self.users();
-        match declined[..] {
-            [] => None,
-            [(address, by)] => Some(Failure::Conflict { address, by }),
-            _ => Some(Failure::Conflicts {
-                lan: lan.clone(),
-                declined,
-            }),
-        }
-    }
-
-    /// Returns why an ADD got nothing, by the last address that came to nothing. `in_vain`: DISCOVERs since then without an
-    /// offer. `None`: there is no such address, or the server did not acknowledge it.
-    pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
-        let Tried {
-            server,
-            address,
-            cause,
-            ..
-        } = self.0.last()?;
-        let (server, address) = (*server, *address);
-        match cause.clone() {
-            Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted {
-                server,
-                wanted,
-                offered: address,
-            }),
-            Cause::Missed(Miss::Nak { message }) => Some(Failure::Nak {
-                server,
-                address,
-                message,
-                in_vain,
-            }),
-            Cause::Missed(Miss::Unacknowledged { .. }) => None,
-            Cause::Unfit(why) => Some(Failure::Unfit {
-                server: Some(server),
-                address,
-                why,
-            }),
-            Cause::Held { holder, shared } => Some(Failure::AddressHeld {
-                server: Some(server),
-                address,
-                holder,
-                shared,
-            }),
-            Cause::InUse(_) => self.in_use(lan),
-        }
-    }
-}
-
-fn is_like(one: &Cause, other: &Cause) -> bool {
-    match (one, other) {
-        (Cause::Missed(one), Cause::Missed(other)) => discriminant(one) == discriminant(other),
-        _ => discriminant(one) == discriminant(other),
-    }
-}
-
-/// What to do about an offer, or a lease.
-enum Ruling {
-    /// It is requested, or kept.
-    Take,
-    /// It is refused, and DISCOVER leaves again after this pause.
-    Refuse(Duration),
-    /// The ADD fails.
-    Fail(Option<Failure>),
-}
+use crate::conflict::PROBING;
+use crate::limits::Limits;
+use crate::source::{Lease, Miss, Output};
 
 impl Acquire {
     /// Applies other limits from now on, if there were any.
@@ -235,27 +30,21 @@ impl Acquire {
     ) -> ControlFlow<Life, bool> {
         let now = cx.now.boot;
         let (mut ruling, mut asks) = (Ruling::Take, false);
-        if let Some(Missed {
-            server,
-            address,
-            miss,
-        }) = output.missed.take()
-        {
-            // For a running container the request is repeated later, since others wait for their turn; but every server may
-            // answer one DISCOVER first.
-            let unwanted = matches!(miss, Miss::Unwanted { .. });
-            let may_fail = self.quest.adopts() && unwanted;
-            if matches!(miss, Miss::Nak { .. }) {
+        if let Some(missed) = output.missed.take() {
+            let unwanted = matches!(missed.miss, Miss::Unwanted { .. });
+            if matches!(missed.miss, Miss::Nak { .. }) {
                 // No later ADD uses the lease that this one takes over, even if no server answers by then.
-                let replaces = self.replaces.clone();
-                cx.out.report(common.id, Report::Refused(address, replaces));
+                let report = Report::Refused(missed.address, self.replaces.clone());
+                cx.out.report(common.id, report);
             }
-            let times = self.misses.note(server, address, Cause::Missed(miss));
-            if may_fail && times > 1 {
-                ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
-            } else if self.awaits_address(common, cx) {
+            ruling = self.misses.judge(&self.quest, Given::Missed(missed), None);
+            let fails = matches!(ruling, Ruling::Fail(_));
+            if !fails && self.awaits_address(common, cx) {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
-            } else if unwanted && let Some(patience) = common.profile.wants.patience {
+            } else if !fails
+                && unwanted
+                && let Some(patience) = common.profile.wants.patience
+            {
                 // Docker creates one endpoint after the other.
                 self.limit = self.limit.min(self.quest.began + patience).max(now);
             }
@@ -268,13 +57,13 @@ impl Acquire {
             }
         }
         match ruling {
-            Ruling::Take => {}
+            Ruling::Take | Ruling::Wait | Ruling::Decline => {}
             Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
             Ruling::Fail(failure) => {
                 if asks {
                     self.client.refuse(now, Duration::ZERO);
                 }
-                self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx)?;
+                self.abort(common, Abort::Because(failure), cx)?;
                 return Continue(true);
             }
         }
@@ -288,51 +77,35 @@ impl Acquire {
         granted: bool,
         cx: &mut Cx<'_>,
     ) -> Ruling {
-        let (server, address) = (lease.server, lease.ip());
-        if let Some(why) = self.quest.unfit(address) {
-            tracing::warn!(attachment = %common.attachment, %address, %server, %why, "not taken");
-            let cause = Cause::Unfit(why);
-            self.misses.note(server, address, cause.clone());
-            return match granted || self.misses.count(&cause) >= MOST_UNFIT {
-                true => Ruling::Fail(self.misses.failure(&common.identity.lan, 0)),
-                false => Ruling::Refuse(PAUSE_UNFIT),
-            };
+        let address = lease.ip();
+        let unfit = self.quest.unfit(address);
+        if let Some(why) = unfit {
+            tracing::warn!(attachment = %common.attachment, %address, server = %lease.server, %why, "not taken");
         }
-        if let Some(tenant) = common.tenant(address, cx) {
+        let tenant = common.tenant(address, cx).filter(|_| unfit.is_none());
+        let held = tenant.as_ref().map(|tenant| Cause::Held {
+            holder: tenant.who.clone(),
+            shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),
+        });
+        let probed = common.probes_first().then(|| cx.now.boot + PROBING);
+        let given = match granted {
+            true => Given::Granted { lease, probed },
+            false => Given::Offered(lease),
+        };
+        let ruling = self.misses.judge(&self.quest, given, held);
+        if let Some(tenant) = tenant {
+            let holder = tenant.id;
             let taken = Taken {
                 tenant,
                 lease: lease.clone(),
                 granted,
             };
             common.tell_taken(&taken, cx);
-            return self.rule_on_held(common, taken, cx);
+            if matches!(ruling, Ruling::Refuse(_)) {
+                cx.out.report(common.id, Report::WantsRenewed(holder));
+            }
         }
-        if let Some(by) = self.misses.user(address).filter(|_| !granted) {
-            return match self.misses.declined(server, address, by) {
-                true => Ruling::Fail(self.misses.in_use(&common.identity.lan)),
-                false => Ruling::Refuse(PAUSE),
-            };
-        }
-        Ruling::Take
-    }
-
-    /// Rules on an address that another attachment has.
-    fn rule_on_held(&mut self, common: &Common, taken: Taken, cx: &mut Cx<'_>) -> Ruling {
-        let shared = Some(common.identity.chaddr).filter(|chaddr| taken.tenant.chaddr == *chaddr);
-        let no_other_will_do = self.quest.insists().is_some() || taken.granted && shared.is_some();
-        let cause = Cause::Held {
-            holder: taken.tenant.who.clone(),
-            shared,
-        };
-        let times = self
-            .misses
-            .note(taken.lease.server, taken.lease.ip(), cause.clone());
-        if no_other_will_do || self.misses.count(&cause) >= MOST_HELD {
-            return Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
-        }
-        cx.out
-            .report(common.id, Report::WantsRenewed(taken.tenant.id));
-        Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
+        ruling
     }
 
     /// Returns whether DISCOVER waits, because the only acceptable address is given back first.
@@ -342,88 +115,5 @@ impl Acquire {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);
         }
         waits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-    const BY: Mac = Mac([2, 0, 0, 0, 0, 9]);
-
-    fn address(n: u8) -> Ipv4Addr {
-        Ipv4Addr::new(192, 0, 2, n)
-    }
-
-    fn nak() -> Cause {
-        Cause::Missed(Miss::Nak { message: None })
-    }
-
-    #[test]
-    fn the_last_miss_is_why_an_add_failed() {
-        let lan = Lan::Network("lan".into());
-        let mut misses = Misses::default();
-        assert_eq!(misses.failure(&lan, 0), None);
-        for n in [50, 51, 50] {
-            misses.declined(SERVER, address(n), BY);
-        }
-        let declined = vec![(address(51), BY), (address(50), BY)];
-        let in_use = Failure::Conflicts {
-            lan: lan.clone(),
-            declined,
-        };
-        assert_eq!(misses.failure(&lan, 0), Some(in_use.clone()));
-        misses.note(SERVER, address(52), nak());
-        let refused = Failure::Nak {
-            server: SERVER,
-            address: address(52),
-            message: None,
-            in_vain: 3,
-        };
-        assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
-        assert_eq!(
-            (misses.in_use(&lan), misses.user(address(51))),
-            (Some(in_use), Some(BY))
-        );
-    }
-
-    #[test]
-    fn the_third_decline_is_the_last() {
-        let last_of = |declines: &[(Ipv4Addr, u8)]| {
-            let mut misses = Misses::default();
-            let mut declined =
-                |(server, n): &(Ipv4Addr, u8)| misses.declined(*server, address(*n), BY);
-            declines.iter().map(&mut declined).collect::<Vec<_>>()
-        };
-        let other = address(2);
-        assert_eq!(
-            last_of(&[(SERVER, 50), (other, 50), (SERVER, 50)]),
-            [false, false, true]
-        );
-        assert_eq!(
-            last_of(&[
-                (SERVER, 50),
-                (SERVER, 51),
-                (SERVER, 50),
-                (other, 51),
-                (SERVER, 52)
-            ]),
-            [false, false, false, false, true]
-        );
-    }
-
-    #[test]
-    fn whatever_servers_offer_little_is_remembered() {
-        let mut misses = Misses::default();
-        (0..=255).for_each(|n| _ = misses.note(SERVER, address(n), nak()));
-        assert_eq!(misses.0.len(), MOST);
-        assert_eq!(
-            (
-                misses.note(SERVER, address(0), nak()),
-                misses.note(SERVER, address(255), nak())
-            ),
-            (1, 2)
-        );
     }
 }

@@ -1,0 +1,413 @@
+//! Judges what a source gives an ADD: each offer that is about to be requested, each lease, and each that came to nothing.
+//!
+//! | what a server would have it take | then |
+//! |---|---|
+//! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
+//! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
+//! | an address that another attachment has | refused, and the holder renews; nine times |
+//! | an address that this ADD has declined | refused; the third time the ADD fails |
+//! | a lease that ends before its address is known to be free | the ADD fails |
+//! | a lease whose address a station uses | declined; the third time the ADD fails, and at once if no other will do |
+//! | the offer of a server that has failed this ADD | the client waits a moment for another's |
+//!
+//! Each failed address is remembered with the reason: an ADD that gets nothing takes its failure from these.
+
+use std::mem::discriminant;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::binding::Quest;
+use crate::conflict::PROBING;
+use crate::effect::Failure;
+use crate::identity::{AddressHolder, Lan};
+use crate::limits::Unfit;
+use crate::source::{Lease, Miss, Missed};
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// How many offers of addresses that other attachments have make the ADD fail.
+const MOST_HELD: u32 = 10;
+
+/// How many offers outside the pool make the ADD fail.
+const MOST_UNFIT: u32 = 3;
+
+/// How many DECLINEs of one address make the ADD fail: its server will not learn about the conflict. So many addresses that
+/// stations use make it fail too.
+const MOST_IN_USE: usize = 3;
+
+/// The pause after an offer of an address that another attachment has, doubled each time for the same address.
+const PAUSE: Duration = Duration::from_millis(250);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// The pause after an offer outside the pool.
+const PAUSE_UNFIT: Duration = Duration::from_secs(1);
+
+/// How many addresses are remembered, the latest.
+const MOST: usize = 32;
+
+/// What is judged.
+pub(super) enum Given<'a> {
+    /// An offer came to nothing.
+    Missed(Missed),
+    /// An offer is about to be requested.
+    Offered(&'a Lease),
+    /// A server has granted a lease. `probed`: from when its address is known to be free, if it is probed for first.
+    Granted {
+        lease: &'a Lease,
+        probed: Option<Instant>,
+    },
+    /// A station uses a lease's address. `may_decline`: its LAN has not had its DECLINEs.
+    InUse {
+        lease: &'a Lease,
+        by: Mac,
+        may_decline: bool,
+    },
+}
+
+/// What follows.
+pub(super) enum Ruling {
+    /// It is requested, or kept.
+    Take,
+    /// The client waits for another offer.
+    Wait,
+    /// It is refused, and DISCOVER leaves again after this pause.
+    Refuse(Duration),
+    /// It is declined.
+    Decline,
+    /// The ADD fails.
+    Fail(Failure),
+}
+
+/// Why an address came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The client says why.
+    Missed(Miss),
+    /// The pool does not allow it.
+    Unfit(Unfit),
+    /// Another attachment has it; `shared`: with the same Ethernet address.
+    Held {
+        holder: AddressHolder,
+        shared: Option<Mac>,
+    },
+    /// A station uses it.
+    InUse(Mac),
+}
+
+/// An address that came to nothing.
+#[derive(Debug)]
+struct Tried {
+    server: Ipv4Addr,
+    address: Ipv4Addr,
+    cause: Cause,
+    /// How often.
+    times: u32,
+}
+
+/// All such addresses, once per reason, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Misses(Vec<Tried>);
+
+impl Misses {
+    /// Returns whether a server is there, though nothing of it was acceptable. One that did not acknowledge what it had offered may
+    /// have left.
+    pub(super) fn show_a_server(&self) -> bool {
+        self.0
+            .iter()
+            .any(|tried| !matches!(tried.cause, Cause::Missed(Miss::Unacknowledged { .. })))
+    }
+
+    /// Records why an address came to nothing. Returns how often that happened.
+    fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
+        let is_it = |tried: &Tried| {
+            (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause)
+        };
+        let before = self
+            .0
+            .iter()
+            .position(is_it)
+            .map_or(0, |at| self.0.remove(at).times);
+        self.push(Tried {
+            server,
+            address,
+            cause,
+            times: before + 1,
+        });
+        before + 1
+    }
+
+    /// Returns who uses an address that was declined.
+    fn user(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.0.iter().find_map(|tried| match tried.cause {
+            Cause::InUse(by) if tried.address == address => Some(by),
+            _ => None,
+        })
+    }
+
+    /// Records that a station uses an address. Returns whether that was the last that the ADD tries.
+    fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
+        self.note(server, address, Cause::InUse(by));
+        let of_it =
+            |tried: &&Tried| tried.address == address && is_like(&tried.cause, &Cause::InUse(by));
+        let times: u32 = self.0.iter().filter(of_it).map(|tried| tried.times).sum();
+        times as usize >= MOST_IN_USE || self.users().len() >= MOST_IN_USE
+    }
+
+    /// Returns how often an address came to nothing for such a reason.
+    fn count(&self, cause: &Cause) -> u32 {
+        self.0
+            .iter()
+            .filter(|tried| is_like(&tried.cause, cause))
+            .map(|tried| tried.times)
+            .sum()
+    }
+
+    fn push(&mut self, tried: Tried) {
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        self.0.push(tried);
+    }
+
+    /// Returns the declined addresses, each once with its user.
+    fn users(&self) -> Vec<(Ipv4Addr, Mac)> {
+        let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
+        for tried in &self.0 {
+            if let Cause::InUse(by) = tried.cause {
+                declined.retain(|(address, _)| *address != tried.address);
+                declined.push((tried.address, by));
+            }
+        }
+        declined
+    }
+
+    /// Returns the failure that names the addresses that others use, each once, if any was declined.
+    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
+        let declined = self.users();
+        match declined[..] {
+            [] => None,
+            [(address, by)] => Some(Failure::Conflict { address, by }),
+            _ => Some(Failure::Conflicts {
+                lan: lan.clone(),
+                declined,
+            }),
+        }
+    }
+
+    /// Returns why an ADD got nothing, by the last address that came to nothing. `in_vain`: DISCOVERs since then without an
+    /// offer. `None`: there is no such address, or the server did not acknowledge it.
+    pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
+        let Tried {
+            server,
+            address,
+            cause,
+            ..
+        } = self.0.last()?;
+        let (server, address) = (*server, *address);
+        match cause.clone() {
+            Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted {
+                server,
+                wanted,
+                offered: address,
+            }),
+            Cause::Missed(Miss::Nak { message }) => Some(Failure::Nak {
+                server,
+                address,
+                message,
+                in_vain,
+            }),
+            Cause::Missed(Miss::Unacknowledged { .. }) => None,
+            Cause::Unfit(why) => Some(Failure::Unfit {
+                server: Some(server),
+                address,
+                why,
+            }),
+            Cause::Held { holder, shared } => Some(Failure::AddressHeld {
+                server: Some(server),
+                address,
+                holder,
+                shared,
+            }),
+            Cause::InUse(_) => self.in_use(lan),
+        }
+    }
+}
+
+impl Misses {
+    /// Judges what is given. `held`: another attachment has the address.
+    pub(super) fn judge(&mut self, quest: &Quest, given: Given<'_>, held: Option<Cause>) -> Ruling {
+        match given {
+            Given::Missed(Missed {
+                server,
+                address,
+                miss,
+            }) => {
+                // For a running container the request is repeated later, since others wait for their turn; but every server
+                // may answer one DISCOVER first.
+                let unwanted = matches!(miss, Miss::Unwanted { .. });
+                let times = self.note(server, address, Cause::Missed(miss));
+                match unwanted && quest.adopts() && times > 1 {
+                    true => self.fail(quest),
+                    false => Ruling::Wait,
+                }
+            }
+            Given::Offered(lease) => self.judge_tenure(quest, lease, false, held),
+            Given::Granted { lease, probed } => {
+                let ruling = self.judge_tenure(quest, lease, true, held);
+                let too_short = probed.is_some_and(|at| lease.expired(at));
+                match (ruling, lease.times) {
+                    (Ruling::Take, Some(times)) if too_short => Ruling::Fail(Failure::TooShort {
+                        server: lease.server,
+                        address: lease.ip(),
+                        lease: times.end,
+                        probing: PROBING,
+                    }),
+                    (ruling, _) => ruling,
+                }
+            }
+            Given::InUse {
+                lease,
+                by,
+                may_decline,
+            } => {
+                let address = lease.ip();
+                let is_last = self.declined(lease.server, address, by);
+                let lan = quest.add.lan.clone();
+                match quest.insists() == Some(address) {
+                    _ if !may_decline => Ruling::Fail(Failure::NotDeclined { lan, address, by }),
+                    true => Ruling::Fail(Failure::Conflict { address, by }),
+                    false if is_last => self.fail(quest),
+                    false => Ruling::Decline,
+                }
+            }
+        }
+    }
+
+    fn judge_tenure(
+        &mut self,
+        quest: &Quest,
+        lease: &Lease,
+        granted: bool,
+        held: Option<Cause>,
+    ) -> Ruling {
+        let (server, address) = (lease.server, lease.ip());
+        if let Some(cause) = quest.unfit(address).map(Cause::Unfit) {
+            self.note(server, address, cause.clone());
+            return match granted || self.count(&cause) >= MOST_UNFIT {
+                true => self.fail(quest),
+                false => Ruling::Refuse(PAUSE_UNFIT),
+            };
+        }
+        if let Some(cause) = held {
+            let shared = matches!(cause, Cause::Held { shared, .. } if shared.is_some());
+            let times = self.note(server, address, cause.clone());
+            let no_other_will_do = quest.insists().is_some() || granted && shared;
+            return match no_other_will_do || self.count(&cause) >= MOST_HELD {
+                true => self.fail(quest),
+                false => Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE)),
+            };
+        }
+        match self.user(address).filter(|_| !granted) {
+            Some(by) if self.declined(server, address, by) => self.fail(quest),
+            Some(_) => Ruling::Refuse(PAUSE),
+            None => Ruling::Take,
+        }
+    }
+
+    /// Fails the ADD by what came to nothing last.
+    fn fail(&self, quest: &Quest) -> Ruling {
+        let failure = self.failure(&quest.add.lan, 0);
+        failure.map_or(Ruling::Wait, Ruling::Fail)
+    }
+}
+
+fn is_like(one: &Cause, other: &Cause) -> bool {
+    match (one, other) {
+        (Cause::Missed(one), Cause::Missed(other)) => discriminant(one) == discriminant(other),
+        _ => discriminant(one) == discriminant(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const BY: Mac = Mac([2, 0, 0, 0, 0, 9]);
+
+    fn address(n: u8) -> Ipv4Addr {
+        Ipv4Addr::new(192, 0, 2, n)
+    }
+
+    fn nak() -> Cause {
+        Cause::Missed(Miss::Nak { message: None })
+    }
+
+    #[test]
+    fn the_last_miss_is_why_an_add_failed() {
+        let lan = Lan::Network("lan".into());
+        let mut misses = Misses::default();
+        assert_eq!(misses.failure(&lan, 0), None);
+        for n in [50, 51, 50] {
+            misses.declined(SERVER, address(n), BY);
+        }
+        let declined = vec![(address(51), BY), (address(50), BY)];
+        let in_use = Failure::Conflicts {
+            lan: lan.clone(),
+            declined,
+        };
+        assert_eq!(misses.failure(&lan, 0), Some(in_use.clone()));
+        misses.note(SERVER, address(52), nak());
+        let refused = Failure::Nak {
+            server: SERVER,
+            address: address(52),
+            message: None,
+            in_vain: 3,
+        };
+        assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
+        assert_eq!(
+            (misses.in_use(&lan), misses.user(address(51))),
+            (Some(in_use), Some(BY))
+        );
+    }
+
+    #[test]
+    fn the_third_decline_is_the_last() {
+        let last_of = |declines: &[(Ipv4Addr, u8)]| {
+            let mut misses = Misses::default();
+            let mut declined =
+                |(server, n): &(Ipv4Addr, u8)| misses.declined(*server, address(*n), BY);
+            declines.iter().map(&mut declined).collect::<Vec<_>>()
+        };
+        let other = address(2);
+        assert_eq!(
+            last_of(&[(SERVER, 50), (other, 50), (SERVER, 50)]),
+            [false, false, true]
+        );
+        assert_eq!(
+            last_of(&[
+                (SERVER, 50),
+                (SERVER, 51),
+                (SERVER, 50),
+                (other, 51),
+                (SERVER, 52)
+            ]),
+            [false, false, false, false, true]
+        );
+    }
+
+    #[test]
+    fn whatever_servers_offer_little_is_remembered() {
+        let mut misses = Misses::default();
+        (0..=255).for_each(|n| _ = misses.note(SERVER, address(n), nak()));
+        assert_eq!(misses.0.len(), MOST);
+        assert_eq!(
+            (
+                misses.note(SERVER, address(0), nak()),
+                misses.note(SERVER, address(255), nak())
+            ),
+            (1, 2)
+        );
+    }
+}
