@@ -518,6 +518,9 @@ impl World {
             _ => None,
         });
         let going = going.collect::<Vec<_>>();
+        let is_trusted =
+            |change: &Change| matches!(change, Change::Put(_, record) if record.unconfirmed);
+        let trusts = changes.iter().any(is_trusted);
         let ahead = match beside {
             Some(binding) => {
                 self.stats.count("ends kept beside the socket");
@@ -530,6 +533,9 @@ impl World {
         };
         if let Some(event) = ahead {
             self.fail(Rule::EventAhead, format!("{event:?}"));
+        }
+        if trusts {
+            self.remember_times();
         }
         self.noted(told, &going);
     }

@@ -167,7 +167,8 @@ impl World {
         }
     }
 
-    /// Gives a daemon that starts the times in its records.
+    /// Gives clients that know no lease the times in their records: their daemon starts, or a lease from an earlier boot is used
+    /// unconfirmed.
     pub(super) fn remember_times(&mut self) {
         let boot = format!("boot-{}", self.clocks.boot);
         let bound = self
@@ -191,6 +192,9 @@ impl World {
             Some(((lan, key_of(&record.identity.client_id)), times))
         });
         for (who, times) in known.collect::<Vec<_>>() {
+            if self.timing.last_start(&who).is_some() {
+                continue;
+            }
             self.timing.knows(self.now, who, times);
         }
     }
