@@ -721,3 +721,21 @@ fn an_address_without_an_endpoint_is_given_up_in_time() {
         assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
     }
 }
+
+#[test]
+fn an_endpoint_without_an_offer_leaves_nothing_behind() {
+    let mut rig = with_network();
+    rig.server = Server::Silent;
+    let create = rig.create_endpoint("e1", OWN);
+    rig.run_until(rig.at.as_secs_f64() + 120.0);
+    assert!(
+        matches!(rig.failure(create), Failure::NoOffer { .. }),
+        "{:?}",
+        rig.answers
+    );
+    assert!(
+        rig.wired.links.is_empty()
+            && rig.store.docker.endpoints.is_empty()
+            && rig.rows().is_empty()
+    );
+}
