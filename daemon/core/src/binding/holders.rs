@@ -240,38 +240,6 @@ impl Holders {
         })
     }
 
-    /// Returns the live bindings whose address another one also has, with a longer lease.
-    pub(crate) fn doubles(&self) -> Vec<BindingId> {
-        let mut doubles = Vec::new();
-        for claims in self.addresses.values() {
-            let mut last: BTreeMap<Ipv4Addr, (bool, Option<Instant>, BindingId)> = BTreeMap::new();
-            for (address, id) in claims {
-                let known = self
-                    .known
-                    .get(id)
-                    .map(|known| known.standing)
-                    .filter(|known| known.stage.is_live());
-                let Some(claim) = known
-                    .and_then(|known| known.claim)
-                    .filter(Claim::is_granted)
-                else {
-                    continue;
-                };
-                // An endless lease comes last.
-                let mut own = (claim.ends.is_none(), claim.ends, *id);
-                if let Some(other) = last.get_mut(address) {
-                    if own > *other {
-                        std::mem::swap(&mut own, other);
-                    }
-                    doubles.push(own.2);
-                } else {
-                    last.insert(*address, own);
-                }
-            }
-        }
-        doubles
-    }
-
     /// Takes out an identity whose live holder went, or got its address.
     pub(crate) fn next_stirred(&mut self) -> Option<IdentityKey> {
         self.stirred.pop_first()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Registry;
 use super::clocks::is_off;
 use super::past::Last;
-use crate::binding::{Binding, Cx, Hold, Holder};
+use crate::binding::{Binding, Cx, Holder};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
 use crate::profile::GRACE;
@@ -50,10 +50,6 @@ impl Registry {
         latest_first
             .into_iter()
             .for_each(|(id, record)| self.recover(now, id, record));
-        // Our transactions never leave two live bindings with one address either, but an earlier daemon could.
-        for double in self.bindings.holders().doubles() {
-            self.with(now, double, |binding, cx| binding.keeps(cx, Hold::cede));
-        }
         tracing::info!(leases = count, boot = %self.boot, "started");
     }
 

@@ -153,12 +153,6 @@ pub enum Loss {
         /// What it granted.
         address: Ipv4Addr,
     },
-    /// Another client of this host has the address too.
-    #[error("{holder} has the address too")]
-    Double {
-        /// That client.
-        holder: String,
-    },
     /// Another station uses the address. The server was told (DECLINE).
     #[error("{by} uses the address")]
     Conflict {

@@ -428,7 +428,7 @@ impl Hold {
                     cx,
                 );
             }
-            Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. } => {
+            Loss::Nak { .. } | Loss::Misplaced { .. } => {
                 common.note(EventKind::Lost, lease, loss, cx)
             }
             Loss::Conflict { by } => _ = common.declined(lease, *by, cx),

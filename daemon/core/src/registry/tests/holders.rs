@@ -8,8 +8,7 @@ use super::rig::*;
 use crate::effect::{Add, Adoptee, Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
-use crate::identity::{AddressHolder, ClientId};
-use crate::link::Link;
+use crate::identity::AddressHolder;
 use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::source::Wanted;
@@ -409,39 +408,6 @@ fn a_takeover_with_another_address_releases_the_old_one() {
         (vec![FIRST], 1, 1)
     );
     assert_eq!(rig.only_record().state, RecordState::Bound);
-}
-
-#[test]
-fn of_two_records_with_one_address_the_last_to_end_holds() {
-    let mut rig = Rig::new(8);
-    let mut double = record("b", "b", 950.0);
-    double.identity.client_id = ClientId::new(b"\0other".to_vec()).unwrap();
-    double.link = Link::InNetns {
-        path: "/ns/2".into(),
-        cookie: Cookie(2),
-        ifindex: 2,
-        mac: Mac([2, 0, 0, 0, 1, 2]),
-    };
-    rig.store.durable = [
-        (BindingId(1), double),
-        (BindingId(2), record("a", "b", 900.0)),
-    ]
-    .into();
-    rig.server = Server::Silent;
-    rig.restart();
-    assert!(rig.sent.is_empty(), "a restart sends nothing");
-    assert_eq!(
-        (rig.state("b"), rig.state("a")),
-        (vec!["BOUND"], vec!["INIT"])
-    );
-    assert_eq!(rig.why(EventKind::Lost), ["lan/b/eth0 has the address too"]);
-    rig.del("a");
-    rig.server = Server::Up;
-    rig.run_until(2000.0);
-    assert_eq!(
-        (rig.count_of(7), rig.count_of(4), rig.state("b")),
-        (0, 0, vec!["BOUND"])
-    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Acquire {
             }
             Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(common, &lease, cx),
             Some(
-                Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. })
+                Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. })
                 | Verdict::Won(_)
                 | Verdict::Kept(_)
                 | Verdict::Unwanted { .. },

@@ -9,7 +9,7 @@ use crate::binding::{Common, Cx, Leave, Life, Living, Owed, Release};
 use crate::event::EventKind;
 use crate::interface::{Presence, Seat, Work};
 use crate::record::Former;
-use crate::source::{Client, Lease, Loss};
+use crate::source::{Client, Lease};
 
 impl Hold {
     /// Goes on with a lease where it was.
@@ -82,28 +82,6 @@ impl Hold {
             self.record_again();
             self.settle(common, cx);
         }
-    }
-
-    /// Gives up a lease that another binding has too, without telling the server, and looks for another.
-    pub(crate) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let Some(lease) = self.client.shared() else {
-            return;
-        };
-        let Some(tenant) = common.tenant(lease.ip(), cx) else {
-            return;
-        };
-        let holder = tenant.who;
-        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have the same address on record: this one gives it up without a RELEASE");
-        let pause = self.client.pause();
-        self.client.refuse(cx.now.boot, pause);
-        self.lose(
-            common,
-            &lease,
-            &Loss::Double {
-                holder: holder.to_string(),
-            },
-            cx,
-        );
     }
 
     /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
