@@ -16,9 +16,6 @@ use crate::registry::{Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
 use crate::trouble::Trouble;
 
-/// A host that serves the clock this late has slept. A busy one is late by less.
-const SLEPT: Duration = Duration::from_secs(30);
-
 /// All that leasehold knows and decides.
 #[derive(Debug)]
 pub struct Core {
@@ -37,7 +34,7 @@ impl Core {
 
     /// Takes in what happened. Afterwards drain [`Core::poll_effect`], then read [`Core::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
-        self.read_clocks(now);
+        self.registry.read_clocks(now);
         match input {
             Input::Start {
                 boot,
@@ -91,24 +88,13 @@ impl Core {
     /// Does what is due by the clock. Call it when the time of [`Core::poll_timeout`] has come, and now and then in between, so
     /// that a changed wall clock is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.read_clocks(now);
+        self.registry.read_clocks(now);
         for key in self.registry.due(now.boot) {
             self.registry.on_clock(now, key);
             // What follows from this deadline comes before the next: a lease that was won answers its call first.
             self.go_on(now);
         }
         self.settle(now);
-    }
-
-    /// Reads the clocks. What an engine was about to do when the host fell asleep is still to come when it wakes: the waits for
-    /// that go on as if nobody had slept.
-    fn read_clocks(&mut self, now: Now) {
-        let due = self.poll_timeout();
-        let passed = self.registry.read_clocks(now);
-        if due.is_some_and(|(at, _)| now.boot >= at + SLEPT) {
-            self.registry.prolong_seeking(passed);
-            self.desk().prolong_strays(passed);
-        }
     }
 
     /// Returns the next thing to do outside.

@@ -249,18 +249,6 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Prolongs the wait of every link: Docker slept for so long too.
-    pub(crate) fn prolong_strays(&mut self, slept: Duration) {
-        let strays = self
-            .docker
-            .endpoints
-            .by_id
-            .values_mut()
-            .filter_map(|endpoint| endpoint.stray.as_mut());
-        strays.for_each(|since| *since = *since + slept);
-        self.time_strays();
-    }
-
     /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
         for endpoint in self

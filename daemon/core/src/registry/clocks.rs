@@ -19,15 +19,14 @@ const JUMP: Duration = Duration::from_secs(60);
 const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 
 impl Registry {
-    /// Compares both clocks with their last reading. Returns how long ago that was.
-    pub(crate) fn read_clocks(&mut self, now: Now) -> Duration {
+    /// Compares both clocks with their last reading.
+    pub(crate) fn read_clocks(&mut self, now: Now) {
         let Some(before) = self.clocks.replace(now) else {
-            return Duration::ZERO;
+            return;
         };
         let expected = now.wall_since(before);
-        let passed = now.boot.saturating_since(before.boot);
         if !is_off(now.wall, expected) {
-            return passed;
+            return;
         }
         let ids: Vec<_> = self.bindings.iter().map(|binding| binding.id).collect();
         let may_be_late = now.wall > expected && now.boot > FIRST_SET;
@@ -35,7 +34,6 @@ impl Registry {
         for id in ids {
             self.with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
         }
-        passed
     }
 }
 

@@ -161,14 +161,6 @@ impl Registry {
             .for_each(|id| self.await_interface_soon(now, id));
     }
 
-    /// Prolongs the wait for every interface: the engines slept for so long too.
-    pub(crate) fn prolong_seeking(&mut self, slept: Duration) {
-        for awaited in self.seeking.awaited.values_mut() {
-            (awaited.next, awaited.until) = (awaited.next + slept, awaited.until + slept);
-        }
-        self.time_seeking();
-    }
-
     pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
         if self.seeking.awaited.remove(&id).is_some() {
             self.time_seeking();

@@ -88,41 +88,6 @@ fn a_slow_container_finds_its_link_and_its_lease() {
     }
 }
 
-/// When it wakes, Docker goes on where it was.
-#[test]
-fn a_suspend_ends_no_link_that_waits_for_a_container() {
-    for joins in [false, true] {
-        let mut rig = with_network();
-        rig.lease = 10_000;
-        rig.create_endpoint("e1", OWN);
-        rig.run_until(rig.at.as_secs_f64() + STRAY - 100.0);
-        if joins {
-            assert!(matches!(
-                rig.join("e1"),
-                Answer::Network(NetworkAnswer::Joined { .. })
-            ));
-        }
-        rig.at += Duration::from_secs(3600);
-        let woke = rig.at.as_secs_f64();
-        rig.run_until(woke + 99.0);
-        assert_eq!(
-            (rig.wired.links.len(), rig.rows().len(), rig.sends(7)),
-            (1, 1, 0),
-            "joins: {joins}"
-        );
-        rig.run_until(woke + STRAY + 100.0);
-        assert_eq!(
-            (
-                rig.wired.links.len(),
-                rig.store.docker.endpoints.len(),
-                rig.sends(7)
-            ),
-            (0, 0, 1),
-            "joins: {joins}"
-        );
-    }
-}
-
 /// dockerd was killed after the first link had its container, and has forgotten it: the link is nowhere any more.
 #[test]
 fn a_forgotten_endpoint_does_not_hurry_its_successor() {
