@@ -21,7 +21,7 @@ use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
 use leasehold_core::time::{BootId, Instant, Now};
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, code, decode, udp};
+use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, decode};
 
 /// An omitted duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,6 @@ pub(crate) enum Mutation {
     ChangeIgnored,
     /// A server is believed even if the network's configuration denies it.
     RogueBelieved,
-    /// A NAK counts as if the lease's own server had sent it.
-    ForeignNakObeyed,
     /// A refused lease is requested again at once, as often as it is refused.
     StormAnswered,
     /// Name servers are not published.
@@ -116,8 +114,6 @@ pub(crate) struct Subject {
     echoes: u32,
     /// RELEASEs that are held back, with the effects that follow them.
     held: BTreeMap<ExchangeId, (Ipv4Addr, Vec<Effect>)>,
-    /// The server identifiers of the last ACKs, by hardware address.
-    servers: BTreeMap<[u8; 6], Ipv4Addr>,
     /// Who answered ARP last, by exchange.
     claimants: BTreeMap<ExchangeId, [u8; 6]>,
     /// The LANs that a mutation hides, by the names that it uses instead.
@@ -140,7 +136,6 @@ impl Subject {
             cut: BTreeMap::new(),
             echoes: 0,
             held: BTreeMap::new(),
-            servers: BTreeMap::new(),
             claimants: BTreeMap::new(),
             lans: BTreeMap::new(),
             controls: VecDeque::new(),
@@ -159,25 +154,6 @@ impl Subject {
             && let Some(answer) = arp_of(bytes).filter(|arp| !arp.request)
         {
             self.claimants.insert(*exchange, answer.sender_mac);
-        }
-        if let (
-            Some(Mutation::ForeignNakObeyed),
-            Input::Frame {
-                exchange,
-                bytes,
-                meta,
-            },
-        ) = (self.mutation, &input)
-            && let Some(forged) = self.forged(bytes)
-        {
-            return self.core.handle(
-                now,
-                Input::Frame {
-                    exchange: *exchange,
-                    bytes: &forged,
-                    meta: *meta,
-                },
-            );
         }
         if let Some(input) = self.mutate(input) {
             self.core.handle(now, input);
@@ -611,39 +587,6 @@ impl Subject {
                     meta: FrameMeta::default(),
                 },
             );
-        }
-    }
-
-    /// Returns a NAK as if the client's own server had sent it.
-    fn forged(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let frame = decode(bytes).ok()?;
-        let Packet::Udp {
-            source,
-            destination,
-            payload,
-        } = frame.packet
-        else {
-            return None;
-        };
-        let mut message = Message::decode(payload).ok()?;
-        match (message.kind()?, message.address(code::SERVER)) {
-            (Kind::Ack, Some(server)) => {
-                self.servers.insert(message.hardware(), server);
-                None
-            }
-            (Kind::Nak, Some(_)) => {
-                let own = self.servers.get(&message.hardware())?;
-                message.options.retain(|(code, _)| *code != code::SERVER);
-                message.options.push((code::SERVER, own.octets().to_vec()));
-                Some(udp(
-                    frame.source,
-                    frame.destination,
-                    source,
-                    destination,
-                    &message.encode(),
-                ))
-            }
-            _ => None,
         }
     }
 

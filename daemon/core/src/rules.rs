@@ -66,9 +66,31 @@ macro_rules! rules {
 rules! {
     /// Before a RELEASE the LAN is asked for the address if its identity can return, or an earlier boot had it: another host's
     /// container may use it by now.
-    AskBeforeRelease: "ReleaseElsewhere", 43;
+    AskBeforeRelease: "ReleaseElsewhere", 99;
     /// A station that claims an address is asked for one that nobody can have: who answers for that too proves nothing.
     ProxyControl: "Declined", 22;
+    /// A LAN gets ten DECLINEs in ten minutes: a station that claims every address would empty its pool.
+    DeclineLimit: "Pace", 31;
+    /// An offer of an address that another container here has is refused.
+    HeldOffer: "Twice", 11;
+    /// An offer that comes while another is requested is kept: the first server may not acknowledge.
+    SpareOffer: "Failed", 100;
+    /// A NAK that comes through a relay waits for an ACK: of two relays on one wire, the server refuses what one forwards.
+    RelayedNak: "Failed", 51;
+    /// A NAK of another server than the lease's waits for the lease's own: a stray server often answers first.
+    ForeignNak: "Rogue", 0;
+    /// A lease that was extended early, in vain, is left alone until T1.
+    EarlyInVain: "IdleSockets", 33;
+    /// After carrier was away for long the lease is confirmed: the link may be on another network.
+    CarrierAway: "Unconfirmed", 709;
+    /// The watch for other users of an address goes on at the interface onto which its lease moves.
+    WatchMoved: "Squatted", 205;
+    /// The watch goes on after its link was down: the plugin `tuning` sets it down for a moment.
+    WatchReopened: "Squatted", 481;
+    /// An address that a runtime puts on is taken off if its lease has another by then.
+    OutdatedAddress: "Interface", 180;
+    /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
+    EndpointWithoutLease: "Residue", 776;
 }
 
 /// Returns whether a rule is cut out: only tests do that.

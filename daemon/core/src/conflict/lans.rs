@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::identity::Lan;
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -79,7 +80,7 @@ impl Lans {
     /// Counts a DECLINE. Returns whether it may be sent.
     pub fn decline(&mut self, lan: &Lan, now: Instant) -> bool {
         let declines = &mut self.seen(lan, now).declines;
-        let may = declines.len() < MOST_DECLINES;
+        let may = declines.len() < MOST_DECLINES || cut(Rule::DeclineLimit);
         declines.extend(may.then_some(now));
         may
     }
@@ -88,7 +89,7 @@ impl Lans {
     pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
         let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
         let last = declines.iter().filter(|at| now < **at + DECLINES_IN);
-        last.count() < MOST_DECLINES
+        last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
     }
 
     /// Records that a station answered for an address that nobody can have.

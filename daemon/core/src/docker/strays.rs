@@ -21,6 +21,7 @@ use crate::outbox::DoorWaiter;
 use crate::pool::SLOW_START;
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, Holding};
+use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now};
 
 /// How long an endpoint's link that no container will get may stay in the host's namespace, and the pause before a failed deletion
@@ -297,7 +298,10 @@ impl Desk<'_> {
 
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
-        let is_over = |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of));
+        let is_over = |record: &EndpointRecord| {
+            matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of))
+                && !cut(Rule::EndpointWithoutLease)
+        };
         let over = self
             .docker
             .endpoints

@@ -33,6 +33,7 @@ use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::link::{Hears, Link, LinkCause, Sockets};
+use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Reach, StateName};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -294,7 +295,8 @@ impl Common {
             return;
         }
         self.close_guard(cx);
-        if let Some(address) = leased.filter(|_| !self.is_outside()) {
+        let goes_on = !self.is_outside() && !cut(Rule::WatchMoved);
+        if let Some(address) = leased.filter(|_| goes_on) {
             self.guard_lease(address, false, cx);
         }
     }
@@ -533,7 +535,7 @@ impl Common {
         is_lost: bool,
         cx: &mut Cx<'_>,
     ) -> Option<Found> {
-        if cause == LinkCause::Down && self.reopens(cx) {
+        if cause == LinkCause::Down && !cut(Rule::WatchReopened) && self.reopens(cx) {
             return None;
         }
         // If all claimants have answered for an address that nobody can have, nobody is known to use this one.

@@ -11,6 +11,7 @@ use super::state::State;
 use super::timing;
 use super::{Client, Loss, Miss, Missed, Output, Verdict};
 use crate::lan::Said;
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, BadFrame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
@@ -134,9 +135,7 @@ impl Client {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server
-                    || is_relayed_nak(&message)
-                {
+                match is_foreign_nak(&message, server, &lease) || is_relayed_nak(&message) {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, began, Some(lease), out)?,
                 }
@@ -165,9 +164,7 @@ impl Client {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server
-                    || is_relayed_nak(&message)
-                {
+                match is_foreign_nak(&message, server, &lease) || is_relayed_nak(&message) {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, start, self.confirms(lease), out)?,
                 }
@@ -395,5 +392,10 @@ impl Client {
 }
 
 fn is_relayed_nak(message: &Message) -> bool {
-    message.kind == MessageType::Nak && !message.giaddr.is_unspecified()
+    message.kind == MessageType::Nak && !message.giaddr.is_unspecified() && !cut(Rule::RelayedNak)
+}
+
+/// Returns whether a message is a NAK of another server than the lease's.
+fn is_foreign_nak(message: &Message, server: Ipv4Addr, lease: &Lease) -> bool {
+    message.kind == MessageType::Nak && server != lease.server && !cut(Rule::ForeignNak)
 }

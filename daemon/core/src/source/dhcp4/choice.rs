@@ -12,6 +12,7 @@ use super::lease::Lease;
 use super::state::{Beside, State, Transaction};
 use super::timing;
 use super::{Client, Miss, Missed, Output};
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 
 /// How many servers that failed a client are remembered: the latest ones.
@@ -62,6 +63,7 @@ impl Client {
     /// Keeps an offer that comes while another server's offer is being requested.
     pub(super) fn keep_spare(&mut self, offer: Lease) {
         let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
+        let is_wanted = is_wanted && !cut(Rule::SpareOffer);
         let State::Requesting { beside, .. } = &self.state else {
             return;
         };

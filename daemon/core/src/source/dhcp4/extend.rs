@@ -9,6 +9,7 @@ use super::state::{Silence, State};
 use super::timing::{self, Phase};
 use super::{Client, Line, Loss, Output};
 use crate::asking::{Action, Asking};
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -85,7 +86,7 @@ impl Client {
                 }
                 // It was asked early, without an answer: now T1 comes.
                 (State::Renewing { extension, .. }, Phase::Held { .. })
-                    if extension.was_in_vain(now) =>
+                    if extension.was_in_vain(now) && !cut(Rule::EarlyInVain) =>
                 {
                     let is_unconfirmed = extension.unconfirmed;
                     self.state = State::Bound { lease };

@@ -12,6 +12,7 @@ use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::PROBING;
 use crate::limits::Limits;
+use crate::rules::{Rule, cut};
 use crate::source::{Lease, Miss, Output};
 
 impl Acquire {
@@ -82,7 +83,8 @@ impl Acquire {
         if let Some(why) = unfit {
             tracing::warn!(attachment = %common.attachment, %address, server = %lease.server, %why, "not taken");
         }
-        let tenant = common.tenant(address, cx).filter(|_| unfit.is_none());
+        let counts = unfit.is_none() && !cut(Rule::HeldOffer);
+        let tenant = common.tenant(address, cx).filter(|_| counts);
         let held = tenant.as_ref().map(|tenant| Cause::Held {
             holder: tenant.who.clone(),
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),

@@ -19,6 +19,7 @@ use crate::grant::Grant;
 use crate::grant::policy::OnChange;
 use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work};
 use crate::link::{LinkCause, LinkView};
+use crate::rules::{Rule, cut};
 use crate::source::Lease;
 use crate::time::Instant;
 
@@ -260,7 +261,7 @@ impl Hold {
     /// Goes on when the link's carrier is back. After a long absence the lease is confirmed, or the search for another starts
     /// soon.
     pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
-        if lost <= CARRIER_LOSS {
+        if lost <= CARRIER_LOSS || cut(Rule::CarrierAway) {
             return;
         }
         if self.client.lease().is_some() {
@@ -466,7 +467,7 @@ impl Hold {
     /// Handles an address that was seen on the interface: the runtime may have put it there although the lease no longer has
     /// it.
     fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
-        if common.told.is_none_or(|told| IpNet::V4(told) != there) {
+        if common.told.is_none_or(|told| IpNet::V4(told) != there) || cut(Rule::OutdatedAddress) {
             return;
         }
         let holding = self.holding(common);
