@@ -564,7 +564,7 @@ impl<'a> Life<'a> {
             wanted: self.script.flag().then_some(wanted),
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
-            hurried: false,
+            hurried: Duration::ZERO,
             limits: None,
             fallback: None,
         }))

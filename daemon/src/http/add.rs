@@ -124,7 +124,7 @@ pub(super) fn add(
             wants: Wants::default(),
         },
         timeout,
-        hurried: false,
+        hurried: Duration::ZERO,
     })
 }
 

@@ -450,7 +450,7 @@ impl Actor {
             }),
             profile: self.profile.clone(),
             timeout,
-            hurried: false,
+            hurried: Duration::ZERO,
             limits: self.pool.as_ref().map(PoolId::limits),
             fallback: plan
                 .fallback

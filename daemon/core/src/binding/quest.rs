@@ -36,6 +36,11 @@ impl Quest {
         self.began + self.add.timeout
     }
 
+    /// Returns the same for one that a server grants an address, though servers were silent a moment ago.
+    pub(crate) fn whole_limit(&self) -> Instant {
+        self.limit() + self.add.hurried
+    }
+
     /// Returns whether the container already runs: whatever happens, its address is not given back from under it.
     pub(crate) fn adopts(&self) -> bool {
         self.adopts.is_some()

@@ -31,8 +31,8 @@ pub struct Add {
     pub profile: Profile,
     /// The longest time from the request to its answer.
     pub timeout: Duration,
-    /// Whether that is less than was asked for, because servers were silent a moment ago. The registry sets it.
-    pub hurried: bool,
+    /// How much less that is than was asked for, because servers were silent a moment ago. The registry sets it.
+    pub hurried: Duration,
     /// The addresses that it may get; `None`: any.
     pub limits: Option<Limits>,
     /// The local ranges that give it an address if no server answers.

@@ -20,7 +20,7 @@ impl Registry {
     pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
         let timeout = self.time_for(&add, now.boot);
-        (add.hurried, add.timeout) = (timeout < add.timeout, timeout);
+        (add.hurried, add.timeout) = (add.timeout - timeout, timeout);
         let attachment = add.attachment.clone();
         let limit = add.timeout;
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);

@@ -1,6 +1,7 @@
 //! Endpoints: how a server recognises one, and the ADD that leases its address.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Add, ClientIdRule};
@@ -88,7 +89,7 @@ impl Endpoint<'_> {
             }),
             profile,
             timeout: options.timeout(site),
-            hurried: false,
+            hurried: Duration::ZERO,
             fallback: pool.as_ref().map_or(Ok(None), |pool| {
                 options.fallback(pool.subnet, pool.range, site)
             })?,

@@ -566,7 +566,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                     ..Profile::default()
                 },
                 timeout: Duration::from_secs(9),
-                hurried: false,
+                hurried: Duration::ZERO,
                 limits: None,
                 fallback: None,
             }

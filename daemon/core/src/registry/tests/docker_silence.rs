@@ -8,6 +8,7 @@ use super::docker::endpoint_mac;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
+use crate::grant::policy::Detection;
 use crate::link::KernelMessage;
 use crate::record::RecordState;
 
@@ -382,6 +383,20 @@ fn a_silent_lan_gets_five_seconds_from_later_requests() {
     assert_eq!(rig.asks_in_vain(4), 5.0);
     rig.run_until(rig.at.as_secs_f64() + 60.0);
     assert_eq!(rig.asks_in_vain(5), 30.0, "a minute later");
+}
+
+#[test]
+fn strict_probes_after_a_silence_have_their_time() {
+    let mut rig = Rig::new(8);
+    rig.profile.policy.detection = Detection::Strict;
+    rig.server = Server::Silent;
+    rig.asks_in_vain(1);
+    let began = rig.at.as_secs_f64();
+    let add = rig.endpoint(2);
+    rig.server = Server::Up;
+    rig.run_until(began + 15.0);
+    assert!(rig.is_leased(add), "{:?}", rig.answers.get(&add));
+    assert!(rig.sends(4) == 0);
 }
 
 #[test]

@@ -289,7 +289,7 @@ impl Rig {
             wanted: None,
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
-            hurried: false,
+            hurried: Duration::ZERO,
             limits: None,
             fallback: self.fallback.clone().map(Box::new),
         })

@@ -83,7 +83,7 @@ impl Acquire {
                 | Reason::LookedFor { .. }
                 | Reason::None => None,
             },
-            cut: self.quest.add.hurried,
+            cut: !self.quest.add.hurried.is_zero(),
             kept: 0,
         }
     }

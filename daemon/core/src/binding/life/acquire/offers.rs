@@ -54,7 +54,7 @@ impl Acquire {
             let lease = lease.clone();
             (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
             if granted && matches!(ruling, Ruling::Take) {
-                self.limit = self.limit.max(self.quest.limit());
+                self.limit = self.limit.max(self.quest.whole_limit());
             }
         }
         match ruling {
