@@ -123,8 +123,8 @@ pub enum Failure {
     },
     /// A station uses the address that was granted, and the LAN has had its DECLINEs.
     #[error(
-        "{address} is in use by {by}, and was not declined, because ten addresses were on {lan} in ten minutes: find out why \
-         that Ethernet address answers for it"
+        "{address} is in use by {by}, and was not declined, because ten addresses on {lan} were declined in the last ten minutes: \
+         find out why that Ethernet address answers for it"
     )]
     NotDeclined {
         /// The wire.

@@ -167,8 +167,8 @@ fn a_lan_has_at_most_ten_declines_in_ten_minutes() {
     };
     assert_eq!(
         failure.to_string(),
-        "192.0.2.60 is in use by 02:00:00:00:09:09, and was not declined, because ten addresses were on br0 in ten minutes: \
-         find out why that Ethernet address answers for it"
+        "192.0.2.60 is in use by 02:00:00:00:09:09, and was not declined, because ten addresses on br0 were declined in the last \
+         ten minutes: find out why that Ethernet address answers for it"
     );
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     // Whose address nobody claims does not wait.
