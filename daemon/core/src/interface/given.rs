@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answered_add_is_checked_before_t1_and_ten_times_on() {
+    fn an_answered_add_is_looked_at_before_t1_and_each_minute() {
         let mut given = Given::answered(at(0), Some(Duration::from_secs(50)));
         let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000]
             .map(|millis| given.on_clock(false, at(millis)));
