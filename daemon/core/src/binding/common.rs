@@ -62,8 +62,8 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// The address that its caller was given, or is about to be given, if the caller cannot be told about a later one.
     pub(crate) told: Option<Ipv4Net>,
-    /// Whether its interface's namespace lives, but no path leads there any more: then the binding speaks from the LAN's link.
-    pub(crate) is_hidden: bool,
+    /// Whether no path leads to where it lives: then it speaks from the LAN's link.
+    pub(crate) is_pathless: bool,
     /// The host's link over which broadcasts, or all messages, go; set once it is found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
@@ -130,7 +130,7 @@ impl Common {
             profile,
             link,
             told,
-            is_hidden: false,
+            is_pathless: false,
             parent: None,
             exchange: Exchange::default(),
             persistence: Persistence::default(),
@@ -231,7 +231,7 @@ impl Common {
 
     /// Returns whether everything it sends goes over a host link.
     pub(super) fn is_outside(&self) -> bool {
-        self.is_on_host() || self.is_hidden
+        self.is_on_host() || self.is_pathless
     }
 
     /// Returns whether its broadcasts go over a host link.

@@ -33,7 +33,7 @@ pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
         rebound: until(times.map(|times| times.rebound)),
         ends: until(times.map(|times| times.ends)),
         kept: until(binding.kept_until()),
-        pathless: binding.is_hidden,
+        pathless: binding.is_pathless,
         held_up: binding
             .releasing_now()
             .and_then(|release| release.held_up(now)),

@@ -9,10 +9,8 @@ use crate::wire::Mac;
 /// Something that happened at an interface, or was seen there. Each binding on it hears about it, in either family.
 #[derive(Clone, Debug)]
 pub(crate) enum News<'a> {
-    /// The interface no longer exists.
+    /// The interface no longer exists, or no path leads to its namespace any more ([`LinkCause::NoPath`]).
     Gone(LinkCause),
-    /// Its namespace lives, but no path leads to it any more.
-    Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,
     /// It may be changed: a change by the daemon is over, or its carrier has changed.

@@ -106,10 +106,10 @@ impl LinkCause {
 
     /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of sight.
     pub fn is_unseen(&self) -> bool {
-        let is_hidden = matches!(
-            self,
-            Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_)
-        );
-        self.is_missing() || is_hidden
+        self.is_missing()
+            || matches!(
+                self,
+                Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_)
+            )
     }
 }

@@ -189,7 +189,7 @@ impl Registry {
         let count = self
             .bindings
             .iter()
-            .filter(|binding| binding.is_hidden && binding.state() != BindingState::Releasing)
+            .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)
             .count();
         (count > 0).then(|| {
             of_host(

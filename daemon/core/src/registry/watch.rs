@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::timers::Key;
@@ -65,9 +65,14 @@ impl Audit {
 impl Registry {
     pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
         match message {
-            KernelMessage::NetnsDied { cookie } => self.gone(now, cookie, None),
-            KernelMessage::PathGone { cookie } => self.hidden(now, cookie),
-            KernelMessage::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
+            KernelMessage::NetnsDied { cookie } => self.gone(now, cookie, None, LinkCause::NoNetns),
+            // It may live on.
+            KernelMessage::PathGone { cookie } => self.gone(now, cookie, None, LinkCause::NoPath),
+            KernelMessage::LinkGone { cookie, ifindex } => {
+                let cause =
+                    |path: PathBuf| LinkCause::NoLink(format!("{ifindex} in {}", path.display()));
+                self.gone(now, cookie, Some(ifindex), cause)
+            }
             KernelMessage::Carrier {
                 cookie,
                 ifindex,
@@ -182,41 +187,30 @@ impl Registry {
         self.admissions_changed(at);
     }
 
-    /// Handles the end of a link, or with `None` of all links, of a namespace.
-    fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
+    /// Handles the end of a link of a namespace, or with `None` of all, or of the way there. A look at what is held there all the
+    /// same decides whether it lives.
+    fn gone(
+        &mut self,
+        now: Now,
+        cookie: Cookie,
+        ifindex: Option<u32>,
+        cause: impl Fn(PathBuf) -> LinkCause,
+    ) {
         for id in self.interfaces.bindings(cookie, ifindex) {
             let path = self
                 .bindings
                 .get(id)
                 .and_then(|binding| binding.link.netns())
                 .map(Path::to_owned);
-            let Some(path) = path else { continue };
-            let cause = match ifindex {
-                Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
-                None => LinkCause::NoNetns(path),
+            let Some(cause) = path.map(&cause) else {
+                continue;
             };
             self.with(now, id, |binding, cx| {
                 binding.on_news(News::Gone(cause), cx)
             });
-        }
-        self.admissions_gone(now, cookie, ifindex);
-    }
-
-    /// Handles a namespace to which no path leads any more, though it may live on. A look at each binding's path decides.
-    fn hidden(&mut self, now: Now, cookie: Cookie) {
-        for id in self.interfaces.bindings(cookie, None) {
-            let path = self
-                .bindings
-                .get(id)
-                .and_then(|binding| binding.link.netns())
-                .map(Path::to_owned);
-            let Some(path) = path else { continue };
-            self.with(now, id, |binding, cx| {
-                binding.on_news(News::Hidden(LinkCause::NoPath(path)), cx)
-            });
             self.audit_one(id);
         }
-        self.admissions_gone(now, cookie, None);
+        self.admissions_gone(now, cookie, ifindex);
     }
 
     /// Returns whether an interface should carry an address for any of its bindings.
@@ -360,36 +354,33 @@ impl Registry {
         let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
-            let was_hidden = self
+            let was_pathless = self
                 .bindings
                 .get(id)
-                .is_some_and(|binding| binding.is_hidden);
-            let counts = !outdated && (self.sight.takes_voucher(&id) || was_hidden);
+                .is_some_and(|binding| binding.is_pathless);
+            let is_pathless = matches!(cause, LinkCause::NoPath(_));
+            let counts = !outdated && (self.sight.takes_voucher(&id) || was_pathless);
             // Whether or not this daemon is blind: without a lease there is nothing to give back, and an interface that is found
             // by its Ethernet address is searched for in all namespaces first.
             let is_over = !outdated
                 && cause.is_unseen()
-                && !matches!(cause, LinkCause::NoPath(_))
+                && !is_pathless
                 && self.bindings.get(id).is_some_and(|binding| {
                     binding.lacks_lease(now.boot) || binding.profile.wants.is_found_later()
                 });
-            if cause.is_gone() && (counts || !cause.is_missing()) || is_over {
+            let is_gone = cause.is_gone() && (counts || !cause.is_missing()) || is_over;
+            if is_gone {
                 self.sight.forget(&id);
                 if !cause.is_unseen() {
                     self.saw(id);
                 }
+            } else if !outdated && cause.is_unseen() && !counts {
+                self.doubt(id);
+            }
+            if is_gone || is_pathless && !outdated {
                 self.with(now, id, |binding, cx| {
                     binding.on_news(News::Gone(cause.clone()), cx)
                 });
-            } else if !outdated {
-                if cause.is_unseen() && !counts {
-                    self.doubt(id);
-                }
-                if let LinkCause::NoPath(_) = cause {
-                    self.with(now, id, |binding, cx| {
-                        binding.on_news(News::Hidden(cause.clone()), cx)
-                    });
-                }
             }
         }
         let Some(attachment) = self

@@ -541,7 +541,7 @@ impl Living for Acquire {
 
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
+            News::Gone(cause) => self.fail_link(common, cause, cx),
             News::Free if self.stage == Stage::Fitting => self.make_fit(common, cx),
             // What the interface carries does not belong to this binding yet.
             News::Free

@@ -146,7 +146,7 @@ impl Hold {
 
     /// Returns whether servers can answer to the leased address.
     fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
-        common.seat(cx.interfaces).is_some_and(Seat::is_addressed) && !common.is_hidden
+        common.seat(cx.interfaces).is_some_and(Seat::is_addressed) && !common.is_pathless
     }
 }
 
@@ -286,7 +286,7 @@ impl Hold {
             chaddr: common.identity.chaddr,
             arp,
             hold_port: leased
-                .filter(|_| common.presence(cx.interfaces).on_link() && !common.is_hidden),
+                .filter(|_| common.presence(cx.interfaces).on_link() && !common.is_pathless),
         };
         common.open(want, self.client.broadcasts(), cx);
     }
@@ -615,7 +615,6 @@ impl Living for Hold {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
-            News::Hidden(cause) => return self.on_hidden(common, cause, cx),
             News::Down => self.on_down(common, cx),
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),

@@ -566,7 +566,7 @@ impl Living for Release {
 
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(_) | News::Hidden(_) => self.lose_link(common, cx),
+            News::Gone(_) => self.lose_link(common, cx),
             // What it carries no longer belongs to this binding.
             News::Down | News::Free | News::CarrierBack(_) => {}
             News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}

@@ -43,7 +43,7 @@ impl Hold {
 
     /// Asks, once, if its lease came from a local range and its sockets are free. Returns whether it does.
     pub(in crate::binding) fn ask(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
-        if !self.is_of_range() || !common.exchange.is_closed() || common.is_hidden {
+        if !self.is_of_range() || !common.exchange.is_closed() || common.is_pathless {
             return false;
         }
         let inquiry = Inquiry::new(common.sender(), cx.now.boot, cx.rng.fork());

@@ -240,6 +240,9 @@ impl Hold {
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) -> Next {
+        if matches!(cause, LinkCause::NoPath(_)) && !common.profile.wants.is_found_later() {
+            return self.lose_path(common, cause, cx);
+        }
         // No other lease is asked for on behalf of a container that is gone.
         let is_over = self.client.lease().is_none() && cause.is_missing();
         let stays = common.profile.wants.is_found_later() && !is_over;
@@ -315,7 +318,7 @@ impl Hold {
         back: Option<Duration>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        self.on_found_again(common, cx)?;
+        self.find_path(common, cx)?;
         self.client.set_mtu(view.mtu);
         back.into_iter()
             .for_each(|lost| self.on_carrier_back(common, lost, cx));

@@ -65,27 +65,24 @@ impl Hold {
         self.move_to(common, link, cx)
     }
 
-    /// Goes on from the LAN's link: the interface's namespace lives, or only our own sockets keep it, but no path leads
-    /// there any more. A lease that is older than its interface lives on the LAN's link anyway.
-    pub(super) fn on_hidden(
+    /// Speaks from the LAN's link: the interface's namespace lives, or only our own sockets keep it, but no path leads there any
+    /// more. Where the LAN has no link, the lease ends by its term.
+    pub(super) fn lose_path(
         &mut self,
         common: &mut Common,
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) -> Next {
-        if common.profile.wants.is_found_later() {
-            return self.on_gone(common, cause, cx);
-        }
-        if std::mem::replace(&mut common.is_hidden, true) {
+        if std::mem::replace(&mut common.is_pathless, true) {
             return SAME;
         }
         tracing::info!(attachment = %common.attachment, %cause, "extending the lease from the host's link");
         self.talk_anew(common, cx)
     }
 
-    /// Goes on inside, if a path leads to the interface's namespace again.
-    pub(super) fn on_found_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if !std::mem::take(&mut common.is_hidden) {
+    /// Speaks inside, if a path leads to the interface's namespace again.
+    pub(super) fn find_path(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if !std::mem::take(&mut common.is_pathless) {
             return SAME;
         }
         tracing::info!(attachment = %common.attachment, "a path leads to the network namespace again");

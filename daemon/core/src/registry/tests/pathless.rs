@@ -7,7 +7,7 @@ use crate::grant::policy::Detection;
 use crate::link::{KernelMessage, Link};
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
-fn hidden() -> Rig {
+fn pathless() -> Rig {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Off;
     rig.add("a", 1, "a");
@@ -40,7 +40,7 @@ impl Rig {
 
 #[test]
 fn a_lease_without_a_path_is_extended_from_the_host() {
-    let mut rig = hidden();
+    let mut rig = pathless();
     assert!(rig.rows()[0].pathless);
     rig.run_until(1400.0);
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
@@ -62,9 +62,24 @@ fn sockets_inside_are_closed_when_the_path_goes() {
 }
 
 #[test]
+fn without_a_host_link_a_pathless_lease_ends_by_its_term() {
+    let mut rig = Rig::new(8);
+    let mut add = rig.call("a", 1, "a");
+    add.lan = Lan::Network("lan".into());
+    rig.request(Call::Add(add));
+    rig.run_until(1020.0);
+    rig.loses_path();
+    rig.sent.clear();
+    rig.run_until(1099.0);
+    assert_eq!(rig.state("a"), ["REBINDING"]);
+    rig.run_until(1101.0);
+    assert_eq!((rig.state("a"), rig.sent.len()), (vec!["INIT"], 0));
+}
+
+#[test]
 fn a_del_a_gc_and_the_kernel_end_a_lease_without_a_path() {
     for end in 0..4 {
-        let mut rig = hidden();
+        let mut rig = pathless();
         match end {
             0 => _ = rig.del("a"),
             1 => {
@@ -89,7 +104,7 @@ fn a_del_a_gc_and_the_kernel_end_a_lease_without_a_path() {
 #[test]
 fn a_lease_without_a_path_outlives_a_restart() {
     for restarts in [false, true] {
-        let mut rig = hidden();
+        let mut rig = pathless();
         rig.add("b", 2, "b");
         match restarts {
             false => rig.input(Input::Kernel(KernelMessage::Missed)),
@@ -107,7 +122,7 @@ fn a_lease_without_a_path_outlives_a_restart() {
 
 #[test]
 fn a_lease_ends_when_the_kernel_forgets_its_namespace() {
-    let mut rig = hidden();
+    let mut rig = pathless();
     rig.missing = LinkCause::NoNetns;
     rig.run_until(1090.0);
     assert_eq!((rig.sends(7), rig.rows().len()), (1, 0));
@@ -115,7 +130,7 @@ fn a_lease_ends_when_the_kernel_forgets_its_namespace() {
 
 #[test]
 fn a_path_that_leads_there_again_is_taken() {
-    let mut rig = hidden();
+    let mut rig = pathless();
     rig.live.insert(1);
     rig.run_until(1090.0);
     assert!(!rig.rows()[0].pathless);
@@ -145,7 +160,7 @@ fn a_path_that_went_unheard_is_missed_at_the_next_renewal() {
 
 #[test]
 fn a_newcomer_takes_over_what_only_our_sockets_keep() {
-    let mut rig = hidden();
+    let mut rig = pathless();
     let add = rig.add("b", 2, "a");
     assert!(
         matches!(rig.answers[&add], Answer::Leased { .. }),
