@@ -22,6 +22,7 @@ use crate::exporter::{
 };
 use crate::servers::short;
 use crate::store::{add_until_refused, fill};
+use crate::witness;
 
 /// A container that has lost its address asks again after a minute at most.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -85,11 +86,13 @@ impl Scene {
     fn alarmed(&self) -> Kinds {
         let query = "query?query=".to_owned() + &encoded("ALERTS{alertstate=\"firing\"}");
         let found = prometheus(&self.lab.lan.host, &query)["result"].take();
-        let kinds = found
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|alert| alert["metric"]["kind"].as_str());
+        let kinds =
+            found.as_array().into_iter().flatten().filter_map(|alert| {
+                match alert["metric"]["alertname"].as_str() {
+                    Some("LeaseholdEventsDropped") => Some("events_lost"),
+                    _ => alert["metric"]["kind"].as_str(),
+                }
+            });
         kinds
             .filter(|kind| !["lost", "expired"].contains(kind))
             .map(str::to_owned)
@@ -294,6 +297,57 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
     fs::remove_file(ballast).expect("the ballast is there");
     scene.agree(&["old_plugin"], &["store_fails", "disk_full"])?;
     assert_eq!(ready(), "200");
+    Ok(())
+}
+
+#[test]
+fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError> {
+    let more = ["mount", "prometheus"].map(Need::Program);
+    let Some(sandbox) = sandbox(&[&[Need::RealRoot][..], &more].concat()) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
+    let often = Config {
+        lease: 600,
+        t1: Some(3),
+        ..Config::new(Lan::SUBNET)
+    };
+    let server = ModelServer::start(&lab.lan, often)?;
+    lab.start_daemon()?;
+    let members: Vec<_> = (0..90)
+        .map(|n| lab.attach(&format!("c{n}")))
+        .collect::<Result<_, _>>()?;
+    // As a kernel does it whose disk has errors.
+    lab.terminate()?;
+    let (host, dir) = (lab.lan.host.clone(), lab.home().state_dir());
+    let remount = |how: &str| {
+        let how = format!("remount,{how}");
+        host.run_command("mount", &["-o", &how, &dir.to_string_lossy()], "")
+    };
+    remount("ro")?;
+    lab.start_daemon()?;
+    let scene = Scene::new(lab)?;
+    let refused = scene.lab.attach("late");
+    refused.expect_err("it could not be recorded");
+    let readyz = || status(&ask_daemon(&scene.lab.daemon().socket(), "GET /readyz")).to_owned();
+    scene.agree(&["store_fails"], &["events_lost", "disk_full"])?;
+    assert_eq!(readyz(), "503");
+
+    // Each renewal grants something new, and a thousand events wait at most.
+    let mut told = 0_u8;
+    until_found("more events than wait", PATIENCE, || {
+        told = told.wrapping_add(1);
+        server.with(|server| server.config_mut().dns = vec![[10, 7, 0, told].into()]);
+        let there = kinds(&scene.troubles()).contains("events_lost");
+        Ok(there.then_some(()))
+    })?;
+    scene.agree(&["store_fails", "events_lost"], &[])?;
+    remount("rw")?;
+    scene.agree(&["events_lost"], &["store_fails"])?;
+    assert_eq!(readyz(), "200");
+    witness::holds(&scene.lab, &members)?;
     Ok(())
 }
 

@@ -131,6 +131,10 @@ fn outcome(upshot: &Upshot) -> (Outcome, String) {
             let why = why.as_deref().unwrap_or("no server answered");
             (Outcome::Unanswered, format!("{why}; it is held as before, and requested again at T1"))
         }
+        Upshot::Unrecorded => (
+            Outcome::Failed,
+            "a server extended it, but the store has not recorded that: leasehold status says why".to_owned(),
+        ),
         Upshot::Lost(why) => (Outcome::Lost, format!("{why}; the daemon looks for another lease")),
         Upshot::Nothing(state) => (Outcome::Nothing, format!("there is no lease now: {}", state.as_str())),
         Upshot::Local => (Outcome::Recent, "it is from a local range: it never ends, and needs no renewal".to_owned()),

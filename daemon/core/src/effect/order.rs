@@ -73,6 +73,8 @@ pub enum Upshot {
     Fresh(Duration),
     /// It could not be extended, and is held as before. For a person: why, if that is known.
     Unanswered(Option<String>),
+    /// A server extended it, but the store has not recorded that. It is held as extended.
+    Unrecorded,
     /// It was lost, for this reason; the daemon looks for another.
     Lost(String),
     /// There is nothing to extend or to give back in this state.

@@ -59,6 +59,9 @@ impl Errand for Operator {
                 (Verb::Renew, Upshot::Unanswered(_)) => {
                     "leases that no server extended for an operator"
                 }
+                (Verb::Renew, Upshot::Unrecorded) => {
+                    "leases that were extended for an operator and not recorded"
+                }
                 (Verb::Renew, Upshot::Lost(_)) => "leases that an operator saw lost",
                 (Verb::Renew, Upshot::Local) => {
                     "leases of local ranges that an operator had nothing to extend of"

@@ -81,19 +81,21 @@ impl Renewal {
         }
     }
 
-    /// Reports as unanswered the leases that no server has extended. They keep asking.
+    /// Reports the leases that no server has extended, which keep asking, and those whose extension the store has not recorded.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
-            let lease = core
-                .bindings
-                .get(id)
-                .and_then(|binding| binding.lease(now.boot));
+            let binding = core.bindings.get(id);
+            let lease = binding.and_then(|binding| binding.lease(now.boot));
+            let stands = binding.map(|binding| binding.stands_since(asked.start));
             let attachment = (*asked.attachment).clone();
             let address = lease.map(|lease| lease.address.into());
             self.done.push(Obeyed {
                 attachment,
                 address,
-                upshot: Upshot::Unanswered(asked.cause),
+                upshot: match stands {
+                    Some(Standstill::Extended) => Upshot::Unrecorded,
+                    _ => Upshot::Unanswered(asked.cause),
+                },
             });
         }
         self.goes_on()

@@ -105,6 +105,18 @@ fn an_unanswered_order_leaves_the_lease_as_it_was() {
 }
 
 #[test]
+fn an_extension_that_the_store_does_not_record_is_not_called_unanswered() {
+    let mut rig = Rig::new(8);
+    rig.lease = 1000;
+    rig.bind();
+    rig.later(20.0);
+    (rig.disk, rig.dns) = (Disk::Full, Some([192, 0, 2, 53].into()));
+    let order = rig.renew(Which::default());
+    rig.later(35.0);
+    assert_eq!(rig.upshot(order), Upshot::Unrecorded);
+}
+
+#[test]
 fn a_renewal_on_a_link_without_carrier_says_so_at_once() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
