@@ -59,7 +59,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     };
     let form = Form {
         warning,
-        container: name.map(str::to_owned),
+        container: name.map(|name| Box::new((name.to_owned(), id.clone()))),
         ..Form::new(about, Shape::Address(id.subnet.prefix_len()))
     };
     if !is_endpoint {

@@ -6,6 +6,7 @@ use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, NetworkAnswer};
+use leasehold_core::pool::PoolId;
 
 use super::super::refusal::OTHER_ANSWER;
 use super::lease::Flag;
@@ -19,8 +20,8 @@ pub(crate) struct Form {
     pub(super) shape: Shape,
     /// What somebody should know although the call succeeded.
     pub(crate) warning: Option<String>,
-    /// The container's name, if Docker passes it.
-    pub(super) container: Option<String>,
+    /// The container's name, if Docker passes it, and the network that it is being connected to.
+    pub(super) container: Option<Box<(String, PoolId)>>,
     /// What to ask once the network is known.
     pub(crate) then: Option<Then>,
 }
@@ -85,7 +86,9 @@ impl Form {
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),
             Answer::Failed(failure) => Err(refused(
-                words::of_container(failure, self.container.as_deref())
+                self.container
+                    .as_ref()
+                    .and_then(|of| words::of_container(failure, &of.0, &of.1))
                     .unwrap_or_else(|| words::of(failure, self.flag())),
             )),
             _ => Err(another()),

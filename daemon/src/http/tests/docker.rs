@@ -736,7 +736,7 @@ fn a_failure_is_in_dockers_words() {
                 holder: AddressHolder::Attachment(holder.clone().into()),
                 shared: None,
             },
-            "docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03 has 192.168.1.7: stop that container first",
+            "the container 02:42:c0:a8:01:03 on the network 192.168.1.0/24 with parent=eth0 has 192.168.1.7: stop that container first",
         ),
         (
             Failure::AddressHeld {
@@ -757,7 +757,7 @@ fn a_failure_is_in_dockers_words() {
                 holder: holder.clone(),
                 seen: true,
             },
-            "another container on eth0 has --mac-address 02:00:00:00:00:e0 (docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03): \
+            "another container on eth0 has --mac-address 02:00:00:00:00:e0 (the container 02:42:c0:a8:01:03 on the network 192.168.1.0/24 with parent=eth0): \
              stop that one first",
         ),
         (
@@ -770,7 +770,7 @@ fn a_failure_is_in_dockers_words() {
                 holder: holder.clone(),
                 seen: true,
             },
-            "client identifier 00:x on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
+            "client identifier 00:x on eth0 is held by the container 02:42:c0:a8:01:03 on the network 192.168.1.0/24 with parent=eth0, \
              whose interface is there: stop that container first, or if it was renamed while it ran, restart it; or \
              give",
         ),
@@ -784,7 +784,7 @@ fn a_failure_is_in_dockers_words() {
                 holder,
                 seen: false,
             },
-            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface was \
+            "client identifier 010200000000e0 on eth0 is held by the container 02:42:c0:a8:01:03 on the network 192.168.1.0/24 with parent=eth0, whose interface was \
              not found",
         ),
     ];
@@ -816,8 +816,8 @@ fn a_failure_is_in_dockers_words() {
         panic!("no error")
     };
     assert!(
-        why.starts_with("container web has an address on eth0 already (docker/192.168.1.0/24;;parent=eth0,grace=5/02:42:c0:a8:01:03)")
-            && why.contains("docker network disconnect NETWORK web"),
+        why.starts_with("container web has an address on eth0 already, through the network 192.168.1.0/24 with parent=eth0,grace=5, and")
+            && why.contains("from this one, the network 192.168.1.0/24 with parent=eth0 (docker network disconnect NETWORK web)"),
         "{why}"
     );
     let Refused::Said(why) = form.unanswered() else {
