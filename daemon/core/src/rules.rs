@@ -89,6 +89,8 @@ rules! {
     WatchReopened: "Squatted", 481;
     /// An address that a runtime puts on is taken off if its lease has another by then.
     OutdatedAddress: "Interface", 180;
+    /// A DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
+    DeclineAfterStore: "Client", 1163;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
     EndpointWithoutLease: "Residue", 776;
 }

@@ -24,6 +24,7 @@ use crate::interface::{News, Presence, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
+use crate::rules::{Rule, cut};
 use crate::source::{
     Client, Fate, Lease, Loss, Output, Signal, StateName, Timer, UNREACHED, Verdict,
 };
@@ -230,7 +231,7 @@ impl Hold {
         match &output.verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
             }
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) => {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !cut(Rule::DeclineAfterStore) => {
                 common.decline_later((**lease).clone(), frames)
             }
             _ => common.guard_send(frames, cx),
