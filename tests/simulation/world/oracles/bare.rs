@@ -5,7 +5,6 @@ use super::*;
 /// How long a container may be without a lease while a server can hear it: its client asks once a minute, and a LAN in conflict
 /// may wait for another. A container that could not be sought is sought again after five minutes; until then its client asks
 /// where a server in a sibling does not hear it.
-/// a sibling does not hear it.
 const LONGEST: Micros = 360 * SECOND;
 /// The same, if a server offered it what another container had: after each DECLINE its client pauses for longer, in the end for
 /// ten minutes.
@@ -21,6 +20,8 @@ pub(super) struct Bare {
     /// Since when containers have been without a lease although nothing keeps them from one, by actor.
     since: BTreeMap<usize, Micros>,
     next: Micros,
+    /// What a server offered each client last.
+    offered: BTreeMap<(usize, ClientKey), Ipv4Addr>,
 }
 
 impl Oracle for Bare {
@@ -28,6 +29,12 @@ impl Oracle for Bare {
         if matches!(seen, Seen::Started) {
             // Without a daemon nobody asked for one.
             self.since.clear();
+        }
+        if let Seen::Heard(lan, bytes, message) = seen
+            && message.kind() == Some(Kind::Offer)
+            && !world.segments[*lan].is_of_rogue(bytes)
+        {
+            self.offered.insert((*lan, message.key()), message.yiaddr);
         }
         if !matches!(seen, Seen::Passed) || world.now < self.next {
             return;
@@ -40,7 +47,7 @@ impl Oracle for Bare {
         for (index, actor) in world.actors.iter().enumerate() {
             if !is_bare(world, actor)
                 || is_out_of_reach(world, actor)
-                || is_offered_anothers(world, actor)
+                || self.is_offered_anothers(world, actor)
             {
                 let was_bare = self.since.remove(&index).is_some();
                 says.counts.extend(
@@ -87,18 +94,21 @@ fn is_bare(world: &World, actor: &Actor) -> bool {
         && world.record_of(actor).filter(held).is_none()
 }
 
-/// Returns whether a server that has forgotten its leases may offer a container what another has, again after each DECLINE.
-fn is_offered_anothers(world: &World, actor: &Actor) -> bool {
-    let is_declined = |address| world.ledger.declined.contains_key(&(actor.lan, address));
-    let holds = |record: &Record| {
-        record.state == RecordState::Bound && record.attachment != actor.attachment
-    };
-    world.plan.stubborn
-        && world
-            .store
-            .durable
-            .values()
-            .any(|record| holds(record) && is_declined(record.lease.ip()))
+impl Bare {
+    /// Returns whether a server that has forgotten its leases offers a container what another has. The offer is refused until that
+    /// one's lease ends.
+    fn is_offered_anothers(&self, world: &World, actor: &Actor) -> bool {
+        let offered = self.offered.get(&(actor.lan, actor.client_key()));
+        let is_offered = |address| {
+            let is_declined = world.ledger.declined.contains_key(&(actor.lan, address));
+            offered == Some(&address) || world.plan.stubborn && is_declined
+        };
+        let holds = |record: &Record| {
+            record.state == RecordState::Bound && record.attachment != actor.attachment
+        };
+        let mut records = world.store.durable.values();
+        records.any(|record| holds(record) && is_offered(record.lease.ip()))
+    }
 }
 
 /// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant it what it asks for.

@@ -23,8 +23,12 @@ struct Search {
     /// When its first DISCOVER left.
     first: Option<Micros>,
     xids: BTreeSet<u32>,
-    /// When a server was first heard.
+    /// When a server was last heard before the first probe.
     heard: Option<Micros>,
+    /// Whether one said NAK.
+    refused: bool,
+    /// Whether the client asks for what was offered: then no other offer counts.
+    requests: bool,
     /// When it first asked for an address by ARP, and when a server had last been heard on its LAN.
     probed: Option<(Micros, Option<Micros>)>,
     /// How often it asked for each address by ARP while it had no address of its own.
@@ -58,11 +62,17 @@ impl Oracle for Fallbacks {
                     self.probes(world.now, (*lan, client), frame);
                 }
             }
-            Seen::Heard(lan, _, message) => {
+            // What a rogue says counts as silence.
+            Seen::Heard(lan, bytes, message) if !world.segments[*lan].is_of_rogue(bytes) => {
                 self.heard.insert(*lan, world.now);
                 let search = self.searches.get_mut(&(*lan, message.key()));
-                if let Some(search) = search.filter(|search| search.xids.contains(&message.xid)) {
-                    search.heard.get_or_insert(world.now);
+                let is_its = |search: &&mut Search| {
+                    let counts = !search.requests || message.kind() != Some(Kind::Offer);
+                    search.probed.is_none() && search.xids.contains(&message.xid) && counts
+                };
+                if let Some(search) = search.filter(is_its) {
+                    search.heard = Some(world.now);
+                    search.refused |= message.kind() == Some(Kind::Nak);
                 }
             }
             Seen::Begins(index) => {
@@ -123,6 +133,8 @@ impl Fallbacks {
             );
         }
         if message.kind() != Some(Kind::Discover) {
+            let search = self.searches.get_mut(&who);
+            search.into_iter().for_each(|search| search.requests = true);
             return;
         }
         let is_sought = self
@@ -133,6 +145,7 @@ impl Fallbacks {
         if is_sought || !world.has_fallback(&who) {
             let search = self.searches.entry(who).or_default();
             search.first.get_or_insert(world.now);
+            search.requests = false;
             search.xids.insert(message.xid);
             return;
         }
@@ -231,7 +244,9 @@ impl Fallbacks {
         );
         let waited = Duration::from_micros(world.now - began);
         let probed = search.probes.get(&address).copied().unwrap_or(0);
-        let wrong = if search.heard.is_some_and(|heard| heard < decided) {
+        let after = fallback.after.as_micros() as Micros;
+        let is_heard = |heard: Micros| heard < decided && probed_at < heard + after;
+        let wrong = if search.refused || search.heard.is_some_and(is_heard) {
             "though a server was heard".to_owned()
         } else if waited < fallback.after {
             format!("after {waited:?}")

@@ -117,7 +117,8 @@ impl Acquire {
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
         let resort = self.resort.as_ref()?;
         let after = resort.fallback.after;
-        if self.quest.insists().is_some() || self.misses.show_a_server() {
+        let has_offer = self.client.compares() || self.client.requesting().is_some();
+        if self.quest.insists().is_some() || self.misses.show_a_server() || has_offer {
             return None;
         }
         match (self.stage, &resort.awaits) {
