@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+/// The longest pause between two tries of most things: a minute later whatever stood in the way may be gone.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// How often something failed in a row. Each pause is twice as long as the last, from one second on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backoff(u32);
@@ -51,7 +54,7 @@ mod tests {
         assert!(!backoff.has_failed());
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             backoff.fail();
-            let pause = backoff.pause(Duration::from_secs(60), &mut rng);
+            let pause = backoff.pause(LONGEST_PAUSE, &mut rng);
             let exact = Duration::from_secs(seconds);
             assert!(
                 pause >= exact * 7 / 8 && pause <= exact * 9 / 8,

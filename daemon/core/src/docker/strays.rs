@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Desk;
 use super::endpoints::Endpoint;
 use super::record::{DockerKey, DockerRecord};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
@@ -27,9 +27,6 @@ use crate::time::{Instant, Now};
 /// How long an endpoint's link that no container will get may stay in the host's namespace, and the pause before a failed deletion
 /// is tried again.
 const STRAY: Duration = Duration::from_secs(60);
-
-/// The longest pause before the links are listed again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long a list of the links is reused: listing leases once a second must not have the kernel list all links as often.
 const LISTED: Duration = Duration::from_secs(10);

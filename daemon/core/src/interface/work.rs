@@ -23,15 +23,12 @@ use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::Wish;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::grant::Grant;
 use crate::link::{LinkCause, LinkView, Step};
 use crate::plan::{self, Before};
 use crate::record::Former;
 use crate::time::Instant;
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
 const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::timers::Key;
 use super::{Notice, Registry};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::interface::{Asked, At, News};
@@ -16,9 +15,6 @@ use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
-
-/// The longest pause before a look that failed is tried again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Interfaces that must still be looked at, a few at a time. One look serves all bindings there.
 #[derive(Debug, Default)]

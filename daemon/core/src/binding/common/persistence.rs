@@ -1,18 +1,14 @@
 //! A binding's record in the store: one write at a time, the latest wins.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::{Common, Cx};
 use crate::effect::{OpId, StoreCause};
 use crate::grant::Dns;
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::source::Lease;
 use crate::time::Instant;
-
-/// The longest pause between two tries to write.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What the store should hold of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

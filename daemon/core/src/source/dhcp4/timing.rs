@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::lease::{Lease, Times};
-use crate::backoff::{doubled, jittered};
+use crate::backoff::{LONGEST_PAUSE, doubled, jittered};
 use crate::time::Instant;
 
 /// How long a client listens after a message that no caller waits for.
@@ -75,9 +75,6 @@ const CROWD_WAIT: Duration = Duration::from_secs(4);
 /// The longest time between two DISCOVERs while a caller waits.
 const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 
-/// The longest time between two DISCOVERs while nobody waits.
-const CAP_BACKGROUND: Duration = Duration::from_secs(60);
-
 /// What a client's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
@@ -107,7 +104,7 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     let cap = if waited_for {
         CAP_WAITED_FOR
     } else {
-        CAP_BACKGROUND
+        LONGEST_PAUSE
     };
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
