@@ -1,8 +1,13 @@
 //! What happens to a call that may have to wait: the same for the registry's calls and for those above it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::effect::{Answer, RequestId};
+
+/// How long a call may wait for the store and the kernel. dockerd and kubelets give up after 30 s or more; what the call began goes
+/// on.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// What happens to a call next; it waits as a `J`.
 #[derive(Debug)]

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use super::Registry;
 use super::jobs::Caller;
-use super::operation::{DEL_LIMIT, Operation};
+use super::operation::Operation;
 use super::slots::{Asked, Waiting};
 use crate::binding::{Abort, Leave, Release};
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::identity::Attachment;
+use crate::job::LIMIT;
 use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::Now;
@@ -16,7 +17,7 @@ use crate::time::Now;
 impl Registry {
     /// Handles a DEL: it ends ADDs that wait or are under way, then goes before any other call that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
-        self.time_call(id, now.boot + DEL_LIMIT);
+        self.time_call(id, now.boot + LIMIT);
         self.orphans.claim(&attachment);
         let slot = self.slots.make(&attachment);
         let (adds, others) = std::mem::take(&mut slot.waiting)

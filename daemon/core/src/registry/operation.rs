@@ -20,9 +20,6 @@ pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 /// How long a call waits before it checks again whether a host link has carrier.
 pub(crate) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a DEL may wait for the store to record it. dockerd and kubelets give up after 30 s or more.
-pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
-
 /// What an attachment is doing.
 #[derive(Debug)]
 pub(super) enum Operation {

@@ -3,19 +3,15 @@
 //! It is kept once its host link has been looked at, its VLAN's link is there, and the store has it. Its deletion is answered at
 //! once, or when the VLAN's link is gone if it was the last network there.
 
-use std::time::Duration;
-
 use super::{Job, Next};
 use crate::docker::Desk;
 use crate::docker::{DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
+use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
 use crate::outbox::DoorWaiter;
 use crate::time::Now;
-
-/// How long a call about a network may take.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A network that is being created or deleted.
 #[derive(Debug)]

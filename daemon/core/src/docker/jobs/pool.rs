@@ -1,18 +1,15 @@
 //! A change of a Docker pool, or of its reservations, that waits for the store.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use super::{Job, Next};
 use crate::docker::Desk;
 use crate::effect::{Answer, Failure, Outcome, RequestId};
+use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::PoolId;
 use crate::record::Change;
 use crate::time::Now;
-
-/// How long a call about a pool may wait for the store.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A call that waits for the store.
 #[derive(Debug)]

@@ -5,8 +5,9 @@
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
+use crate::job::LIMIT;
 use crate::record::BindingId;
-use crate::registry::operation::{DEL_LIMIT, Operation};
+use crate::registry::operation::Operation;
 use crate::registry::slots::Asked;
 use crate::registry::{Notice, Registry};
 use crate::time::{Now, whole_millis};
@@ -78,7 +79,7 @@ impl Attached {
                 requests.retain(|request| *request != id);
                 let failure = Failure::TimedOut {
                     waiting_for: "the store to record it",
-                    waited: DEL_LIMIT,
+                    waited: LIMIT,
                 };
                 self.answer(core, now, id, Answer::Failed(failure));
             }

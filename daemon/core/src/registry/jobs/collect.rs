@@ -1,17 +1,14 @@
 //! GC: a runtime names the attachments of a network that are still valid, and the rest is given back.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::{Caller, Job, Next};
 use crate::binding::Release;
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
+use crate::job::LIMIT;
 use crate::registry::Registry;
 use crate::time::Now;
-
-/// How long a GC waits for the DELs that it began. They continue after that.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A GC under way.
 #[derive(Debug, Default)]

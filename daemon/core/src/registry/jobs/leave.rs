@@ -1,15 +1,11 @@
 //! A lease that is given back by its address: the caller is answered when the store has recorded that.
 
-use std::time::Duration;
-
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
+use crate::job::LIMIT;
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::time::Now;
-
-/// How long a call may wait for the store.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A call that waits until it is durable that this binding gives its lease back.
 #[derive(Debug)]

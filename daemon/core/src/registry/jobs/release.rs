@@ -2,7 +2,6 @@
 //! container: the runtime does not know, and leaves the interface there.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -10,13 +9,11 @@ use super::{Caller, Job, Next, obeyed};
 use crate::binding::{Leave, Release};
 use crate::effect::{Answer, Failure, Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
+use crate::job::LIMIT;
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::registry::operation::Operation;
 use crate::time::Now;
-
-/// How long it waits for interfaces and for the store. What was begun goes on after it.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Leases that are being given back.
 #[derive(Debug, Default)]
