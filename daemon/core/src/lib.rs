@@ -68,6 +68,7 @@ pub mod limits;
 pub mod link;
 pub mod network;
 mod outbox;
+mod patience;
 pub mod plan;
 pub mod pool;
 pub mod profile;

@@ -6,14 +6,11 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use crate::identity::Lan;
+use crate::patience::NEXT_STEP;
 use crate::time::Instant;
 use crate::wire::Mac;
-
-/// How long an interface may take to disappear.
-const GOING: Duration = Duration::from_secs(60);
 
 /// How many interfaces are remembered, the latest: more than come and go in the short time that most of them need.
 const MOST: usize = 1024;
@@ -25,7 +22,12 @@ pub struct Departed(VecDeque<(Instant, Lan, Ipv4Addr, Mac)>);
 impl Departed {
     /// Records that the interface with this Ethernet address gives up an address of a LAN.
     pub fn add(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) {
-        while self.0.len() == MOST || self.0.front().is_some_and(|(at, ..)| now >= *at + GOING) {
+        while self.0.len() == MOST
+            || self
+                .0
+                .front()
+                .is_some_and(|(at, ..)| now >= *at + NEXT_STEP)
+        {
             self.0.pop_front();
         }
         self.0.push_back((now, lan.clone(), address, mac));
@@ -34,7 +36,7 @@ impl Departed {
     /// Returns whether the interface with this Ethernet address had an address of a LAN, and may still exist.
     pub fn had(&self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) -> bool {
         let is_it = |(at, on, had, by): &(Instant, Lan, Ipv4Addr, Mac)| {
-            (*had, *by) == (address, mac) && on == lan && now < *at + GOING
+            (*had, *by) == (address, mac) && on == lan && now < *at + NEXT_STEP
         };
         self.0.iter().any(is_it)
     }

@@ -18,15 +18,12 @@ use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
 use crate::outbox::DoorWaiter;
+use crate::patience::NEXT_STEP;
 use crate::pool::SLOW_START;
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, Holding};
 use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now};
-
-/// How long an endpoint's link that no container will get may stay in the host's namespace, and the pause before a failed deletion
-/// is tried again.
-const STRAY: Duration = Duration::from_secs(60);
 
 /// How long a list of the links is reused: listing leases once a second must not have the kernel list all links as often.
 const LISTED: Duration = Duration::from_secs(10);
@@ -388,7 +385,7 @@ impl Desk<'_> {
 /// Returns when an endpoint is deleted because its link stays in the host's namespace, or its deletion failed.
 fn goes_at(endpoint: &Endpoint) -> Option<Instant> {
     let wait = if endpoint.left || endpoint.abandoned {
-        STRAY
+        NEXT_STEP
     } else {
         SLOW_START
     };

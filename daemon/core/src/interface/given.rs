@@ -7,10 +7,8 @@
 
 use std::time::Duration;
 
+use crate::patience::NEXT_STEP;
 use crate::time::Instant;
-
-/// A lease this old was reported to its main plugin long ago: if its address is not on the interface, waiting will not help.
-const CONFIGURED: Duration = Duration::from_secs(60);
 
 /// After this time the daemon no longer checks what the ADD's caller did with its answer: the link may stay down.
 const SETTLED: Duration = Duration::from_secs(600);
@@ -54,7 +52,7 @@ impl Given {
     /// Returns what a runtime is given with the answer to its ADD. The daemon looks at the interface after a time, and before T1
     /// (`t1` from now) unless it has seen the address by then.
     pub(super) fn answered(now: Instant, t1: Option<Duration>) -> Self {
-        let first = t1.map_or(CONFIGURED, |t1| (t1 / 2).min(CONFIGURED));
+        let first = t1.map_or(NEXT_STEP, |t1| (t1 / 2).min(NEXT_STEP));
         Self {
             at: now,
             look_at: Some(now + first),
@@ -78,7 +76,7 @@ impl Given {
             Some(given) => start.max(given.at),
             None => start,
         };
-        now.saturating_since(since) >= CONFIGURED
+        now.saturating_since(since) >= NEXT_STEP
     }
 
     /// Returns whether it is still unknown what the ADD's caller did with its answer.
@@ -88,7 +86,7 @@ impl Given {
 
     /// Returns whether that is still unknown although the runtime's time is up.
     pub(super) fn settles_now(&self, now: Instant) -> bool {
-        self.is_settling() && now >= self.at + CONFIGURED
+        self.is_settling() && now >= self.at + NEXT_STEP
     }
 
     /// Returns when the interface must be looked at, or Docker counts as finished with it.
@@ -101,8 +99,8 @@ impl Given {
         if self.look_at.is_none_or(|at| now < at) {
             return Due::Later;
         }
-        let is_over = now >= self.at + CONFIGURED;
-        self.look_at = Some(if is_over { now } else { self.at } + CONFIGURED);
+        let is_over = now >= self.at + NEXT_STEP;
+        self.look_at = Some(if is_over { now } else { self.at } + NEXT_STEP);
         match is_known && now >= self.at + SETTLED {
             true => Due::Never,
             false => Due::Look { is_over },

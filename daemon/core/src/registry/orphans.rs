@@ -4,18 +4,15 @@
 //! follows for a while has somebody lost a container, and only then is there an event.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
 use crate::effect::Why;
 use crate::event::Event;
 use crate::identity::Attachment;
+use crate::patience::NEXT_STEP;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
-
-/// How long a DEL may take to come. A kubelet retries for longer than a minute, but begins within seconds.
-pub(super) const DEL_WAIT: Duration = Duration::from_secs(60);
 
 /// How many may wait. Beyond that the oldest are reported early.
 const MOST: usize = 1024;
@@ -37,7 +34,7 @@ impl Orphans {
     /// Adds a link that has just disappeared.
     pub(super) fn add(&mut self, binding: BindingId, event: Box<Event>, now: Instant) {
         self.0.push_back(Orphan {
-            due: now + DEL_WAIT,
+            due: now + NEXT_STEP,
             binding,
             event,
         });
@@ -89,6 +86,8 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::event::EventKind;
     use crate::time::WallTime;
@@ -122,10 +121,10 @@ mod tests {
         assert_eq!(told(&mut orphans, now), ["0", "1"]);
         orphans.claim(&event(7).attachment);
         assert_eq!(
-            told(&mut orphans, now + DEL_WAIT - Duration::from_micros(1)),
+            told(&mut orphans, now + NEXT_STEP - Duration::from_micros(1)),
             [""; 0]
         );
-        assert_eq!(told(&mut orphans, now + DEL_WAIT).len(), MOST - 1);
+        assert_eq!(told(&mut orphans, now + NEXT_STEP).len(), MOST - 1);
         assert_eq!(orphans.deadline(), None);
     }
 }

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Registry;
-use super::orphans::DEL_WAIT;
 use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, Sighting, Sightings, Sought};
+use crate::patience::NEXT_STEP;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -132,7 +132,7 @@ impl Registry {
         if self.left_inside(now, id) {
             return;
         }
-        let until = now.boot + DEL_WAIT;
+        let until = now.boot + NEXT_STEP;
         self.await_anew(
             id,
             Awaited {
@@ -149,7 +149,7 @@ impl Registry {
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
     pub(crate) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
         if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
-            awaited.until = awaited.until.min(now.boot + DEL_WAIT);
+            awaited.until = awaited.until.min(now.boot + NEXT_STEP);
             awaited.next = awaited.next.min(awaited.until);
             self.time_seeking();
         }
