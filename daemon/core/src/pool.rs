@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
+use crate::patience::SLOW_START;
 use crate::profile::Wants;
 use crate::time::WallTime;
 
@@ -28,10 +29,6 @@ pub const MOST_RESERVED: usize = 1024;
 /// starts one container after the other, waits for each, and retries none. A server may ping an address for 3 s before it offers
 /// it, and hear nothing before the second DISCOVER.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long an endpoint may wait for its container: up to Docker 27 its link is made before volumes are relabelled and a slow
-/// runtime is started.
-pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 
 /// How long an address for our own network driver waits for its endpoint: Docker asks for that at once.
 const ENDPOINT: Duration = Duration::from_secs(70);

@@ -7,11 +7,8 @@
 
 use std::time::Duration;
 
-use crate::patience::NEXT_STEP;
+use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::time::Instant;
-
-/// After this time the daemon no longer checks what the ADD's caller did with its answer: the link may stay down.
-const SETTLED: Duration = Duration::from_secs(600);
 
 /// How long to leave Docker alone with an interface that is up: it puts its routes on, and then sets up the container's
 /// next network, which takes milliseconds unless a disk is slow.
@@ -101,7 +98,7 @@ impl Given {
         }
         let is_over = now >= self.at + NEXT_STEP;
         self.look_at = Some(if is_over { now } else { self.at } + NEXT_STEP);
-        match is_known && now >= self.at + SETTLED {
+        match is_known && now >= self.at + SLOW_START {
             true => Due::Never,
             false => Due::Look { is_over },
         }
