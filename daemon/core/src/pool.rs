@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
-use crate::patience::SLOW_START;
+use crate::patience::{OFFER, SLOW_START};
 use crate::profile::Wants;
 use crate::time::WallTime;
 
@@ -25,11 +25,6 @@ pub const MOST_POOLS: usize = 256;
 /// How many addresses of a pool may be reserved.
 pub const MOST_RESERVED: usize = 1024;
 
-/// How long Docker waits for a server if there is an acceptable lease, or if servers were silent a moment ago. At boot dockerd
-/// starts one container after the other, waits for each, and retries none. A server may ping an address for 3 s before it offers
-/// it, and hear nothing before the second DISCOVER.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// How long an address for our own network driver waits for its endpoint: Docker asks for that at once.
 const ENDPOINT: Duration = Duration::from_secs(70);
 
@@ -39,7 +34,8 @@ pub fn wants(pool: Option<&PoolId>) -> Wants {
     let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
     let sought_for = Some(if is_for_ours { ENDPOINT } else { SLOW_START });
     Wants {
-        patience: Some(PATIENCE),
+        // At boot dockerd starts one container after the other, waits for each, and retries none.
+        patience: Some(OFFER),
         sought_for,
         told_once: true,
     }

@@ -17,16 +17,13 @@ use crate::effect::{
 use crate::identity::ClientId;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{DoorWaiter, Owner, Waiter};
+use crate::patience::OFFER;
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
 use crate::silence::Silence;
 use crate::source::{ClientProfile, Inquiry, Sender, Sight};
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
-
-/// How long to wait for an offer, once sockets are open, and before that for the link's carrier. A server may ping an address for
-/// 3 s before it offers it (dnsmasq does), and the first DISCOVER that it hears may leave from beside the link, a second late.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long before its end it looks for the reason of the silence.
 const AHEAD: Duration = Duration::from_secs(2);
@@ -157,7 +154,7 @@ impl LanInquiry {
             return;
         }
         self.inquiry = Some(Box::new(Inquiry::new(self.sender(), now, rng.fork())));
-        self.limit = (now + SILENCE).min(self.began + self.request.timeout);
+        self.limit = (now + OFFER).min(self.began + self.request.timeout);
     }
 
     /// Returns why it has failed by now.
@@ -202,7 +199,7 @@ impl LanInquiry {
         id: RequestId,
         request: Box<PoolRequest>,
     ) -> Next {
-        let limit = now.boot + request.timeout.min(SILENCE);
+        let limit = now.boot + request.timeout.min(OFFER);
         let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);

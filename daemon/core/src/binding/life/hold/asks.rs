@@ -1,18 +1,14 @@
 //! Asks whether a server is there, on behalf of all containers on the LAN that got an address without one: a DISCOVER that takes
 //! nothing.
 
-use std::time::Duration;
-
 use super::Hold;
 use crate::binding::{Common, Cx, Next, Report, SAME};
 use crate::lan::Said;
 use crate::link::{Hears, Sockets};
+use crate::patience::OFFER;
 use crate::source::Inquiry;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
-
-/// How long to wait for an offer. A server may ping the address before it offers it (dnsmasq: 3 s).
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// A question under way.
 #[derive(Debug)]
@@ -49,7 +45,7 @@ impl Hold {
         let inquiry = Inquiry::new(common.sender(), cx.now.boot, cx.rng.fork());
         self.rare.get_or_insert_default().asks = Some(Box::new(Asks {
             inquiry,
-            until: cx.now.boot + SILENCE,
+            until: cx.now.boot + OFFER,
         }));
         common.open(
             Sockets {
