@@ -148,7 +148,7 @@ impl Transaction {
     /// Returns the transaction of the DISCOVER that leaves now: the same, or its successor.
     pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
         let late = self.late.saturating_add(timing::secs(self.began, now));
-        match self.over || now >= self.began + timing::LONGEST_TRANSACTION {
+        match self.over || now >= self.began + timing::LONGEST_WINDOW {
             true => Self {
                 xid: rng.u32(..),
                 began: now,

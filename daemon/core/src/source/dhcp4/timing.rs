@@ -9,7 +9,7 @@ use super::lease::{Lease, Times};
 use crate::backoff::{LONGEST_PAUSE, doubled, jittered};
 use crate::time::Instant;
 
-/// How long a client listens after a message that no caller waits for.
+/// How long a client listens after a message that no caller waits for, and the first wait of RFC 2131 §4.1.
 ///
 /// A slow server behind a relay answers within a second; the sockets of an idle lease are closed after this.
 pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
@@ -24,10 +24,11 @@ pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(6);
 /// The earliest T1: no server may make its clients extend a lease more often. A shorter T1 is ignored.
 const EARLIEST_T1: Duration = Duration::from_secs(3);
 
-/// The longest that a client listens after a try to extend a lease, however many tries went unanswered.
+/// The longest that a client listens after a try to extend a lease, however many tries went unanswered, and that messages are sent
+/// under one xid: a lease without an offer (RFC 4039) counts from the first of them.
 ///
 /// Known servers are up to 15 s late: dnsmasq, which pings an address before offering it.
-const LONGEST_WINDOW: Duration = Duration::from_secs(32);
+pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 
 /// The time from the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
@@ -52,10 +53,6 @@ pub(crate) const SOON: [Duration; 2] = [Duration::from_millis(20), Duration::fro
 /// repeats nothing: a slow server would have to work on both.
 pub(crate) const OPENS: Duration = Duration::from_secs(1);
 
-/// How long messages are sent under one xid. A lease without an offer (RFC 4039) counts from the first of them, and an answer to
-/// any may be [`LONGEST_WINDOW`] late.
-pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;
-
 /// REQUESTs to one server before its offer is given up.
 pub(crate) const MAX_REQUESTS: u32 = 3;
 
@@ -68,9 +65,6 @@ pub(crate) const MAX_EARLY: u32 = 3;
 
 /// The least time from one try to extend a lease to the next (RFC 2131 §4.4.5), if its phase is not short.
 const LEAST_EXTENSION_WAIT: Duration = Duration::from_secs(60);
-
-/// The first wait of RFC 2131 §4.1.
-const CROWD_WAIT: Duration = Duration::from_secs(4);
 
 /// The longest time between two DISCOVERs while a caller waits.
 const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
@@ -112,7 +106,7 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
 /// Returns how long one of many who ask at once waits at least before it asks again (RFC 2131 §4.1): a server that is slow because
 /// many ask it would have to work on each message twice, and then be slower still.
 pub(crate) fn crowd_wait(rng: &mut Rng) -> Duration {
-    jittered(CROWD_WAIT, rng)
+    jittered(RECEIVE_WINDOW, rng)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -19,15 +18,12 @@ use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
 use crate::range::{Fallback, Given, NoAddress};
 use crate::source::Lease;
+use crate::source::RECEIVE_WINDOW;
 use crate::time::Instant;
 use crate::wire::Mac;
 
 /// How many addresses that others use are tried.
 const MOST: usize = 10;
-/// How long to listen after the last DISCOVER: a switch port may have begun to forward since the one before, and a server
-/// may ping an address before it offers it (dnsmasq: 3 s).
-const LAST: Duration = Duration::from_secs(4);
-
 /// An address of a local range, as the last resort.
 #[derive(Debug)]
 pub(super) struct Resort {
@@ -105,10 +101,11 @@ impl Acquire {
             } else {
                 waits
             };
-            resort.awaits = match now >= since + resort.fallback.after.saturating_sub(LAST) {
-                true => Awaits::LastAnswer { since, last: now },
-                false => Awaits::Answer(since),
-            };
+            resort.awaits =
+                match now >= since + resort.fallback.after.saturating_sub(RECEIVE_WINDOW) {
+                    true => Awaits::LastAnswer { since, last: now },
+                    false => Awaits::Answer(since),
+                };
         }
     }
 
@@ -124,9 +121,9 @@ impl Acquire {
         match (self.stage, &resort.awaits) {
             // Others have asked meanwhile.
             (Stage::AwaitingPermit, Awaits::Permit(since)) => Some(*since + after),
-            (Stage::Exchanging, Awaits::Answer(since)) => Some(*since + (after - LAST)),
+            (Stage::Exchanging, Awaits::Answer(since)) => Some(*since + (after - RECEIVE_WINDOW)),
             (Stage::Exchanging, Awaits::LastAnswer { since, last }) => {
-                Some((*since + after).max(*last + LAST.min(after)))
+                Some((*since + after).max(*last + RECEIVE_WINDOW.min(after)))
             }
             _ => None,
         }
