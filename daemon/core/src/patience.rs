@@ -13,3 +13,6 @@ pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 /// How long a server may take for an offer. It may ping an address for 3 s before that (dnsmasq does), and the first DISCOVER
 /// that it hears may be the second.
 pub(crate) const OFFER: Duration = Duration::from_secs(5);
+
+/// How long a server keeps a declined address at least (dnsmasq: ten minutes).
+pub(crate) const DECLINED: Duration = Duration::from_secs(600);

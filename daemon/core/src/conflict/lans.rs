@@ -4,7 +4,7 @@
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
 //! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
 //! pool. If tries were slowed down, one container with forged ARP would keep all others of its LAN from starting. So tries are
-//! not held back, and DECLINEs are: [`MOST_DECLINES`] for a LAN in [`DECLINES_IN`]. Without one an ADD that meets a conflict
+//! not held back, and DECLINEs are: [`MOST_DECLINES`] for a LAN in ten minutes. Without one an ADD that meets a conflict
 //! ends. In the background the pauses between tries grow to ten minutes.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,13 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::identity::Lan;
+use crate::patience::DECLINED;
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How many DECLINEs the clients of a LAN may send within [`DECLINES_IN`].
+/// How many DECLINEs the clients of a LAN may send within ten minutes.
 pub const MOST_DECLINES: usize = 10;
-
-/// For how long a DECLINE counts.
-pub const DECLINES_IN: Duration = Duration::from_secs(600);
 
 /// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
@@ -88,7 +86,7 @@ impl Lans {
     /// Returns whether a DECLINE may be sent.
     pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
         let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
-        let last = declines.iter().filter(|at| now < **at + DECLINES_IN);
+        let last = declines.iter().filter(|at| now < **at + DECLINED);
         last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
     }
 
@@ -186,7 +184,7 @@ impl Lans {
     /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
-            seen.declines.retain(|at| now < *at + DECLINES_IN);
+            seen.declines.retain(|at| now < *at + DECLINED);
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);

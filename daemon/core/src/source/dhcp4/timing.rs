@@ -7,6 +7,7 @@ use fastrand::Rng;
 
 use super::lease::{Lease, Times};
 use crate::backoff::{LONGEST_PAUSE, doubled, jittered};
+use crate::patience::DECLINED;
 use crate::time::Instant;
 
 /// How long a client listens after a message that no caller waits for, and the first wait of RFC 2131 §4.1.
@@ -32,10 +33,6 @@ pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 
 /// The time from the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
-
-/// The longest time from a DECLINE to the next DISCOVER, when no caller waits: known servers keep a declined address at least
-/// that long (dnsmasq: ten minutes).
-const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
 /// The same while a caller waits: after the first DECLINE, and the longest.
 const DECLINE_WAIT_OF_CALLER: (Duration, Duration) =
@@ -116,7 +113,7 @@ pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for {
         DECLINE_WAIT_OF_CALLER
     } else {
-        (DECLINE_WAIT, LONGEST_DECLINE_WAIT)
+        (DECLINE_WAIT, DECLINED)
     };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
 }
