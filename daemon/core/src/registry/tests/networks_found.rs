@@ -6,7 +6,7 @@ use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
 use super::rig::*;
 use crate::docker::DockerKey;
-use crate::effect::{ClientIdRule, NetworkCall};
+use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelMessage, LinkCause};
@@ -318,4 +318,56 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     assert_eq!(rig.wired.links.keys().collect::<Vec<_>>(), [&vlan()]);
     rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.wired.links.is_empty());
+}
+
+/// The kernel has made a link and reported it, and whoever asked for it has waited for too long.
+fn made_late(rig: &mut Rig, owner: LinkOwner) {
+    let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
+    rig.wired.hold = false;
+    rig.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
+    rig.input(Input::Done {
+        op,
+        outcome: Outcome::Made(Err(LinkCause::TimedOut)),
+    });
+}
+
+#[test]
+fn a_link_made_despite_an_error_is_deleted() {
+    let mut rig = with_network();
+    rig.wired.hold = true;
+    let create = rig.create_endpoint("e1", OWN);
+    made_late(&mut rig, endpoint());
+    assert!(
+        matches!(
+            rig.failure(create),
+            Failure::Link {
+                cause: LinkCause::TimedOut,
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
+    assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
+}
+
+#[test]
+fn so_does_that_of_a_vlan_whose_network_does_not_come() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.wired.hold = true;
+    let create = rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    made_late(&mut rig, vlan());
+    assert!(
+        matches!(
+            rig.failure(create),
+            Failure::Link {
+                cause: LinkCause::TimedOut,
+                ..
+            }
+        ),
+        "{:?}",
+        rig.answers
+    );
+    assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
 }
