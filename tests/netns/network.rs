@@ -330,30 +330,6 @@ impl Host {
     }
 }
 
-#[test]
-fn a_daemon_killed_between_calls_is_replaced() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
-    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
-    let network = host.network()?;
-    for killed in STEPS {
-        let mut web = host.docker.prepare_wired(&network, "web", None)?;
-        for step in STEPS {
-            if step == killed {
-                host.lab.kill9()?;
-                host.lab.start_daemon()?;
-            }
-            host.step(&mut web, step)?;
-            if step == Step::Join {
-                host.is_on_lan(&web)?;
-            }
-        }
-        host.is_as_before()?;
-    }
-    host.docker.unwire(&network)
-}
-
 /// Runs a dockerd that is killed after this call, and forgets.
 fn forgets_after(last: Step) -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else {

@@ -3,8 +3,7 @@
 
 use netns_fixtures::engine::played::EngineVersion;
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
-use netns_fixtures::model::Kind;
-use netns_fixtures::{Capture, DEADLINE, Error, Lan, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Error, Lan, sandbox};
 use serde_json::{Value, json};
 
 use crate::network::{Host, NEEDS, UNSAID};
@@ -213,47 +212,6 @@ fn a_call_given_up_after_a_kill_leaves_nothing() -> Result<(), Error> {
             host.lives_with_death_in(killed, Then::GivenUp, with_ours)?;
         }
     }
-    host.docker.restart()?;
-    host.is_as_before_within(UNSAID + DEADLINE)
-}
-
-#[test]
-fn a_kill_while_an_endpoint_is_made_leaves_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
-    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
-    let network = host.plan(false)?;
-    let mut seen = Capture::start(&host.lab.lan.server, Lan::IFNAME)?;
-    let prepare = |host: &Host, name| host.docker.prepare_wired(&network, name, None);
-
-    host.server.stop()?;
-    let unanswered = prepare(&host, "unanswered")?;
-    host.dies_in(Call::CreateEndpoint, &unanswered.making(), |_| {
-        seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)
-            .map(drop)
-    })?;
-    host.server.restart(None)?;
-
-    // From here on the lease is durable; nobody knows about one that a server has just given and that is not.
-    let leased = prepare(&host, "leased")?;
-    host.dies_in(Call::CreateEndpoint, &leased.making(), |host| {
-        host.lab.daemon().wait_for_event(" acquired ")
-    })?;
-
-    let linked = prepare(&host, "linked")?;
-    host.dies_in(Call::CreateEndpoint, &linked.making(), |host| {
-        let netns = &host.lab.lan.host;
-        until_link(netns, "the endpoint's link", DEADLINE, || {
-            Ok(netns.index(&linked.link_name()).ok().map(drop))
-        })
-    })?;
-
-    // Meanwhile others can be served.
-    let web = host.docker.run_wired(&network, "web", None)?;
-    host.is_on_lan(&web)?;
-    host.docker.stop_wired(&web)?;
-    host.docker.unwire(&network)?;
     host.docker.restart()?;
     host.is_as_before_within(UNSAID + DEADLINE)
 }
