@@ -122,18 +122,18 @@ fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> 
     // Multus takes the default route off if another network should have it.
     ip("route del default dev net1")?;
     plugin.check(&container, &lab.config, &result)?;
-    // Another form of it is not the one that the network asks for either.
+    // What another plugin puts in its place is no fault either.
     ip("route append default via 10.7.0.1 dev net1")?;
+    plugin.check(&container, &lab.config, &result)?;
+    // The same route with another MTU is one.
+    ip("route change 203.0.113.0/24 via 10.7.0.1 dev net1 metric 7 mtu 1200")?;
     let error = plugin
         .check(&container, &lab.config, &result)
-        .expect_err("it has another metric")
+        .expect_err("it has another MTU")
         .cni();
-    assert!(
-        error
-            .msg
-            .contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"),
-        "{error}"
-    );
+    let lacks =
+        "route 203.0.113.0/24 via 10.7.0.1 metric 7 mtu 1300 advmss 1200 is not on interface net1";
+    assert!(error.msg.contains(lacks), "{error}");
     plugin.del(&container, &lab.config)
 }
 
