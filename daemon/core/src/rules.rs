@@ -91,6 +91,8 @@ rules! {
     OutdatedAddress: "Interface", 180;
     /// A DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
     DeclineAfterStore: "Client", 1163;
+    /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
+    Beside: "Failed", 1416;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
     EndpointWithoutLease: "Residue", 776;
 }

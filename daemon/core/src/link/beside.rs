@@ -7,6 +7,7 @@
 //! tagged frames; and none can be made if children share the link's own Ethernet address.
 
 use super::{Link, LinkView};
+use crate::rules::{Rule, cut};
 
 /// Whether the host speaks to a LAN from a macvlan beside the LAN's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Beside {
 
     /// Goes there from the LAN's link, if possible. Returns whether it does so now.
     pub fn go(&mut self) -> bool {
-        let goes = *self == Self::Possible;
+        let goes = *self == Self::Possible && !cut(Rule::Beside);
         if goes {
             *self = Self::Now;
         }
