@@ -5,6 +5,14 @@
 //!
 //! It has one life at a time ([`Life`]), which handles what happens: `acquire`, `hold` and `release` each say what they do, and
 //! which life comes after ([`Next`]). All lives share [`Common`].
+//!
+//! | phase | may become |
+//! |---|---|
+//! | of an ADD, in `acquire` | as `acquire::phase` (`leads_to`) lists: Queue, Ask, Probe, Write, Doubt and Fit in this order, back to Ask over Forget, and to Over |
+//! | Fit | held. An adopted container's lease is held from Write on, even if the store refuses it |
+//! | Ask to Fit | released, if nobody wants the lease any more |
+//! | held | released. A lease that is lost is looked for as held |
+//! | released | forgotten |
 
 mod common;
 mod cx;

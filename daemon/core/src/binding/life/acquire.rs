@@ -13,6 +13,7 @@ mod fallback;
 mod judge;
 mod offers;
 mod pace;
+mod phase;
 mod sizing;
 mod survey;
 mod trust;
@@ -25,6 +26,7 @@ pub(crate) use self::begin::Known;
 use self::fallback::Resort;
 use self::judge::Misses;
 use self::pace::Pace;
+use self::phase::Phase;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
@@ -91,30 +93,9 @@ pub(crate) struct Acquire {
     /// How fast it went.
     pace: Pace,
     /// How far it is.
-    stage: Stage,
-}
-
-/// How far an acquisition is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Other acquisitions of the LAN go first.
-    AwaitingPermit,
-    /// Talking to servers.
-    Exchanging,
-    /// The lease waits until it is known that no other station uses its address.
-    Probing,
-    /// The lease is being made durable. `aborted`: nobody wants it any more.
-    Persisting { aborted: bool },
-    /// The lease is durable, and its sockets are still open: a station claims its address, and is asked whether it claims every
-    /// address.
-    Doubting,
-    /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is deleting
-    /// it. `aborted`: no other is wanted.
-    Forgetting { by: Option<Mac>, aborted: bool },
-    /// The lease is durable. The macvlan that was used to acquire it is being removed, or the link's MTU is being set.
-    Fitting,
-    /// It was abandoned; the registry is about to hear.
-    Over,
+    phase: Phase,
+    /// Whether somebody still wants the lease.
+    wanted: bool,
 }
 
 /// Whether the caller of an abandoned acquisition still waits for an answer.
@@ -129,12 +110,14 @@ pub(crate) enum Abort {
 impl Acquire {
     /// Returns whether somebody still wants the lease.
     pub(in crate::binding) fn is_wanted(&self) -> bool {
-        match self.stage {
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => true,
-            Stage::Doubting | Stage::Fitting => true,
-            Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
-            Stage::Over => false,
-        }
+        self.wanted
+    }
+
+    /// Goes on to another phase.
+    fn enter(&mut self, phase: Phase) {
+        debug_assert!(self.phase.leads_to(phase), "{:?} to {phase:?}", self.phase);
+        self.phase = phase;
+        self.wanted &= phase != Phase::Over;
     }
 
     pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
@@ -143,13 +126,7 @@ impl Acquire {
 
     /// Returns whether it ends at its limit. A lease that a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
-        let confirmed = match self.stage {
-            Stage::Persisting { .. }
-            | Stage::Doubting
-            | Stage::Forgetting { .. }
-            | Stage::Fitting => self.quest.adopts(),
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
-        };
+        let confirmed = self.quest.adopts() && self.phase.is_won();
         self.is_wanted() && !confirmed
     }
 }
@@ -157,7 +134,7 @@ impl Acquire {
 impl Acquire {
     /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Exchanging {
+        if self.phase != Phase::Ask {
             return SAME;
         }
         if common.exchange.is_closed()
@@ -251,13 +228,13 @@ impl Acquire {
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
-        match self.stage {
-            Stage::Exchanging => self.signal(common, Signal::Conflict { by }, cx),
-            Stage::Probing => self.seek_another(common, Some(by), cx),
-            Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
+        match self.phase {
+            Phase::Ask => self.signal(common, Signal::Conflict { by }, cx),
+            Phase::Probe => self.seek_another(common, Some(by), cx),
+            Phase::Doubt | Phase::Fit => self.make_fit(common, cx),
             // The write must end first.
-            Stage::Persisting { .. } => SAME,
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
+            Phase::Write => SAME,
+            Phase::Queue | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -273,7 +250,7 @@ impl Acquire {
 
     /// Holds the lease back until its address has been probed for. The sockets stay open in case it must be given back.
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
-        self.stage = Stage::Probing;
+        self.enter(Phase::Probe);
         cx.out.report(common.id, Report::ExchangeOver);
         common.guard_first(lease.ip(), Waits::Add, cx);
         self.watch(common, cx)
@@ -281,21 +258,21 @@ impl Acquire {
 
     /// Holds the lease back until it is known whether a station's claim to its address counts. The sockets stay open.
     fn await_control(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.stage = Stage::Probing;
+        self.enter(Phase::Probe);
         cx.out.report(common.id, Report::ExchangeOver);
         common.await_control(Waits::Add, cx);
     }
 
     /// Goes on after every station that claims the address was found to claim every address, or can no longer be heard.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        match self.stage {
-            Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
-            Stage::AwaitingPermit
-            | Stage::Exchanging
-            | Stage::Probing
-            | Stage::Persisting { .. }
-            | Stage::Forgetting { .. }
-            | Stage::Over => SAME,
+        match self.phase {
+            Phase::Doubt | Phase::Fit => self.make_fit(common, cx),
+            Phase::Queue
+            | Phase::Ask
+            | Phase::Probe
+            | Phase::Write
+            | Phase::Forget { .. }
+            | Phase::Over => SAME,
         }
     }
 
@@ -318,10 +295,11 @@ impl Acquire {
         if let Abort::Because(failure) = abort {
             cx.out.report(common.id, Report::Failed(failure));
         }
-        match self.stage {
-            Stage::Over => {}
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
-                self.stage = Stage::Over;
+        self.wanted = false;
+        match self.phase {
+            Phase::Over | Phase::Forget { .. } => {}
+            Phase::Queue | Phase::Ask | Phase::Probe => {
+                self.enter(Phase::Over);
                 cx.out
                     .counts
                     .settled(self.client.out().map(|form| (form, Fate::Unanswered)));
@@ -335,17 +313,15 @@ impl Acquire {
                 }
                 cx.out.report(common.id, Report::Over);
             }
-            Stage::Persisting { .. } => {
-                self.stage = Stage::Persisting { aborted: true };
+            Phase::Write => {
                 // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
                 if common.is_aside() {
                     common.exchange.close(cx);
                 }
             }
-            Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
             // Nothing can be declined over a link that is gone.
-            Stage::Doubting | Stage::Fitting => match common.claim().filter(|_| !link_gone) {
-                Some((_, by)) => self.forget_won(common, Some(by), true, cx),
+            Phase::Doubt | Phase::Fit => match common.claim().filter(|_| !link_gone) {
+                Some((_, by)) => self.forget_won(common, Some(by), cx),
                 None => return self.give_back_won(common, cx),
             },
         }
@@ -386,7 +362,7 @@ impl Living for Acquire {
             } else {
                 Stand::Leaving
             },
-            claim: claim.or(used).filter(|_| self.stage != Stage::Over),
+            claim: claim.or(used).filter(|_| self.phase != Phase::Over),
         }
     }
 
@@ -403,22 +379,22 @@ impl Living for Acquire {
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let own = match self.stage {
-            Stage::Exchanging => self
+        let own = match self.phase {
+            Phase::Ask => self
                 .client
                 .deadline()
                 .map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::Probing => self
+            Phase::Probe => self
                 .client
                 .lease()
                 .and_then(Lease::expires)
                 .map(|at| (at, Why::Dhcp(Timer::Expire))),
-            Stage::AwaitingPermit
-            | Stage::Persisting { .. }
-            | Stage::Doubting
-            | Stage::Forgetting { .. }
-            | Stage::Fitting
-            | Stage::Over => None,
+            Phase::Queue
+            | Phase::Write
+            | Phase::Doubt
+            | Phase::Forget { .. }
+            | Phase::Fit
+            | Phase::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
@@ -449,7 +425,7 @@ impl Living for Acquire {
             return self.trust(common, lease, cx);
         }
         if cx.now.boot < self.limit || !self.is_limited() {
-            if self.stage == Stage::Probing && self.has_ended(cx.now.boot) {
+            if self.phase == Phase::Probe && self.has_ended(cx.now.boot) {
                 return self.seek_another(common, None, cx);
             }
             self.fall_back(common, cx);
@@ -457,14 +433,14 @@ impl Living for Acquire {
             self.go_aside(common, cx);
             self.asks_once_more(cx.now.boot);
             // Its permit ends: whom a server ignores keeps no other from asking.
-            if self.stage == Stage::Exchanging && self.client.retransmits(cx.now.boot) {
+            if self.phase == Phase::Ask && self.client.retransmits(cx.now.boot) {
                 cx.out.report(common.id, Report::ExchangeOver);
             }
             return self.signal(common, Signal::Clock, cx);
         }
         let failure = match common
             .claim()
-            .filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
+            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Doubt))
         {
             Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
                 Failure::Conflict { address, by }
@@ -480,13 +456,13 @@ impl Living for Acquire {
 
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        match self.stage {
-            Stage::Exchanging => match self.come_back(common, cause, cx) {
+        match self.phase {
+            Phase::Ask => match self.come_back(common, cause, cx) {
                 Ok(next) => next,
                 Err(cause) => self.fail_link(common, cause, cx),
             },
             // Its probes have no other sockets.
-            Stage::Probing if self.beside == Beside::Now && common.probes_first() => {
+            Phase::Probe if self.beside == Beside::Now && common.probes_first() => {
                 self.fail_link(common, cause, cx)
             }
             _ => SAME,
@@ -516,15 +492,12 @@ impl Living for Acquire {
         result: Result<(), StoreCause>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        match self.stage {
-            Stage::Persisting { aborted } => self.on_written(common, result, aborted, cx),
-            Stage::Forgetting { by, aborted } => self.forgot_won(common, result, by, aborted, cx),
-            Stage::AwaitingPermit
-            | Stage::Exchanging
-            | Stage::Probing
-            | Stage::Doubting
-            | Stage::Fitting
-            | Stage::Over => SAME,
+        match self.phase {
+            Phase::Write => self.on_written(common, result, cx),
+            Phase::Forget { by } => self.forgot_won(common, result, by, cx),
+            Phase::Queue | Phase::Ask | Phase::Probe | Phase::Doubt | Phase::Fit | Phase::Over => {
+                SAME
+            }
         }
     }
 
@@ -533,7 +506,7 @@ impl Living for Acquire {
     }
 
     fn on_parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        match self.stage == Stage::Fitting {
+        match self.phase == Phase::Fit {
             true => self.make_fit(common, cx),
             false => SAME,
         }
@@ -542,7 +515,7 @@ impl Living for Acquire {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) => self.fail_link(common, cause, cx),
-            News::Free if self.stage == Stage::Fitting => self.make_fit(common, cx),
+            News::Free if self.phase == Phase::Fit => self.make_fit(common, cx),
             // What the interface carries does not belong to this binding yet.
             News::Free
             | News::Down
@@ -587,7 +560,7 @@ impl Living for Acquire {
         sockets: Option<ExchangeId>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        if self.stage != Stage::AwaitingPermit {
+        if self.phase != Phase::Queue {
             return SAME;
         }
         if let Some(lease) = self.own_of_range(cx.now.boot) {
@@ -596,7 +569,7 @@ impl Living for Acquire {
                 .for_each(|sockets| cx.out.close(sockets));
             return self.hold_as_before(common, lease, cx);
         }
-        self.stage = Stage::Exchanging;
+        self.enter(Phase::Ask);
         self.queued = cx.now.boot.saturating_since(self.since);
         // A client with a lease that it would use without an answer has no time for that.
         if !self.queued.is_zero() && self.trusts.is_none() {

@@ -7,7 +7,7 @@
 //! the kernel does not set two with the same address up (EADDRINUSE). If the macvlan cannot be made, or fails, the ADD goes on
 //! from the LAN's link.
 
-use super::{Acquire, Stage};
+use super::{Acquire, Phase};
 use crate::binding::{Common, Cx, Next};
 use crate::link::LinkCause;
 use crate::source::Signal;
@@ -15,7 +15,7 @@ use crate::source::Signal;
 impl Acquire {
     /// Continues from beside the link with the first message that must be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
+        let asks = self.phase == Phase::Ask && self.client.asked_in_vain(cx.now.boot) > 0;
         if asks && self.beside.go() {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
             common.go_aside(cx);

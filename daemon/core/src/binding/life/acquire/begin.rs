@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Misses, Pace, Reason, Resort, Stage};
+use super::{Acquire, Misses, Pace, Phase, Reason, Resort};
 use crate::binding::{Holder, Quest};
 use crate::link::{Beside, LinkView};
 use crate::record::BindingId;
@@ -103,7 +103,8 @@ impl Acquire {
             resort,
             misses: Misses::default(),
             pace: Pace::default(),
-            stage: Stage::AwaitingPermit,
+            phase: Phase::Queue,
+            wanted: true,
         }
     }
 }

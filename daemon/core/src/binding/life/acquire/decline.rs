@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow::Break;
 
-use super::judge::{Given, Ruling};
-use super::{Abort, Acquire, Stage};
+use super::judge::{Case, Ruling};
+use super::{Abort, Acquire, Phase};
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
 use crate::effect::{Failure, StoreCause};
@@ -25,7 +25,7 @@ impl Acquire {
         if let (Some(by), Some(address)) = (by, self.of_range()) {
             return self.next_of_range(common, (address, by), cx);
         }
-        self.let_go(common, Stage::Exchanging, by, cx)?;
+        self.let_go(common, Phase::Ask, by, cx)?;
         self.seek(common, cx)
     }
 
@@ -33,11 +33,11 @@ impl Acquire {
     fn let_go(
         &mut self,
         common: &mut Common,
-        next: Stage,
+        next: Phase,
         by: Option<Mac>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        self.stage = next;
+        self.enter(next);
         let signal = match by.filter(|_| !self.has_ended(cx.now.boot)) {
             Some(by) => Signal::Conflict { by },
             None => Signal::Clock,
@@ -67,14 +67,8 @@ impl Acquire {
 
     /// Has the store delete a useless lease. It is declined when that is done: a daemon that started between the two would hold
     /// a declined lease again.
-    pub(super) fn forget_won(
-        &mut self,
-        common: &mut Common,
-        by: Option<Mac>,
-        aborted: bool,
-        cx: &mut Cx<'_>,
-    ) {
-        self.stage = Stage::Forgetting { by, aborted };
+    pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) {
+        self.enter(Phase::Forget { by });
         self.persist(common, Want::Gone, cx);
     }
 
@@ -94,12 +88,12 @@ impl Acquire {
         let may = common.declined(lease, by, cx);
         common.close_guard(cx);
         let address = lease.ip();
-        let given = Given::InUse {
+        let case = Case::InUse {
             lease,
             by,
             may_decline: may,
         };
-        let ruling = self.misses.judge(&self.quest, given, None);
+        let ruling = self.misses.judge(&self.quest, case, None);
         // The lease that this ADD had taken over was declined with it.
         cx.out
             .report(common.id, Report::Undone(address, self.replaces.clone()));
@@ -138,27 +132,27 @@ impl Acquire {
         common: &mut Common,
         result: Result<(), StoreCause>,
         by: Option<Mac>,
-        aborted: bool,
         cx: &mut Cx<'_>,
     ) -> Next {
+        let was_wanted = self.wanted;
         match result {
-            Ok(()) if !aborted => return self.seek_another(common, by, cx),
+            Ok(()) if self.wanted => return self.seek_another(common, by, cx),
             _ if common.held_by_other(cx) => {}
             // The sockets failed with their link: no DECLINE can leave.
             Ok(()) if !common.can_send() && self.client.owed(cx.now.boot).is_some() => {
                 return self.give_back_unsaid(common, false, cx);
             }
-            _ => self.let_go(common, Stage::Over, by, cx)?,
+            _ => self.let_go(common, Phase::Over, by, cx)?,
         }
         match result {
             Ok(()) => {
-                self.stage = Stage::Over;
+                self.enter(Phase::Over);
                 common.close(cx);
                 cx.out.report(common.id, Report::Over);
                 SAME
             }
             Err(cause) => {
-                if !aborted {
+                if was_wanted {
                     cx.out
                         .report(common.id, Report::Failed(Failure::Store(cause)));
                 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::Break;
 
-use super::{Acquire, Stage};
+use super::{Acquire, Phase};
 use crate::binding::{Common, Cx, Hold, Life, Living, Next, SAME, Want};
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
@@ -17,7 +17,7 @@ impl Acquire {
         if self.has_ended(cx.now.boot) {
             return self.seek_another(common, None, cx);
         }
-        self.stage = Stage::Persisting { aborted: false };
+        self.enter(Phase::Write);
         self.pace.writes(cx.now.boot);
         // A lease of another address under this identity is given back once this one is held.
         let own = self.client.lease().map(Lease::ip);
@@ -79,7 +79,6 @@ impl Acquire {
         &mut self,
         common: &mut Common,
         result: Result<(), StoreCause>,
-        aborted: bool,
         cx: &mut Cx<'_>,
     ) -> Next {
         if result.is_ok() {
@@ -89,18 +88,18 @@ impl Acquire {
                 Report::Replaced(std::mem::take(&mut self.replaces)),
             );
         }
-        match (result, aborted) {
-            (Ok(()), true) if let Some((_, by)) = common.claim() => {
-                self.forget_won(common, Some(by), true, cx);
+        match (result, self.wanted) {
+            (Ok(()), false) if let Some((_, by)) = common.claim() => {
+                self.forget_won(common, Some(by), cx);
                 SAME
             }
-            (Ok(()), true) => self.give_back_won(common, cx),
-            (Ok(()), false) => {
-                self.stage = Stage::Doubting;
+            (Ok(()), false) => self.give_back_won(common, cx),
+            (Ok(()), true) => {
+                self.enter(Phase::Doubt);
                 self.make_fit(common, cx)
             }
             // It is held in memory until there is room.
-            (Err(cause), false) if self.quest.adopts() => {
+            (Err(cause), true) if self.quest.adopts() => {
                 common.exchange.close(cx);
                 let Some(hold) = self.held(common, cx) else {
                     return SAME;
@@ -109,7 +108,7 @@ impl Acquire {
                 Break(Life::Held(hold))
             }
             (Err(cause), _) => {
-                if !aborted {
+                if self.wanted {
                     cx.out
                         .report(common.id, Report::Failed(Failure::Store(cause)));
                 }
@@ -129,7 +128,7 @@ impl Acquire {
                 "it ended before its ADD could be answered",
                 cx,
             );
-            self.forget_won(common, None, false, cx);
+            self.forget_won(common, None, cx);
             return None;
         }
         log_acquired(&common.attachment, &lease);

@@ -1,6 +1,6 @@
 //! Why an ADD failed.
 
-use super::{Acquire, Reason, Stage};
+use super::{Acquire, Phase, Reason};
 use crate::effect::Failure;
 use crate::identity::Lan;
 use crate::time::{Instant, whole_millis};
@@ -11,30 +11,28 @@ impl Acquire {
         if let Some(failure) = self
             .misses
             .in_use(lan)
-            .filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
+            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Doubt))
         {
             return failure;
         }
         let waited = whole_millis(now.saturating_since(self.quest.began));
-        let waiting_for = match self.stage {
-            Stage::AwaitingPermit | Stage::Over => {
+        let waiting_for = match self.phase {
+            Phase::Queue | Phase::Over => {
                 "its turn behind others on the same LAN, so no server was asked: try again, or raise `timeout`"
             }
-            Stage::Probing => {
+            Phase::Probe => {
                 "the probes of strict conflict detection, which take up to 7 s: raise `timeout`"
             }
-            Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { by: Some(_), .. } => {
+            Phase::Write => "the store to write the lease",
+            Phase::Forget { by: Some(_) } => {
                 "the store to delete a lease whose address another station uses"
             }
-            Stage::Forgetting { by: None, .. } => "the store to delete a lease that has ended",
-            Stage::Doubting => {
+            Phase::Forget { by: None } => "the store to delete a lease that has ended",
+            Phase::Doubt => {
                 "the check whether the station that claims the address claims every address"
             }
-            Stage::Fitting => {
-                "its temporary macvlan to be removed, or the interface's MTU to be set"
-            }
-            Stage::Exchanging => return self.unanswered(lan, now),
+            Phase::Fit => "its temporary macvlan to be removed, or the interface's MTU to be set",
+            Phase::Ask => return self.unanswered(lan, now),
         };
         Failure::TimedOut {
             waiting_for,

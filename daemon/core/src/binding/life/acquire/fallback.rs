@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::{Abort, Acquire, Stage};
+use super::{Abort, Acquire, Phase};
 use crate::binding::common::guard::Waits;
 use crate::binding::{Common, Cx, Living, Next, Report, SAME};
 use crate::effect::Failure;
@@ -118,11 +118,11 @@ impl Acquire {
         if self.quest.insists().is_some() || self.misses.show_a_server() || has_offer {
             return None;
         }
-        match (self.stage, &resort.awaits) {
+        match (self.phase, &resort.awaits) {
             // Others have asked meanwhile.
-            (Stage::AwaitingPermit, Awaits::Permit(since)) => Some(*since + after),
-            (Stage::Exchanging, Awaits::Answer(since)) => Some(*since + (after - RECEIVE_WINDOW)),
-            (Stage::Exchanging, Awaits::LastAnswer { since, last }) => {
+            (Phase::Queue, Awaits::Permit(since)) => Some(*since + after),
+            (Phase::Ask, Awaits::Answer(since)) => Some(*since + (after - RECEIVE_WINDOW)),
+            (Phase::Ask, Awaits::LastAnswer { since, last }) => {
                 Some((*since + after).max(*last + RECEIVE_WINDOW.min(after)))
             }
             _ => None,
@@ -193,7 +193,7 @@ impl Acquire {
         given: Result<Given, NoAddress>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let asks = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
+        let asks = matches!(self.phase, Phase::Queue | Phase::Ask);
         let Some(resort) = self.resort.as_mut().filter(|_| asks) else {
             return SAME;
         };
@@ -227,7 +227,7 @@ impl Acquire {
             policy,
             ..(*common.profile).clone()
         });
-        self.stage = Stage::Probing;
+        self.enter(Phase::Probe);
         let address = lease.ip();
         self.client.hold(Arc::new(lease));
         cx.out.report(common.id, Report::ExchangeOver);
@@ -262,7 +262,7 @@ impl Acquire {
                 cx,
             );
         }
-        self.stage = Stage::Exchanging;
+        self.enter(Phase::Ask);
         self.wish_for_address(common, cx);
         SAME
     }

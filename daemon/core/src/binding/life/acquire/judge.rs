@@ -47,7 +47,7 @@ const PAUSE_UNFIT: Duration = Duration::from_secs(1);
 const MOST: usize = 32;
 
 /// What is judged.
-pub(super) enum Given<'a> {
+pub(super) enum Case<'a> {
     /// An offer came to nothing.
     Missed(Missed),
     /// An offer is about to be requested.
@@ -235,10 +235,10 @@ impl Misses {
 }
 
 impl Misses {
-    /// Judges what is given. `held`: another attachment has the address.
-    pub(super) fn judge(&mut self, quest: &Quest, given: Given<'_>, held: Option<Cause>) -> Ruling {
-        match given {
-            Given::Missed(Missed {
+    /// Judges a case. `held`: another attachment has the address.
+    pub(super) fn judge(&mut self, quest: &Quest, case: Case<'_>, held: Option<Cause>) -> Ruling {
+        match case {
+            Case::Missed(Missed {
                 server,
                 address,
                 miss,
@@ -252,8 +252,8 @@ impl Misses {
                     false => Ruling::Wait,
                 }
             }
-            Given::Offered(lease) => self.judge_tenure(quest, lease, false, held),
-            Given::Granted { lease, probed } => {
+            Case::Offered(lease) => self.judge_tenure(quest, lease, false, held),
+            Case::Granted { lease, probed } => {
                 let ruling = self.judge_tenure(quest, lease, true, held);
                 let too_short = probed.is_some_and(|at| lease.expired(at));
                 match (ruling, lease.times) {
@@ -266,7 +266,7 @@ impl Misses {
                     (ruling, _) => ruling,
                 }
             }
-            Given::InUse {
+            Case::InUse {
                 lease,
                 by,
                 may_decline,

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
-use super::judge::{Cause, Given, Ruling};
+use super::judge::{Case, Cause, Ruling};
 use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
@@ -38,7 +38,7 @@ impl Acquire {
                 let report = Report::Refused(missed.address, self.replaces.clone());
                 cx.out.report(common.id, report);
             }
-            ruling = self.misses.judge(&self.quest, Given::Missed(missed), None);
+            ruling = self.misses.judge(&self.quest, Case::Missed(missed), None);
             let fails = matches!(ruling, Ruling::Fail(_));
             if !fails && self.awaits_address(common, cx) {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
@@ -90,11 +90,11 @@ impl Acquire {
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),
         });
         let probed = common.probes_first().then(|| cx.now.boot + PROBING);
-        let given = match granted {
-            true => Given::Granted { lease, probed },
-            false => Given::Offered(lease),
+        let case = match granted {
+            true => Case::Granted { lease, probed },
+            false => Case::Offered(lease),
         };
-        let ruling = self.misses.judge(&self.quest, given, held);
+        let ruling = self.misses.judge(&self.quest, case, held);
         if let Some(tenant) = tenant {
             let holder = tenant.id;
             let taken = Taken {

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow::Break;
 
-use super::{Acquire, Stage};
+use super::{Acquire, Phase};
 use crate::binding::common::change::Worked;
 use crate::binding::{Common, Cx, Life, Next, SAME};
 use crate::effect::Outcome;
@@ -37,10 +37,10 @@ impl Acquire {
             return SAME;
         }
         if let Some(by) = common.heard_conflict() {
-            self.forget_won(common, Some(by), false, cx);
+            self.forget_won(common, Some(by), cx);
             return SAME;
         }
-        self.stage = Stage::Fitting;
+        self.enter(Phase::Fit);
         common.hand_over(cx);
         common.come_back();
         if cx.out.is_aside(common.id) {
@@ -71,9 +71,7 @@ impl Acquire {
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let holding = self
-            .holding(common)
-            .filter(|_| self.stage == Stage::Fitting);
+        let holding = self.holding(common).filter(|_| self.phase == Phase::Fit);
         let Some(holding) = holding else {
             common.has_done(cx);
             return SAME;

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{Acquire, Stage};
+use super::{Acquire, Phase};
 use crate::binding::{Common, Cx};
 use crate::effect::Why;
 use crate::silence::{LastServer, Silence, Survey};
@@ -54,7 +54,7 @@ impl Acquire {
             Reason::Counted(_) => half.max((half * 2).saturating_sub(AHEAD)),
             Reason::LookedFor { .. } | Reason::None | Reason::Found(_) => return None,
         };
-        (self.stage == Stage::Exchanging).then(|| (self.quest.began + after, Why::Call))
+        (self.phase == Phase::Ask).then(|| (self.quest.began + after, Why::Call))
     }
 
     /// Looks for a reason once it is time, if there is no offer by then.

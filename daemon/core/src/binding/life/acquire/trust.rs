@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Acquire, Stage};
+use super::{Acquire, Phase};
 use crate::binding::{Common, Cx, Next};
 use crate::source::Lease;
 use crate::time::Instant;
@@ -14,7 +14,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 impl Acquire {
     /// Returns when to use the existing lease, if no server answers by then.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
-        let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
+        let waits = matches!(self.phase, Phase::Queue | Phase::Ask);
         let heard = self.client.tally().requested.is_some() || self.misses.show_a_server();
         self.trusts
             .as_ref()
