@@ -193,6 +193,23 @@ fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
             .contains("leasehold needs Rust 1.95 or later, and finds 1.85."),
         "{said}"
     );
+    // Nor is a tool built before that is said.
+    let build = tree.join("daemon/dist/packages/build");
+    fs::create_dir_all(build.with_file_name("")).expect("the directory takes more");
+    fs::copy(format!("{DIST}/packages/build"), &build).expect("there is room");
+    let packages = tree.join("packages");
+    let said = host
+        .run_command(
+            &build.to_string_lossy(),
+            &[&packages.to_string_lossy(), "amd64"],
+            "",
+        )
+        .expect_err("1.85 is too old for that too");
+    assert!(
+        said.to_string()
+            .contains("status: 1: leasehold needs Rust 1.95 or later, and finds 1.85."),
+        "{said}"
+    );
     says("1.85", "/usr/bin:/bin")?;
     // All that the script uses, and no linker.
     let bin = tree.join("bin");
