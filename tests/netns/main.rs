@@ -32,6 +32,7 @@ mod played;
 mod probe;
 mod procedures;
 mod ranges;
+mod readers;
 mod reasons;
 mod release;
 mod remedies;

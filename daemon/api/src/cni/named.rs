@@ -111,13 +111,16 @@ pub fn is_link_name(text: &str, max: usize) -> bool {
 /// Returns the path of the container's namespace.
 ///
 /// # Errors
-/// It is missing, or is no path.
+/// It is missing, is no path, or has control characters: a log would repeat them.
 pub fn netns(env: &Env) -> Result<PathBuf, Error> {
     let path = set("CNI_NETNS", &env.netns)?;
-    if !Path::new(path).is_absolute() || path.contains('\0') || path.len() > MAX_PATH {
+    if !Path::new(path).is_absolute() || path.contains(char::is_control) || path.len() > MAX_PATH {
         return Err(bad_env(
             "CNI_NETNS",
-            format!("{} is not an absolute path", quoted(path)),
+            format!(
+                "{} is not an absolute path without control characters",
+                quoted(path)
+            ),
         ));
     }
     Ok(path.into())
