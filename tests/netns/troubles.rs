@@ -352,6 +352,39 @@ fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError>
 }
 
 #[test]
+fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    lab.start_daemon()?;
+    let scene = Scene::new(lab)?;
+    let host = scene.lab.lan.host.clone();
+    let counts = |query: &str| {
+        let query = "query?query=".to_owned() + &encoded(query);
+        let found = || !prometheus(&host, &query)["result"][0].is_null();
+        until_found(&query, PATIENCE, || Ok(found().then_some(()))).map(drop)
+    };
+    counts("leasehold_events_total{kind=\"orphan_found\"} == 0")?;
+    let web = scene.lab.attach("web")?;
+    let killed: Vec<_> = (0..9)
+        .map(|n| scene.lab.attach(&format!("killed{n}")))
+        .collect::<Result<_, _>>()?;
+    let flush = ["address", "flush", "dev", "eth0"];
+    web.container.netns.run_command("ip", &flush, "")?;
+    // Without a DEL.
+    drop(killed);
+    for alert in ["AddressesRemoved", "Orphans"] {
+        counts(&format!(
+            "ALERTS{{alertname=\"Leasehold{alert}\", alertstate=\"firing\"}}"
+        ))?;
+    }
+    Ok(())
+}
+
+#[test]
 fn every_surface_names_each_trouble_with_a_container() -> Result<(), CallError> {
     let more = ["umount", "prometheus"].map(Need::Program);
     let Some(sandbox) = sandbox(&[&adopt::needs()[..], &more].concat()) else {

@@ -105,7 +105,7 @@ fn an_unanswered_order_leaves_the_lease_as_it_was() {
 }
 
 #[test]
-fn an_extension_that_the_store_does_not_record_is_not_called_unanswered() {
+fn an_unrecorded_extension_is_not_called_unanswered() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.bind();
