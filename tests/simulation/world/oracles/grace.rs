@@ -27,6 +27,14 @@ impl Oracle for Grace {
             }
             Seen::Leaves(index) => self.keeps(world, *index, says),
             Seen::Collects(lan) => self.collected(world, *lan),
+            // A kept lease makes way before the DISCOVER.
+            Seen::Requested(Call::Add(add)) => {
+                let is_its = |actor: &&Actor| actor.attachment == add.attachment;
+                let lan = world.actors.iter().find(is_its).map(|actor| actor.lan);
+                if let (Some(lan), Some(wanted)) = (lan, add.wanted) {
+                    self.insisted.insert((lan, wanted.address), world.now);
+                }
+            }
             Seen::Requested(Call::Order(order))
                 if order.verb == (Verb::Release { force: true }) =>
             {
