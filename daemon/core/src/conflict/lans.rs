@@ -39,7 +39,7 @@ struct Seen {
     /// When the last DECLINEs were sent.
     declines: Vec<Instant>,
     proxies: Vec<Proxy>,
-    servers: Vec<Server>,
+    servers: Vec<AskedServer>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
 }
@@ -47,7 +47,7 @@ struct Seen {
 /// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
 /// reaches none of them: a server that answers is on the wire, and one that does not may be in a macvlan itself.
 #[derive(Debug)]
-struct Server {
+struct AskedServer {
     address: Ipv4Addr,
     mac: Mac,
     asked: Instant,
@@ -55,7 +55,7 @@ struct Server {
     on_wire: bool,
 }
 
-impl Server {
+impl AskedServer {
     /// Returns whether this knowledge still counts.
     fn is_known(&self, now: Instant) -> bool {
         now < self.asked + KNOWN
@@ -134,7 +134,7 @@ impl Lans {
         if known.is_some() || servers.len() == MOST {
             servers.remove(known.unwrap_or_default());
         }
-        servers.push(Server {
+        servers.push(AskedServer {
             address,
             mac,
             asked: now,
@@ -168,7 +168,7 @@ impl Lans {
             .is_some_and(|heard| heard >= since)
     }
 
-    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
+    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &AskedServer> {
         self.0
             .get(lan)
             .map_or(&[][..], |seen| &seen.servers)

@@ -23,14 +23,14 @@ pub(super) struct Heard {
 
 /// A client's state before an answer came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
+pub(super) struct ClientBefore {
     state: StateName,
     outstanding: Option<Outstanding>,
     /// When its lease began.
     start: Option<Instant>,
 }
 
-impl Before {
+impl ClientBefore {
     /// Returns the state of a binding's client, if there is one.
     pub(super) fn of(binding: &Binding) -> Option<Self> {
         let client = binding.client()?;
@@ -74,8 +74,8 @@ impl Heard {
 
 impl Registry {
     /// Keeps the result of a server's message, if it advanced a client.
-    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before) {
-        let Before {
+    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: ClientBefore) {
+        let ClientBefore {
             state,
             outstanding: Some(asked),
             start,
@@ -83,7 +83,7 @@ impl Registry {
         else {
             return;
         };
-        let Some(after) = self.bindings.get(id).and_then(Before::of) else {
+        let Some(after) = self.bindings.get(id).and_then(ClientBefore::of) else {
             return;
         };
         let took = now.boot.saturating_since(asked.began);

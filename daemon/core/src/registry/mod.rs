@@ -61,7 +61,7 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::fallback::Fallbacks;
-use self::heard::{Before, Heard};
+use self::heard::{ClientBefore, Heard};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
@@ -372,7 +372,7 @@ impl Registry {
         match frame::decode(bytes, meta) {
             Ok(frame) => {
                 let said = match &frame {
-                    Frame::Udp(_) => self.bindings.get(id).and_then(Before::of),
+                    Frame::Udp(_) => self.bindings.get(id).and_then(ClientBefore::of),
                     Frame::Arp(_) => None,
                 };
                 self.with(now, id, |binding, cx| {

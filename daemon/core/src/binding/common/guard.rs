@@ -88,7 +88,7 @@ pub(in crate::binding) enum Found {
 
 /// The state of a held lease before an event.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::binding) struct Before {
+pub(in crate::binding) struct HeldBefore {
     /// The client's state.
     pub(in crate::binding) state: StateName,
     /// The address that was used.
@@ -104,7 +104,7 @@ pub(in crate::binding) enum Waits {
     /// An ADD.
     Add,
     /// A lease that nobody waits for, and the binding's state before it.
-    Lease(Before),
+    Lease(HeldBefore),
 }
 
 /// Where a window's frames go.
@@ -173,7 +173,7 @@ impl Common {
     }
 
     /// Returns the binding's state before the lease that waits for its probes, if no ADD waits.
-    fn probing(&self) -> Option<Before> {
+    fn probing(&self) -> Option<HeldBefore> {
         match self.guard.as_ref()?.waits {
             Waits::Lease(before) => Some(before),
             Waits::Add | Waits::Nothing => None,

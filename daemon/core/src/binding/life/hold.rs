@@ -13,7 +13,7 @@ use std::time::Duration;
 use self::asks::Asks;
 pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
-use crate::binding::common::guard::{Before, Waits};
+use crate::binding::common::guard::{HeldBefore, Waits};
 use crate::binding::common::tenancy::claim_of;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
@@ -88,8 +88,8 @@ impl Rare {
 }
 
 impl Hold {
-    fn before(&self) -> Before {
-        Before {
+    fn before(&self) -> HeldBefore {
+        HeldBefore {
             state: self.client.state(),
             used: self.client.lease().map(Lease::ip),
         }
@@ -240,7 +240,7 @@ impl Hold {
     }
 
     /// Uses the lease that waited for its probes. `before`: the binding's state when it was granted.
-    fn may_use(&mut self, common: &mut Common, before: Before, cx: &mut Cx<'_>) {
+    fn may_use(&mut self, common: &mut Common, before: HeldBefore, cx: &mut Cx<'_>) {
         if let Some(lease) = self.client.shared() {
             self.extended(common, before, lease, cx);
         }
@@ -250,7 +250,7 @@ impl Hold {
     fn on_output(
         &mut self,
         common: &mut Common,
-        before: Before,
+        before: HeldBefore,
         output: Output,
         cx: &mut Cx<'_>,
     ) -> Next {
@@ -296,7 +296,7 @@ impl Hold {
     fn on_verdict(
         &mut self,
         common: &mut Common,
-        before: Before,
+        before: HeldBefore,
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) -> Next {
@@ -330,7 +330,7 @@ impl Hold {
     fn extended(
         &mut self,
         common: &mut Common,
-        before: Before,
+        before: HeldBefore,
         lease: Arc<Lease>,
         cx: &mut Cx<'_>,
     ) {
