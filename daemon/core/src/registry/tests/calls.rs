@@ -247,3 +247,50 @@ fn the_configuration_knows_the_vlan_of_a_bridges_port() {
     rig.run_until(1010.0);
     assert_eq!(rig.only_record().identity.lan, lan);
 }
+
+#[test]
+fn a_replaced_record_is_not_written_again() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.disk = Disk::Full;
+    rig.run_until(1050.5); // renewed at T1, not written
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 2, "same"); // yields, asks, wins, writes: slowly
+    assert_eq!(rig.slow.len(), 1);
+    rig.run_until(1055.0); // the old binding's retry
+    assert!(!rig.answers.contains_key(&add));
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    assert_eq!(rig.store.records().len(), 1);
+}
+
+#[test]
+fn a_replaced_record_stays_away_if_its_add_is_given_up() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let add = rig.add("b", 2, "same");
+    assert_eq!(rig.slow.len(), 1, "it takes the record over");
+    rig.input(Input::Kernel(KernelMessage::NetnsDied {
+        cookie: Cookie(1),
+    }));
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1005.0);
+    assert_eq!(
+        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
+        1,
+        "one RELEASE: {:?}",
+        rig.sent
+    );
+    assert!(
+        rig.store.records().is_empty() && rig.rows().is_empty(),
+        "{:?}",
+        rig.store.durable
+    );
+}
