@@ -1,6 +1,6 @@
 //! The core's rules for rare events: each has a name, a reason, and a property of the simulation that fails without it.
 //!
-//! [`cut`] says whether a rule is cut out, where the rule decides. Only tests can cut one out: the simulation cuts each in turn
+//! `cut` says whether a rule is cut out, where the rule decides. Only tests can cut one out: the simulation cuts each in turn
 //! and sees its property fail. What nothing misses is no rule, and goes.
 
 #[cfg(any(test, feature = "testbed"))]

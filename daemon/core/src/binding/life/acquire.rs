@@ -515,7 +515,9 @@ impl Living for Acquire {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) => self.fail_link(common, cause, cx),
-            News::Free if self.phase == Phase::Fit => self.make_fit(common, cx),
+            News::Free if matches!(self.phase, Phase::Doubt | Phase::Fit) => {
+                self.make_fit(common, cx)
+            }
             // What the interface carries does not belong to this binding yet.
             News::Free
             | News::Down
