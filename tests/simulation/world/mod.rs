@@ -189,6 +189,8 @@ pub(crate) struct World {
     timing: Timing,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
+    /// When the last of these is written: in the order in which they came.
+    publishes: Micros,
     /// What is known about Docker's networks of our own driver.
     wired: Wired,
     ledger: Ledger,
@@ -263,6 +265,7 @@ impl World {
             oracles: oracles::all(),
             timing: Timing::new(plan.fallback.is_some()),
             published: BTreeMap::new(),
+            publishes: 0,
             wired: Wired::new(plan.lans),
             ledger: Ledger::default(),
             portless: BTreeSet::new(),

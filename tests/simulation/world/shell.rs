@@ -115,7 +115,10 @@ impl World {
                 self.at(ready, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
-            Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
+            Effect::Publish { .. } => {
+                self.publishes = (self.now + 1).max(self.publishes + 1);
+                self.at(self.publishes, Event::Carry(run, effect));
+            }
         }
     }
 
