@@ -26,6 +26,16 @@ impl Oracle for Holders {
             Seen::Emitted(Effect::Reply { id, answer }) => {
                 self.0.extend(Self::told(world, *id, answer))
             }
+            // It has lost its lease, and need not say so to a server that has granted the address to another.
+            Seen::Emitted(Effect::Persist { changes, .. }) => {
+                for change in changes {
+                    if let Change::Put(_, record) = change
+                        && record.state == RecordState::Seeking
+                    {
+                        self.0.remove(&record.attachment);
+                    }
+                }
+            }
             Seen::Requested(Call::Del { attachment, .. }) => _ = self.0.remove(attachment),
             Seen::Requested(Call::Collect { network, keep }) => {
                 self.0
