@@ -28,7 +28,7 @@ pub(crate) struct Asking {
 
 /// What they want next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum AskingAction {
     /// Send this frame, then wait.
     Ask(Vec<u8>),
     /// Wait.
@@ -49,13 +49,13 @@ impl Asking {
     }
 
     /// Does what is due by the clock.
-    pub(crate) fn on_clock(&mut self, now: Instant) -> Action {
+    pub(crate) fn on_clock(&mut self, now: Instant) -> AskingAction {
         match () {
-            () if now < self.next => Action::Wait,
-            () if self.asked == TRIES => Action::Over,
+            () if now < self.next => AskingAction::Wait,
+            () if self.asked == TRIES => AskingAction::Over,
             () => {
                 (self.asked, self.next) = (self.asked + 1, now + INTERVAL);
-                Action::Ask(self.question(self.target))
+                AskingAction::Ask(self.question(self.target))
             }
         }
     }

@@ -103,7 +103,7 @@ pub struct Window {
 
 /// What a window wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum WindowAction {
     /// Send this frame, then ask again. All stations of the LAN should hear it.
     Send(Vec<u8>),
     /// Send this frame, then ask again. It repeats an earlier one, in case the wire lost that.
@@ -220,7 +220,7 @@ impl Window {
     }
 
     /// Does what is due by the clock, one thing at a time.
-    pub fn on_clock(&mut self, now: Instant, rng: &mut Rng) -> Action {
+    pub fn on_clock(&mut self, now: Instant, rng: &mut Rng) -> WindowAction {
         if self.probe_at.is_some_and(|at| now >= at) {
             return self.probe(now, rng);
         }
@@ -228,7 +228,11 @@ impl Window {
             return self.announce(now);
         }
         let done = self.probe_at.is_none() && self.announce_at.is_none() && now >= self.until;
-        if done { Action::Over } else { Action::Wait }
+        if done {
+            WindowAction::Over
+        } else {
+            WindowAction::Wait
+        }
     }
 
     /// Returns when the clock next matters.
@@ -300,13 +304,13 @@ impl Window {
         }
     }
 
-    fn probe(&mut self, now: Instant, rng: &mut Rng) -> Action {
+    fn probe(&mut self, now: Instant, rng: &mut Rng) -> WindowAction {
         if self.probes == PROBE_NUM {
             self.probe_at = None;
             if self.strict {
                 self.until = self.until.max(now + APPEARANCE);
             }
-            return Action::Free;
+            return WindowAction::Free;
         }
         self.probes += 1;
         let wait = if self.probes == PROBE_NUM {
@@ -317,9 +321,9 @@ impl Window {
         self.probe_at = Some(now + wait);
         let probe = self.probe_frame();
         if self.probes == 1 || self.once {
-            Action::Send(probe)
+            WindowAction::Send(probe)
         } else {
-            Action::Repeat(probe)
+            WindowAction::Repeat(probe)
         }
     }
 
@@ -328,15 +332,15 @@ impl Window {
         Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode()
     }
 
-    fn announce(&mut self, now: Instant) -> Action {
+    fn announce(&mut self, now: Instant) -> WindowAction {
         self.announcements += 1;
         self.announce_at = (self.announcements < ANNOUNCE_NUM).then(|| now + ANNOUNCE_INTERVAL);
         self.until = self.until.max(now + ANNOUNCE_INTERVAL);
         let announcement = self.announcement();
         if self.announcements == 1 {
-            Action::Send(announcement)
+            WindowAction::Send(announcement)
         } else {
-            Action::Repeat(announcement)
+            WindowAction::Repeat(announcement)
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Counts {
     refused: BTreeMap<&'static str, u64>,
     events: BTreeMap<EventKind, u64>,
     messages: BTreeMap<(Form, Fate), u64>,
-    phases: BTreeMap<Phase, Histogram>,
+    phases: BTreeMap<AddPhase, Histogram>,
     extensions: BTreeMap<Form, Histogram>,
 }
 
@@ -36,7 +36,7 @@ impl Counts {
             .for_each(|message| *self.messages.entry(message).or_default() += 1);
     }
 
-    pub(crate) fn phase(&mut self, phase: Phase, took: Duration) {
+    pub(crate) fn phase(&mut self, phase: AddPhase, took: Duration) {
         self.phases.entry(phase).or_default().observe(took);
     }
 
@@ -72,7 +72,7 @@ impl Counts {
     }
 
     /// Returns how long the phases took in ADDs that got their lease from a server.
-    pub fn phases(&self) -> &BTreeMap<Phase, Histogram> {
+    pub fn phases(&self) -> &BTreeMap<AddPhase, Histogram> {
         &self.phases
     }
 
@@ -84,7 +84,7 @@ impl Counts {
 
 /// A phase of an ADD, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum AddPhase {
     /// Other ADDs of its LAN went first.
     Queue,
     /// From its first DISCOVER to the offer that was taken. An ADD that asks for an earlier lease has no such phase.
@@ -95,7 +95,7 @@ pub enum Phase {
     Store,
 }
 
-impl Phase {
+impl AddPhase {
     /// Returns its name, which is for programs and stays as it is.
     pub const fn name(self) -> &'static str {
         match self {

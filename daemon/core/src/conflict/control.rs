@@ -40,7 +40,7 @@ pub struct Control {
 
 /// What a control wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ControlAction {
     /// Send this frame, then ask again.
     Ask(Vec<u8>),
     /// Wait until the deadline, or for an ARP packet.
@@ -99,19 +99,19 @@ impl Control {
     }
 
     /// Does what is due by the clock. `can_send`: whether frames reach the wire now.
-    pub fn on_clock(&mut self, now: Instant, can_send: bool) -> Action {
+    pub fn on_clock(&mut self, now: Instant, can_send: bool) -> ControlAction {
         if now >= self.until {
-            return Action::Over(match self.claimant() {
+            return ControlAction::Over(match self.claimant() {
                 Some(by) => Verdict::Has(by),
                 None => Verdict::Nobody(self.claimants.clone()),
             });
         }
         if self.tries == TRIES || now < self.next || !can_send {
-            return Action::Wait;
+            return ControlAction::Wait;
         }
         self.tries += 1;
         self.next = now + INTERVAL;
-        Action::Ask(Arp::request(self.from, Ipv4Addr::UNSPECIFIED, self.address).encode())
+        ControlAction::Ask(Arp::request(self.from, Ipv4Addr::UNSPECIFIED, self.address).encode())
     }
 
     /// Returns when the clock next matters. `can_send` as above.
@@ -167,22 +167,22 @@ mod tests {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
         for asked in [0, 300, 600] {
             assert_eq!(control.deadline(true), at(asked));
-            let Action::Ask(frame) = control.on_clock(at(asked), true) else {
+            let ControlAction::Ask(frame) = control.on_clock(at(asked), true) else {
                 panic!("not asked at {asked}")
             };
             assert_eq!(
                 frame,
                 Arp::request(OWN, Ipv4Addr::UNSPECIFIED, ADDRESS).encode()
             );
-            assert_eq!(control.on_clock(at(asked + 299), true), Action::Wait);
+            assert_eq!(control.on_clock(at(asked + 299), true), ControlAction::Wait);
         }
         assert_eq!(
             (control.deadline(true), control.on_clock(at(999), true)),
-            (at(1000), Action::Wait)
+            (at(1000), ControlAction::Wait)
         );
         assert_eq!(
             control.on_clock(at(1000), true),
-            Action::Over(Verdict::Has(STATION))
+            ControlAction::Over(Verdict::Has(STATION))
         );
     }
 
@@ -191,15 +191,15 @@ mod tests {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
         assert_eq!(
             (control.deadline(false), control.on_clock(at(0), false)),
-            (at(1000), Action::Wait)
+            (at(1000), ControlAction::Wait)
         );
         assert!(
-            matches!(control.on_clock(at(500), true), Action::Ask(_)),
+            matches!(control.on_clock(at(500), true), ControlAction::Ask(_)),
             "as soon as there are some"
         );
         assert_eq!(
             control.on_clock(at(1000), false),
-            Action::Over(Verdict::Has(STATION))
+            ControlAction::Over(Verdict::Has(STATION))
         );
     }
 
@@ -227,7 +227,7 @@ mod tests {
             });
             assert_eq!(
                 control.on_clock(at(1000), true),
-                Action::Over(verdict),
+                ControlAction::Over(verdict),
                 "{claims:?} {answers:?}"
             );
         }

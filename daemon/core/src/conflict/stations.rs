@@ -27,7 +27,7 @@ pub struct Question {
 
 /// What a question wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum QuestionAction {
     /// Send these frames, then wait.
     Ask(Vec<Vec<u8>>),
     /// Wait until the deadline, or for an ARP packet.
@@ -54,13 +54,13 @@ impl Question {
     }
 
     /// Does what is due by the clock.
-    pub fn on_clock(&mut self, now: Instant) -> Action {
+    pub fn on_clock(&mut self, now: Instant) -> QuestionAction {
         match self.asking.on_clock(now) {
-            asking::Action::Ask(frame) => {
-                Action::Ask(vec![frame, self.asking.question(self.control)])
+            asking::AskingAction::Ask(frame) => {
+                QuestionAction::Ask(vec![frame, self.asking.question(self.control)])
             }
-            asking::Action::Wait => Action::Wait,
-            asking::Action::Over => Action::Over {
+            asking::AskingAction::Wait => QuestionAction::Wait,
+            asking::AskingAction::Over => QuestionAction::Over {
                 by: self
                     .has_it
                     .iter()
@@ -117,9 +117,9 @@ mod tests {
             |mac: &Mac, address: [u8; 4]| Arp::request(*mac, address.into(), Ipv4Addr::UNSPECIFIED);
         for millis in [0, 200, 400] {
             assert!(
-                matches!(question.on_clock(at(millis)), Action::Ask(frames) if frames.len() == 2)
+                matches!(question.on_clock(at(millis)), QuestionAction::Ask(frames) if frames.len() == 2)
             );
-            assert_eq!(question.on_clock(at(millis + 199)), Action::Wait);
+            assert_eq!(question.on_clock(at(millis + 199)), QuestionAction::Wait);
             has_it
                 .iter()
                 .for_each(|mac| question.on_arp(&claim(mac, [192, 0, 2, 50])));
@@ -129,7 +129,7 @@ mod tests {
             question.on_arp(&claim(&STATION, [192, 0, 2, 51]));
         }
         match question.on_clock(question.deadline()) {
-            Action::Over { by } => by,
+            QuestionAction::Over { by } => by,
             other => panic!("{other:?}"),
         }
     }

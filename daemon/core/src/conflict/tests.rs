@@ -61,14 +61,18 @@ impl Bench {
         }
     }
 
-    fn turn(&mut self, now: Instant) -> Action {
+    fn turn(&mut self, now: Instant) -> WindowAction {
         self.window.on_clock(now, &mut self.rng)
     }
 
     /// Moves to the next deadline: nothing just before it, `probe`, `announcement`, `free` or `over` at it.
     fn next(&mut self, what: &str) -> Instant {
         let when = self.window.deadline();
-        assert_eq!(self.turn(when - STEP), Action::Wait, "{what} not early");
+        assert_eq!(
+            self.turn(when - STEP),
+            WindowAction::Wait,
+            "{what} not early"
+        );
         self.now(when, what);
         when
     }
@@ -76,10 +80,10 @@ impl Bench {
     fn now(&mut self, when: Instant, what: &str) {
         let turn = self.turn(when);
         let name = match &turn {
-            Action::Free => "free",
-            Action::Wait => "wait",
-            Action::Over => "over",
-            Action::Send(frame) | Action::Repeat(frame) => {
+            WindowAction::Free => "free",
+            WindowAction::Wait => "wait",
+            WindowAction::Over => "over",
+            WindowAction::Send(frame) | WindowAction::Repeat(frame) => {
                 let arp = arp(frame);
                 assert_eq!(
                     (arp.op, arp.sender_mac, arp.target),
@@ -363,6 +367,6 @@ fn only_the_first_defence_keeps_the_window_open() {
             Heard::Defend(_)
         ));
     }
-    while !matches!(bench.turn(bench.window.deadline()), Action::Over) {}
+    while !matches!(bench.turn(bench.window.deadline()), WindowAction::Over) {}
     assert_eq!(bench.window.deadline(), at(13.0));
 }

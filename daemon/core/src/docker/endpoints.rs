@@ -23,7 +23,7 @@ use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::outbox::DoorWaiter;
-use crate::registry::Holding;
+use crate::registry::PortHolding;
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -56,7 +56,7 @@ pub(super) struct Endpoint {
     written: bool,
     /// Docker's name for its container's namespace, since it joined; empty while that is not known.
     sandbox: String,
-    stage: Stage,
+    stage: EndpointStage,
     /// Who waits for it to be there.
     creating: Vec<RequestId>,
     /// Who waits for it to be gone.
@@ -74,7 +74,7 @@ pub(super) struct Endpoint {
 
 /// How far an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum EndpointStage {
     /// Its address is being leased, by this ADD.
     Leasing(RequestId),
     /// Its link is being made.
@@ -96,7 +96,7 @@ impl Endpoints {
         let endpoint = self
             .by_id
             .entry(id)
-            .or_insert_with(|| Endpoint::new(Stage::There));
+            .or_insert_with(|| Endpoint::new(EndpointStage::There));
         (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
     }
 
@@ -155,7 +155,7 @@ impl Endpoints {
 }
 
 impl Endpoint {
-    fn new(stage: Stage) -> Self {
+    fn new(stage: EndpointStage) -> Self {
         Self {
             record: None,
             written: false,
@@ -171,34 +171,40 @@ impl Endpoint {
     }
 
     fn is_ending(&self) -> bool {
-        self.ends || self.left || matches!(self.stage, Stage::Forgetting | Stage::Unmaking)
+        self.ends
+            || self.left
+            || matches!(
+                self.stage,
+                EndpointStage::Forgetting | EndpointStage::Unmaking
+            )
     }
 
     /// Records whether its link was in the host's namespace at a time. Returns whether it has come there.
     pub(super) fn hear(&mut self, there: bool, now: Instant) -> bool {
         let came = there && self.stray.is_none();
-        self.abandoned |= !there && self.stage == Stage::There;
+        self.abandoned |= !there && self.stage == EndpointStage::There;
         self.stray = (there || self.left).then(|| self.stray.unwrap_or(now));
         came
     }
 
     /// Records that its deletion failed, and is tried again.
     fn stays(&mut self, now: Instant) {
-        (self.stage, self.ends, self.left, self.stray) = (Stage::There, false, true, Some(now));
+        (self.stage, self.ends, self.left, self.stray) =
+            (EndpointStage::There, false, true, Some(now));
     }
 
     /// Returns what is known about it, if its link is in the host's namespace and nothing is under way.
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
         self.record
             .as_deref()
-            .filter(|_| self.stage == Stage::There && self.stray.is_some() && !self.left)
+            .filter(|_| self.stage == EndpointStage::There && self.stray.is_some() && !self.left)
     }
 
     /// Returns what is known about it, if its link is not in the host's namespace and nothing is under way.
     pub(super) fn rests(&self) -> Option<&EndpointRecord> {
         self.record
             .as_deref()
-            .filter(|_| self.stage == Stage::There && self.stray.is_none())
+            .filter(|_| self.stage == EndpointStage::There && self.stray.is_none())
     }
 }
 
@@ -221,7 +227,7 @@ impl Desk<'_> {
         match self.docker.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
             Some(Endpoint {
-                stage: Stage::There,
+                stage: EndpointStage::There,
                 record: Some(record),
                 ..
             }) => {
@@ -238,7 +244,7 @@ impl Desk<'_> {
                 self.docker
                     .endpoints
                     .by_id
-                    .insert(name.clone(), Endpoint::new(Stage::Making));
+                    .insert(name.clone(), Endpoint::new(EndpointStage::Making));
                 self.await_endpoint(now, id, name, limit);
                 self.begin_endpoint(now, request);
             }
@@ -301,7 +307,7 @@ impl Desk<'_> {
                     .and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(now, add);
                 if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
-                    endpoint.stage = Stage::Leasing(errand);
+                    endpoint.stage = EndpointStage::Leasing(errand);
                 }
                 self.docker
                     .endpoints
@@ -328,7 +334,7 @@ impl Desk<'_> {
         let leased =
             leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
         let leased: Vec<_> = leased.collect();
-        let elsewhere = |holding: &Holding<'_>| NetworkFault::Elsewhere {
+        let elsewhere = |holding: &PortHolding<'_>| NetworkFault::Elsewhere {
             leased: holding.lan().clone(),
             own: network.wiring.lan(),
         };
@@ -384,7 +390,7 @@ impl Desk<'_> {
             .docker
             .endpoints
             .leased_by(attachment)
-            .filter(|(id, endpoint)| *id != by && endpoint.stage == Stage::There);
+            .filter(|(id, endpoint)| *id != by && endpoint.stage == EndpointStage::There);
         let others: Vec<_> = others.map(|(id, _)| id.clone()).collect();
         for id in others {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
@@ -402,12 +408,12 @@ impl Desk<'_> {
             return;
         };
         match (outcome, endpoint.stage) {
-            (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
-            (Outcome::Made(Ok(())), Stage::Making) => {
+            (Outcome::Made(Ok(())), EndpointStage::Making) if endpoint.ends => self.unmake_link(id),
+            (Outcome::Made(Ok(())), EndpointStage::Making) => {
                 self.docker.strays.hear(LinkOwner::Endpoint(id.clone()));
                 self.write_endpoint(id);
             }
-            (Outcome::Made(Err(cause)), Stage::Making) => {
+            (Outcome::Made(Err(cause)), EndpointStage::Making) => {
                 // A link that took too long may be there by now, or appear later.
                 self.registry
                     .out
@@ -415,8 +421,8 @@ impl Desk<'_> {
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
-            (Outcome::Persisted(Ok(())), Stage::Writing) => {
-                (endpoint.written, endpoint.stage) = (true, Stage::There);
+            (Outcome::Persisted(Ok(())), EndpointStage::Writing) => {
+                (endpoint.written, endpoint.stage) = (true, EndpointStage::There);
                 endpoint.hear(true, now.boot);
                 match endpoint.ends {
                     true => self.end_endpoint(now, id),
@@ -427,21 +433,23 @@ impl Desk<'_> {
                 }
                 self.time_strays();
             }
-            (Outcome::Persisted(Err(cause)), Stage::Writing) => {
+            (Outcome::Persisted(Err(cause)), EndpointStage::Writing) => {
                 self.registry
                     .out
                     .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
-            (Outcome::Persisted(Ok(())), Stage::Forgetting) => {
+            (Outcome::Persisted(Ok(())), EndpointStage::Forgetting) => {
                 endpoint.written = false;
                 self.unmake_link(id);
             }
-            (Outcome::Persisted(Err(cause)), Stage::Forgetting) => {
+            (Outcome::Persisted(Err(cause)), EndpointStage::Forgetting) => {
                 self.stays(now, id, &Failure::Store(cause))
             }
-            (Outcome::Unmade(Ok(())), Stage::Unmaking) => self.forget_and_answer(now, id, None),
-            (Outcome::Unmade(Err(cause)), Stage::Unmaking) => {
+            (Outcome::Unmade(Ok(())), EndpointStage::Unmaking) => {
+                self.forget_and_answer(now, id, None)
+            }
+            (Outcome::Unmade(Err(cause)), EndpointStage::Unmaking) => {
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.stays(now, id, &Failure::Link { target, cause });
             }
@@ -451,7 +459,8 @@ impl Desk<'_> {
 
     fn make_link(&mut self, now: Now, record: EndpointRecord) {
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&record.id) {
-            (endpoint.record, endpoint.stage) = (Some(Box::new(record.clone())), Stage::Making);
+            (endpoint.record, endpoint.stage) =
+                (Some(Box::new(record.clone())), EndpointStage::Making);
         }
         let network = match self.docker.networks.get(&record.network) {
             Ok(network) => network.clone(),
@@ -486,7 +495,7 @@ impl Desk<'_> {
         let Some(record) = endpoint.record.as_deref().cloned() else {
             return;
         };
-        endpoint.stage = Stage::Writing;
+        endpoint.stage = EndpointStage::Writing;
         self.write(
             DoorWaiter::Endpoint(id.clone()),
             vec![DockerRecord::Endpoint(record).put()],
@@ -528,7 +537,7 @@ impl Desk<'_> {
             LinkOwner::Endpoint(id.clone()),
         );
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
-            endpoint.stage = Stage::Unmaking;
+            endpoint.stage = EndpointStage::Unmaking;
         }
     }
 
@@ -551,18 +560,21 @@ impl Desk<'_> {
         };
         endpoint.ends = true;
         match endpoint.stage {
-            Stage::Leasing(errand) => {
+            EndpointStage::Leasing(errand) => {
                 self.docker.endpoints.leasing.remove(&errand);
                 self.registry.hung_up(now, errand);
                 self.endpoint_over(id, Ok(()));
             }
-            Stage::There if endpoint.written => {
-                endpoint.stage = Stage::Forgetting;
+            EndpointStage::There if endpoint.written => {
+                endpoint.stage = EndpointStage::Forgetting;
                 let change = DockerKey::Endpoint(id.clone()).remove();
                 self.write(DoorWaiter::Endpoint(id.clone()), vec![change]);
             }
-            Stage::There => self.unmake_link(id),
-            Stage::Making | Stage::Writing | Stage::Forgetting | Stage::Unmaking => {}
+            EndpointStage::There => self.unmake_link(id),
+            EndpointStage::Making
+            | EndpointStage::Writing
+            | EndpointStage::Forgetting
+            | EndpointStage::Unmaking => {}
         }
     }
 
@@ -575,7 +587,7 @@ impl Desk<'_> {
                 .leased_by(&attachment)
                 .next()
                 .is_none()
-            && let Some(holder) = self.registry.holding(&attachment).map(Holding::id)
+            && let Some(holder) = self.registry.holding(&attachment).map(PortHolding::id)
         {
             self.registry.release(now, holder);
         }
@@ -637,7 +649,7 @@ impl Desk<'_> {
         self.docker.endpoints.enter(id, sandbox)?;
         let network = self.docker.networks.get(network)?;
         let is_good =
-            |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
+            |endpoint: &&Endpoint| endpoint.stage == EndpointStage::There && !endpoint.is_ending();
         let record = self
             .docker
             .endpoints
@@ -669,12 +681,12 @@ impl Desk<'_> {
         &self,
         record: &EndpointRecord,
         now: Instant,
-    ) -> Option<(Grant, Holding<'_>)> {
+    ) -> Option<(Grant, PortHolding<'_>)> {
         let holder = match &record.source {
             Source::Leased(attachment) => self.registry.holding(attachment)?,
             Source::Ipam => {
                 let network = self.docker.networks.get(&record.network).ok();
-                let is_it = |holding: &Holding<'_>| {
+                let is_it = |holding: &PortHolding<'_>| {
                     holding.told() == Some(record.address)
                         && holding.chaddr() == record.mac
                         && network.is_none_or(|network| network.wiring.is_on(holding.lan()))

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::network::NetworkRecord;
 use crate::pool::{self, MOST_POOLS, MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::Holding;
+use crate::registry::PortHolding;
 use crate::time::{Instant, Now};
 
 /// How often a request for an automatic subnet is answered within [`AGAIN`]. dockerd asks again and again without a pause if the
@@ -264,14 +264,14 @@ impl Desk<'_> {
             });
         };
         // Docker will give back the address it was told, whatever the lease is by then.
-        let has = |holding: &Holding<'_>| {
+        let has = |holding: &PortHolding<'_>| {
             [
                 holding.leased(now.boot),
                 holding.told().map(|told| told.addr()),
             ]
             .contains(&Some(address))
         };
-        let gets = |holding: &Holding<'_>| holding.claimed(now.boot) == Some(address);
+        let gets = |holding: &PortHolding<'_>| holding.claimed(now.boot) == Some(address);
         let text = pool.to_string();
         let holder = self.registry.holdings_in(&text).find(has);
         let holder = holder.or_else(|| self.registry.asking_in(&text).find(gets));
@@ -381,7 +381,7 @@ impl Desk<'_> {
     /// Returns whose lease an address that Docker gives back stands for.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
         let told =
-            |holding: &Holding<'_>| holding.told().is_some_and(|told| told.addr() == address);
+            |holding: &PortHolding<'_>| holding.told().is_some_and(|told| told.addr() == address);
         let text = pool.to_string();
         if let Some(again) = self.registry.leaving_in(&text).find(told) {
             return Some(again.id());
@@ -393,12 +393,12 @@ impl Desk<'_> {
             // gives the address back. If both have their interfaces, nobody knows which is meant; when one goes later, its
             // lease is given up then.
             several => {
-                let has = |holding: &Holding<'_>| holding.leased(now.boot) == Some(address);
+                let has = |holding: &PortHolding<'_>| holding.leased(now.boot) == Some(address);
                 let without = several
                     .iter()
                     .copied()
                     .filter(|holding| holding.is_on_host());
-                without.min_by_key(has).map(Holding::id)
+                without.min_by_key(has).map(PortHolding::id)
             }
         }
     }

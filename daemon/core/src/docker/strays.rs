@@ -20,7 +20,7 @@ use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
 use crate::outbox::DoorWaiter;
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
-use crate::registry::{DoorTimer, Holding};
+use crate::registry::{DoorTimer, PortHolding};
 use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now};
 
@@ -359,7 +359,7 @@ impl Desk<'_> {
         if self.docker.networks.has_unread_endpoints() {
             return;
         }
-        let is_one = |holding: &Holding<'_>| {
+        let is_one = |holding: &PortHolding<'_>| {
             is_in_network(holding.attachment())
                 && holding.holds_on_host()
                 && self
@@ -373,7 +373,7 @@ impl Desk<'_> {
             .registry
             .every_holding()
             .filter(is_one)
-            .map(Holding::id)
+            .map(PortHolding::id)
             .collect();
         found
             .into_iter()

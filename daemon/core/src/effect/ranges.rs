@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::identity::{Attachment, Lan};
-use crate::range::{Holding, Range, Usage};
+use crate::range::{Range, RangeHolding, Usage};
 use crate::time::WallTime;
 
 /// One range as `list` shows it.
@@ -25,7 +25,7 @@ pub struct RangeRow {
 impl RangeRow {
     /// Returns the row of a fallback's range.
     pub(crate) fn of(network: &str, lan: &Lan, usage: Usage<'_>) -> Self {
-        let taken = |(address, Holding { by, since }): (IpAddr, &Holding)| TakenRow {
+        let taken = |(address, RangeHolding { by, since }): (IpAddr, &RangeHolding)| TakenRow {
             address,
             by: by.clone(),
             since: *since,

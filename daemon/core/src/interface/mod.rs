@@ -64,7 +64,7 @@ struct Interface {
 
 /// How much had happened at an interface when a look at it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked(u64);
+pub(crate) struct NewsCount(u64);
 
 impl Interfaces {
     /// What an interface with one binding costs, in bytes, without its place in the map.
@@ -159,8 +159,8 @@ impl Interfaces {
     }
 
     /// Returns the mark of a look at an interface that is asked for now.
-    pub(crate) fn asked(&self, at: At) -> Asked {
-        Asked(self.all.get(&at).map_or(0, |interface| interface.news))
+    pub(crate) fn asked(&self, at: At) -> NewsCount {
+        NewsCount(self.all.get(&at).map_or(0, |interface| interface.news))
     }
 
     /// Returns the bindings that live on an interface, or with `None` on any interface of the namespace, in order.

@@ -116,7 +116,7 @@ impl fmt::Display for Lack {
 pub(crate) struct Work {
     /// What the interface may carry; empty and not bare if it carries what the lease says.
     former: Former,
-    stage: Stage,
+    stage: WorkStage,
     backoff: Backoff,
     retry: Option<Instant>,
     /// Until when to wait with removals, while the store records that the lease is lost.
@@ -131,7 +131,7 @@ pub(crate) struct Work {
 
 /// How far it is.
 #[derive(Debug, Default)]
-enum Stage {
+enum WorkStage {
     /// Nothing is under way.
     #[default]
     Idle,
@@ -162,7 +162,7 @@ impl Work {
     pub(crate) fn recovered(former: Former) -> Self {
         Self {
             former,
-            stage: Stage::Unseen,
+            stage: WorkStage::Unseen,
             ..Self::default()
         }
     }
@@ -216,7 +216,7 @@ impl Work {
 
     /// Records that something of a former grant came onto the interface, perhaps during a change.
     pub(crate) fn stir(&mut self) {
-        self.stirred |= matches!(self.stage, Stage::Applying { .. });
+        self.stirred |= matches!(self.stage, WorkStage::Applying { .. });
     }
 
     pub(crate) fn size_later(&mut self) {
@@ -236,7 +236,7 @@ impl Work {
 
     /// Records that the link is up. A look under way may have seen it down, and nothing else would report it again.
     pub(crate) fn on_up(&mut self) {
-        if let Stage::Looking { came_up, .. } = &mut self.stage {
+        if let WorkStage::Looking { came_up, .. } = &mut self.stage {
             *came_up = true;
         }
     }
@@ -245,7 +245,7 @@ impl Work {
         self.former.routes_due = true;
         self.refused
             .retain(|step| !matches!(step, Step::AddRoute(_)));
-        if let Stage::Applying { routed, .. } = &mut self.stage {
+        if let WorkStage::Applying { routed, .. } = &mut self.stage {
             *routed = false;
         }
     }
@@ -282,27 +282,27 @@ impl Work {
 impl Work {
     /// Returns whether something is under way, or waits for a look.
     pub(crate) fn busy(&self) -> bool {
-        !matches!(self.stage, Stage::Idle)
+        !matches!(self.stage, WorkStage::Idle)
     }
 
     /// Returns whether a look at the interface or a change of it is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. }
+            WorkStage::Parent | WorkStage::Looking { .. } | WorkStage::Applying { .. }
         )
     }
 
     /// Has it wait until the interface has been looked at, like everything that a restart resumes.
     pub(crate) fn await_look(&mut self) {
-        self.stage = Stage::Unseen;
+        self.stage = WorkStage::Unseen;
     }
 
     /// Lets it go on: the interface has been looked at. Returns whether it waited for that.
     pub(crate) fn is_seen(&mut self) -> bool {
-        let waited = matches!(self.stage, Stage::Unseen);
+        let waited = matches!(self.stage, WorkStage::Unseen);
         if waited {
-            self.stage = Stage::Idle;
+            self.stage = WorkStage::Idle;
         }
         waited
     }
@@ -388,12 +388,12 @@ impl Work {
     }
 
     fn look_at_parent(&mut self) -> Act {
-        self.stage = Stage::Parent;
+        self.stage = WorkStage::Parent;
         Act::LookAtParent
     }
 
     fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
-        self.stage = Stage::Looking {
+        self.stage = WorkStage::Looking {
             most,
             asked,
             came_up: false,
@@ -409,20 +409,23 @@ impl Work {
         around: Around,
     ) -> Result<Act, LinkCause> {
         match (std::mem::take(&mut self.stage), result) {
-            (Stage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
+            (WorkStage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
             (
-                Stage::Looking {
+                WorkStage::Looking {
                     most,
                     asked,
                     came_up: true,
                 },
                 Ok(view),
             ) if !view.up => Ok(self.look(most, asked)),
-            (Stage::Looking { most, asked, .. }, Ok(view)) => {
+            (WorkStage::Looking { most, asked, .. }, Ok(view)) => {
                 Ok(self.change(&view, most, asked, wish, around))
             }
-            (Stage::Looking { .. }, Err(cause)) => Err(cause),
-            (stage @ (Stage::Idle | Stage::Unseen | Stage::Applying { .. }), result) => {
+            (WorkStage::Looking { .. }, Err(cause)) => Err(cause),
+            (
+                stage @ (WorkStage::Idle | WorkStage::Unseen | WorkStage::Applying { .. }),
+                result,
+            ) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
                 Ok(Act::Wait)
             }
@@ -498,7 +501,7 @@ impl Work {
         if put_off {
             self.route_later();
         }
-        self.stage = Stage::Applying {
+        self.stage = WorkStage::Applying {
             steps: steps.clone(),
             next,
             short,
@@ -517,7 +520,7 @@ impl Work {
     ) -> Option<Changed> {
         match (std::mem::take(&mut self.stage), result) {
             (
-                Stage::Applying {
+                WorkStage::Applying {
                     next,
                     short,
                     routed,
@@ -527,7 +530,7 @@ impl Work {
             ) => Some(Changed::Done(
                 self.applied(next, short, routed, &view, current),
             )),
-            (Stage::Applying { steps, routed, .. }, Err(cause)) => Some(
+            (WorkStage::Applying { steps, routed, .. }, Err(cause)) => Some(
                 match steps
                     .into_iter()
                     .nth(taken)
@@ -542,7 +545,10 @@ impl Work {
                 },
             ),
             (
-                stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. }),
+                stage @ (WorkStage::Idle
+                | WorkStage::Unseen
+                | WorkStage::Parent
+                | WorkStage::Looking { .. }),
                 result,
             ) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");

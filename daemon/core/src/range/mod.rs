@@ -34,12 +34,12 @@ pub struct Allocator {
     /// Which addresses are free, and which is next.
     range: leasehold_range::Allocator,
     /// What is taken, in the ranges or not.
-    taken: BTreeMap<IpAddr, Holding>,
+    taken: BTreeMap<IpAddr, RangeHolding>,
 }
 
 /// Who has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct RangeHolding {
     /// Whose it is.
     pub by: Arc<Attachment>,
     /// When it was given.
@@ -54,7 +54,7 @@ pub struct Usage<'a> {
     /// How many addresses it has for containers.
     pub size: u128,
     /// Those that are taken, in order, and who has each.
-    pub taken: Vec<(IpAddr, &'a Holding)>,
+    pub taken: Vec<(IpAddr, &'a RangeHolding)>,
 }
 
 /// That all addresses of a fallback are taken.
@@ -66,10 +66,10 @@ pub struct NoAddress {
     /// How many are taken.
     pub taken: usize,
     /// The one that was taken first, and who has it. `None`: nobody here has any.
-    pub oldest: Option<Box<(IpAddr, Holding)>>,
+    pub oldest: Option<Box<(IpAddr, RangeHolding)>>,
 }
 
-fn longest(oldest: &Option<Box<(IpAddr, Holding)>>) -> String {
+fn longest(oldest: &Option<Box<(IpAddr, RangeHolding)>>) -> String {
     oldest
         .as_deref()
         .map_or_else(String::new, |(address, holding)| {
@@ -124,7 +124,7 @@ impl Fallback {
 
 impl Allocator {
     /// Records an address as taken, in a range or not. Of several holders the first counts.
-    pub fn occupy(&mut self, address: IpAddr, holding: Holding) {
+    pub fn occupy(&mut self, address: IpAddr, holding: RangeHolding) {
         self.range.take(address);
         self.taken.entry(address).or_insert(holding);
     }

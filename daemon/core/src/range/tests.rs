@@ -15,8 +15,8 @@ fn fallback(subnet: &str) -> Fallback {
     Fallback::new(sets, Duration::from_secs(20), 0).expect("one set of IPv4")
 }
 
-fn holding(n: u64) -> Holding {
-    Holding {
+fn holding(n: u64) -> RangeHolding {
+    RangeHolding {
         by: Arc::new(Attachment::cni("lan", format!("c{n}"), "eth0")),
         since: WallTime::from_epoch(Duration::from_secs(n)),
     }

@@ -13,7 +13,7 @@ use super::timers::Key;
 use crate::binding::Binding;
 use crate::effect::{RangeRow, Why};
 use crate::identity::{Attachment, Lan};
-use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
+use crate::range::{Allocator, Fallback, Given, NoAddress, RangeHolding};
 use crate::record::BindingId;
 use crate::source::Timer;
 use crate::time::{Instant, Now, WallTime};
@@ -79,7 +79,7 @@ impl Registry {
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
             allocator.occupy(
                 address,
-                Holding {
+                RangeHolding {
                     by: stranger.clone(),
                     since: now.wall,
                 },
@@ -124,7 +124,7 @@ impl Registry {
             .filter(|other| Some(other.id) != but && other.identity.lan == *lan)
         {
             if let Some(claim) = other.standing(now.boot).claim {
-                let holding = Holding {
+                let holding = RangeHolding {
                     by: other.attachment.clone(),
                     since: since(other),
                 };

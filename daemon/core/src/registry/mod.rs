@@ -72,7 +72,7 @@ pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orphans::Orphans;
 use self::pacing::{Extensions, Pacing, Releases, Urgency};
 use self::past::{Last, Past};
-pub(crate) use self::port::Holding;
+pub(crate) use self::port::PortHolding;
 use self::profiles::Profiles;
 use self::seek::Seeking;
 use self::sight::Sight;

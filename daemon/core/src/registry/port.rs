@@ -26,9 +26,9 @@ use crate::wire::Mac;
 
 /// A binding as a door above sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding<'a>(&'a Binding);
+pub(crate) struct PortHolding<'a>(&'a Binding);
 
-impl<'a> Holding<'a> {
+impl<'a> PortHolding<'a> {
     pub(crate) fn id(self) -> BindingId {
         self.0.id
     }
@@ -105,49 +105,49 @@ impl Registry {
         self.call_goes_on(call, next);
     }
 
-    pub(crate) fn holding(&self, attachment: &Attachment) -> Option<Holding<'_>> {
-        self.holder_of(attachment).map(Holding)
+    pub(crate) fn holding(&self, attachment: &Attachment) -> Option<PortHolding<'_>> {
+        self.holder_of(attachment).map(PortHolding)
     }
 
     pub(crate) fn is_held(&self, attachment: &Attachment) -> bool {
         self.slots.holder(attachment).is_some()
     }
 
-    pub(crate) fn every_holding(&self) -> impl Iterator<Item = Holding<'_>> {
-        self.bindings.iter().map(Holding)
+    pub(crate) fn every_holding(&self) -> impl Iterator<Item = PortHolding<'_>> {
+        self.bindings.iter().map(PortHolding)
     }
 
     /// Returns those that hold a lease for the attachments of a network, or look for another.
-    pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+    pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
         let holders = self
             .slots
             .holders()
             .filter(move |(attachment, _)| attachment.network() == network);
         holders
             .filter_map(|(_, id)| self.bindings.get(id))
-            .map(Holding)
+            .map(PortHolding)
     }
 
     /// Returns those that ask for their first lease in a network.
-    pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+    pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
         let asking = self
             .bindings
             .iter()
             .filter(|binding| matches!(binding.life, Life::Acquiring(_)));
         asking
             .filter(move |binding| binding.attachment.network() == network)
-            .map(Holding)
+            .map(PortHolding)
     }
 
     /// Returns those whose leases in a network are being given back, until that is durable.
-    pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+    pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
         let leaving = self
             .leavings
             .bindings()
             .filter_map(|id| self.bindings.get(id));
         leaving
             .filter(move |binding| binding.attachment.network() == network)
-            .map(Holding)
+            .map(PortHolding)
     }
 
     /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
@@ -173,7 +173,7 @@ impl Registry {
                 .flat_map(|add| &mut add.limits)
                 .for_each(|own| own.clone_from(limits));
         }
-        let asking: Vec<_> = self.asking_in(network).map(Holding::id).collect();
+        let asking: Vec<_> = self.asking_in(network).map(PortHolding::id).collect();
         asking
             .into_iter()
             .for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));

@@ -9,7 +9,7 @@ use super::{Notice, Registry};
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
-use crate::interface::{Asked, At, News};
+use crate::interface::{At, News, NewsCount};
 use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
@@ -21,7 +21,7 @@ use crate::wire::Mac;
 pub(super) struct Audit {
     waiting: VecDeque<At>,
     /// The looks under way, one for each interface, with the time of asking; `None`: it is to be repeated.
-    under_way: BTreeMap<At, Option<Asked>>,
+    under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
     /// When messages were last lost.

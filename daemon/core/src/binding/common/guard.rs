@@ -28,7 +28,7 @@ use std::time::Duration;
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
-use crate::conflict::{Action, Heard, Window};
+use crate::conflict::{Heard, Window, WindowAction};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
@@ -205,7 +205,7 @@ impl Common {
             return;
         }
         let mut window = Window::optimistic(address, self.own_macs(), cx.now.boot);
-        if let Action::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
+        if let WindowAction::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
             frames.insert(0, probe);
         }
         self.close_guard(cx);
@@ -456,22 +456,22 @@ impl Common {
                 return None;
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
-                Action::Send(frame) => {
+                WindowAction::Send(frame) => {
                     self.guard_send(vec![frame], cx);
                     self.ask_reach(cx);
                 }
                 // The stations of this host have already heard it.
-                Action::Repeat(frame) => {
+                WindowAction::Repeat(frame) => {
                     self.guard_exchange()
                         .send_over(frame, cx.interfaces.lower(&self.link), cx);
                     self.ask_reach(cx);
                 }
-                Action::Free => {
+                WindowAction::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     return Some(Found::Free(waits));
                 }
-                Action::Wait => return None,
-                Action::Over => {
+                WindowAction::Wait => return None,
+                WindowAction::Over => {
                     let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.times() > 0);
                     self.close_guard(cx);
                     return is_unreached.then_some(Found::Unreached);

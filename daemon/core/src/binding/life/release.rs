@@ -38,7 +38,7 @@ pub(crate) struct Release {
     /// What the server does not know yet.
     pub(crate) owed: Owed,
     why: Leave,
-    stage: Stage,
+    stage: ReleaseStage,
     /// Whether it was granted, no server has refused it since, and no other station is known to use its address.
     good: bool,
     /// Until when it is kept for its identity, which may return.
@@ -106,7 +106,7 @@ enum Way {
 
 /// How far a release is.
 #[derive(Debug)]
-enum Stage {
+enum ReleaseStage {
     /// The store is recording it.
     Marking,
     /// Another binding holds the identity. `marked`: the store has recorded it.
@@ -141,7 +141,7 @@ impl Release {
             lease,
             owed,
             why,
-            stage: Stage::Marking,
+            stage: ReleaseStage::Marking,
             good: (is_good || !is_asked) && why != Leave::Undone,
             kept: None,
             link_gone,
@@ -168,7 +168,7 @@ impl Release {
     /// Returns until when the lease waits for its identity to return, if it does.
     pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
         self.kept
-            .filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
+            .filter(|kept| matches!(self.stage, ReleaseStage::Waiting(Some(at)) if at == *kept))
     }
 
     /// Records that nothing sent on the container's own link arrives.
@@ -185,7 +185,10 @@ impl Release {
 
     /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is being deleted.
     pub(in crate::binding) fn is_leaving(&self) -> bool {
-        matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
+        matches!(
+            self.stage,
+            ReleaseStage::Leaving(_) | ReleaseStage::Forgetting
+        )
     }
 
     /// Returns whether a successor may use the lease unconfirmed: it is good, and neither this daemon nor an earlier one may have
@@ -217,7 +220,7 @@ impl Release {
         } else {
             Leave::Resumed
         };
-        let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
+        let stage = ReleaseStage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
         Self {
             stage,
@@ -248,28 +251,28 @@ impl Release {
         let kept = common.grace_from(cx.now.boot);
         let del_answered = std::mem::replace(&mut self.del_answered, false);
         match self.stage {
-            Stage::Waiting(Some(_)) => {
-                self.stage = Stage::Marking;
+            ReleaseStage::Waiting(Some(_)) => {
+                self.stage = ReleaseStage::Marking;
                 self.kept = kept.filter(|_| self.owed == Owed::Leased);
                 self.persist(common, Want::Releasing, cx);
             }
             _ if del_answered => self.answer_del(common, cx),
-            Stage::Waiting(None) => self.answer_del(common, cx),
+            ReleaseStage::Waiting(None) => self.answer_del(common, cx),
             // The store may take it by now.
-            Stage::Marking | Stage::Forgetting => self.write(common, cx),
-            Stage::Paused { .. }
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_)
-            | Stage::Leaving(_) => {}
+            ReleaseStage::Marking | ReleaseStage::Forgetting => self.write(common, cx),
+            ReleaseStage::Paused { .. }
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Asking(_)
+            | ReleaseStage::Sending(_)
+            | ReleaseStage::Leaving(_) => {}
         }
     }
 
     /// Has the record of a lease that waits to be given back written again; a release under way is soon over.
     pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if self.del_answered && matches!(self.stage, Stage::Waiting(_)) {
+        if self.del_answered && matches!(self.stage, ReleaseStage::Waiting(_)) {
             self.persist(common, Want::Releasing, cx);
         }
     }
@@ -279,7 +282,7 @@ impl Release {
         let waits = self.waits_until().is_some();
         self.kept = None;
         if waits {
-            self.stage = Stage::Waiting(Some(cx.now.boot));
+            self.stage = ReleaseStage::Waiting(Some(cx.now.boot));
             self.go_on(common, cx);
         }
     }
@@ -288,7 +291,8 @@ impl Release {
     /// server does not confirm this one, since it recognises clients by their Ethernet addresses.
     pub(crate) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.end_grace(common, cx);
-        if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {
+        if matches!(self.stage, ReleaseStage::Paused { marked: true }) && self.owed == Owed::Leased
+        {
             self.queue(common, cx);
         }
     }
@@ -302,7 +306,7 @@ impl Release {
             return self.forget(common, cx);
         }
         if self.why == Leave::Yielded {
-            self.stage = Stage::Paused { marked: false };
+            self.stage = ReleaseStage::Paused { marked: false };
             return;
         }
         self.persist(common, Want::Releasing, cx);
@@ -315,7 +319,7 @@ impl Release {
             self.answer_del(common, cx);
         }
         match &mut self.stage {
-            Stage::Marking | Stage::Forgetting => {}
+            ReleaseStage::Marking | ReleaseStage::Forgetting => {}
             _ if over => {
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, "lease ended before it could be released");
                 let cause = match self.kept {
@@ -327,31 +331,31 @@ impl Release {
                 }
                 self.forget(common, cx);
             }
-            Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
-            Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
-            Stage::Asking(question) => {
+            ReleaseStage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
+            ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
+            ReleaseStage::Asking(question) => {
                 let action = question.on_clock(cx.now.boot);
                 self.asked(common, action, cx);
             }
-            Stage::Sending(sending) => {
+            ReleaseStage::Sending(sending) => {
                 let action = sending.on_clock(cx.now.boot);
                 self.act(common, action, cx);
             }
-            Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Leaving(_) => {}
+            ReleaseStage::Paused { .. }
+            | ReleaseStage::Waiting(_)
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Leaving(_) => {}
         }
     }
 
     /// Goes on once the store has recorded it.
     fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         match self.stage {
-            Stage::Marking => {
+            ReleaseStage::Marking => {
                 self.answer_by = Some(cx.now.boot + PATIENCE);
-                self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+                self.stage = ReleaseStage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {
                     self.answer_del(common, cx);
@@ -359,18 +363,18 @@ impl Release {
                 // The store may have taken longer than the lease lasts.
                 self.go_on(common, cx);
             }
-            Stage::Forgetting => {
+            ReleaseStage::Forgetting => {
                 self.answer_del(common, cx);
                 cx.out.report(common.id, Report::Over);
             }
-            Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_)
-            | Stage::Leaving(_) => {}
+            ReleaseStage::Paused { .. }
+            | ReleaseStage::Waiting(_)
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Asking(_)
+            | ReleaseStage::Sending(_)
+            | ReleaseStage::Leaving(_) => {}
         }
     }
 
@@ -422,8 +426,8 @@ impl Release {
 
     fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         common.exchange.close(cx);
-        if let Stage::Finding(op) | Stage::Leaving(op) =
-            std::mem::replace(&mut self.stage, Stage::Forgetting)
+        if let ReleaseStage::Finding(op) | ReleaseStage::Leaving(op) =
+            std::mem::replace(&mut self.stage, ReleaseStage::Forgetting)
         {
             cx.out.forget(op);
         }
@@ -469,11 +473,14 @@ impl Living for Release {
         let ends = self.lease.expires().map(|at| (at, Why::LeaseEnds));
         let own = match &self.stage {
             // The store answers.
-            Stage::Marking | Stage::Forgetting => return None,
-            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening | Stage::Leaving(_) => None,
-            Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
-            Stage::Asking(question) => Some((question.deadline(), Why::Release)),
-            Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
+            ReleaseStage::Marking | ReleaseStage::Forgetting => return None,
+            ReleaseStage::Paused { .. }
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Leaving(_) => None,
+            ReleaseStage::Waiting(at) | ReleaseStage::Queued(at) => at.map(|at| (at, Why::Release)),
+            ReleaseStage::Asking(question) => Some((question.deadline(), Why::Release)),
+            ReleaseStage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
         let answer = self
             .answer_by

@@ -35,7 +35,7 @@ pub(in crate::docker) struct LanInquiry {
     /// When it gives up.
     limit: Instant,
     began: Instant,
-    stage: Stage,
+    stage: InquiryStage,
     /// The inquiry, once the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
@@ -54,7 +54,7 @@ pub(in crate::docker) struct LanInquiry {
 
 /// How far a look is.
 #[derive(Debug)]
-enum Stage {
+enum InquiryStage {
     /// The LAN's link is being looked at.
     Finding(OpId),
     /// It has no carrier.
@@ -68,8 +68,8 @@ enum Stage {
 impl LanInquiry {
     fn ops(&self) -> impl Iterator<Item = OpId> {
         let of_stage = match &self.stage {
-            Stage::Finding(op) | Stage::Opening(op, _) => Some(*op),
-            Stage::AwaitingCarrier(_) | Stage::Asking(..) => None,
+            InquiryStage::Finding(op) | InquiryStage::Opening(op, _) => Some(*op),
+            InquiryStage::AwaitingCarrier(_) | InquiryStage::Asking(..) => None,
         };
         of_stage.into_iter().chain(self.survey)
     }
@@ -106,8 +106,8 @@ impl LanInquiry {
     /// Returns its sockets.
     pub(super) fn exchange(&self) -> Option<ExchangeId> {
         match &self.stage {
-            Stage::Opening(_, exchange) | Stage::Asking(exchange) => Some(*exchange),
-            Stage::Finding(_) | Stage::AwaitingCarrier(_) => None,
+            InquiryStage::Opening(_, exchange) | InquiryStage::Asking(exchange) => Some(*exchange),
+            InquiryStage::Finding(_) | InquiryStage::AwaitingCarrier(_) => None,
         }
     }
 
@@ -141,15 +141,15 @@ impl LanInquiry {
         };
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let (op, exchange) = desk.registry.out.open_for(Owner::Above, waiter, link, want);
-        self.stage = Stage::Opening(op, exchange);
+        self.stage = InquiryStage::Opening(op, exchange);
     }
 
     /// Asks over the open sockets.
     fn asks(&mut self, now: Instant, rng: &mut Rng) {
-        let Stage::Opening(_, exchange) = self.stage else {
+        let InquiryStage::Opening(_, exchange) = self.stage else {
             return;
         };
-        self.stage = Stage::Asking(exchange);
+        self.stage = InquiryStage::Asking(exchange);
         if self.inquiry.is_some() {
             return;
         }
@@ -177,15 +177,15 @@ impl LanInquiry {
             };
         }
         match &self.stage {
-            Stage::AwaitingCarrier(view) => Failure::NoCarrier {
+            InquiryStage::AwaitingCarrier(view) => Failure::NoCarrier {
                 ifname: view.ifname.clone(),
                 waited,
             },
-            Stage::Finding(_) => Failure::TimedOut {
+            InquiryStage::Finding(_) => Failure::TimedOut {
                 waiting_for: "a look at the LAN's link",
                 waited,
             },
-            Stage::Opening(..) | Stage::Asking(_) => Failure::TimedOut {
+            InquiryStage::Opening(..) | InquiryStage::Asking(_) => Failure::TimedOut {
                 waiting_for: "sockets on the LAN's link",
                 waited,
             },
@@ -200,7 +200,8 @@ impl LanInquiry {
         request: Box<PoolRequest>,
     ) -> Next {
         let limit = now.boot + request.timeout.min(OFFER);
-        let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
+        let stage =
+            InquiryStage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);
         let (reason, survey, searches) = (None, None, false);
@@ -233,13 +234,13 @@ impl LanInquiry {
     ) -> Next {
         let target = self.request.place().target().to_string();
         match (outcome, &self.stage) {
-            (Outcome::Inspected(Ok(view)), Stage::Finding(_))
+            (Outcome::Inspected(Ok(view)), InquiryStage::Finding(_))
                 if !self.request.place().has_carrier(&view) =>
             {
-                self.stage = Stage::AwaitingCarrier(Box::new(view));
+                self.stage = InquiryStage::AwaitingCarrier(Box::new(view));
                 desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
             }
-            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
+            (Outcome::Inspected(Ok(view)), InquiryStage::Finding(_)) => {
                 let link = self.request.place().link(&view, &self.request.lan);
                 self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
                 self.surveys(id, link.clone(), desk);
@@ -259,16 +260,16 @@ impl LanInquiry {
                     server: None,
                 }));
             }
-            (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
+            (Outcome::Opened(Ok(())), InquiryStage::Opening(..)) => {
                 self.asks(now.boot, &mut desk.registry.rng);
                 return self.time_out(desk, now, id);
             }
-            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if self.beside.come_back() => {
+            (Outcome::Opened(Err(cause)), InquiryStage::Opening(..)) if self.beside.come_back() => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
                 self.open(id, desk);
             }
-            (Outcome::Inspected(Err(cause)), Stage::Finding(_))
-            | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
+            (Outcome::Inspected(Err(cause)), InquiryStage::Finding(_))
+            | (Outcome::Opened(Err(cause)), InquiryStage::Opening(..)) => {
                 return self.end(desk, now, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
@@ -284,17 +285,17 @@ impl LanInquiry {
         }
         let mut next = self.limit;
         match (&self.stage, &mut self.inquiry) {
-            (Stage::AwaitingCarrier(_), _) => {
-                self.stage = Stage::Finding(
+            (InquiryStage::AwaitingCarrier(_), _) => {
+                self.stage = InquiryStage::Finding(
                     desk.inspect(DoorWaiter::Call(id), self.request.place().target()),
                 );
             }
-            (Stage::Asking(_), Some(inquiry))
+            (InquiryStage::Asking(_), Some(inquiry))
                 if inquiry.asks_again(now.boot) && self.beside.go() =>
             {
                 self.open(id, desk)
             }
-            (Stage::Asking(exchange), Some(inquiry)) => {
+            (InquiryStage::Asking(exchange), Some(inquiry)) => {
                 inquiry
                     .on_clock(now.boot)
                     .into_iter()
@@ -302,7 +303,8 @@ impl LanInquiry {
                 next = next.min(inquiry.deadline());
                 next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
             }
-            (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
+            (InquiryStage::Finding(_) | InquiryStage::Opening(..) | InquiryStage::Asking(_), _) => {
+            }
         }
         desk.time_call(id, next);
         self.waits()

@@ -17,14 +17,14 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
-    stage: Stage,
+    stage: NetworkStage,
     /// Whether its caller has hung up.
     unheard: bool,
 }
 
 /// How far that is.
 #[derive(Debug)]
-enum Stage {
+enum NetworkStage {
     /// Its host link is being looked at.
     Looking(OpId),
     /// The link of its VLAN is being made.
@@ -54,7 +54,7 @@ impl NetworkChange {
         desk.time_call(id, now.boot + LIMIT);
         Self {
             record,
-            stage: Stage::Looking(op),
+            stage: NetworkStage::Looking(op),
             unheard: false,
         }
         .waits()
@@ -74,7 +74,7 @@ impl NetworkChange {
         desk.time_call(id, now.boot + LIMIT);
         Self {
             record,
-            stage: Stage::Forgetting,
+            stage: NetworkStage::Forgetting,
             unheard: false,
         }
         .waits()
@@ -87,12 +87,12 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        matches!(self.stage, Stage::Making(_))
+        matches!(self.stage, NetworkStage::Making(_))
     }
 
     /// Returns whether it writes a network that is known already.
     pub(in crate::docker) fn is_writing(&self) -> bool {
-        matches!(self.stage, Stage::Writing(_))
+        matches!(self.stage, NetworkStage::Writing(_))
     }
 
     fn waits(self) -> Next {
@@ -108,20 +108,22 @@ impl NetworkChange {
     ) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
         match (outcome, &self.stage) {
-            (Outcome::Inspected(seen), Stage::Looking(_)) => match check(&self.record.wiring, seen)
-            {
-                Ok(()) => match self.record.wiring.vlan() {
-                    Some(vlan) => {
-                        self.stage =
-                            Stage::Making(desk.registry.out.make(DoorWaiter::Call(id), vlan));
-                        self.waits()
-                    }
-                    None => self.keep(desk, now, id),
-                },
-                Err(fault) => failed(Failure::Network(fault)),
-            },
-            (Outcome::Made(Ok(())), Stage::Making(_)) => self.keep(desk, now, id),
-            (Outcome::Made(Err(cause)), Stage::Making(_)) => {
+            (Outcome::Inspected(seen), NetworkStage::Looking(_)) => {
+                match check(&self.record.wiring, seen) {
+                    Ok(()) => match self.record.wiring.vlan() {
+                        Some(vlan) => {
+                            self.stage = NetworkStage::Making(
+                                desk.registry.out.make(DoorWaiter::Call(id), vlan),
+                            );
+                            self.waits()
+                        }
+                        None => self.keep(desk, now, id),
+                    },
+                    Err(fault) => failed(Failure::Network(fault)),
+                }
+            }
+            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, now, id),
+            (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
                 let target = self
@@ -132,16 +134,18 @@ impl NetworkChange {
                     .unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
-            (Outcome::Persisted(Ok(())), Stage::Writing(_)) => {
+            (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
                 desk.docker.networks.is_kept(&self.record.id);
                 done()
             }
-            (Outcome::Persisted(Err(cause)), Stage::Writing(_)) => {
+            (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
                 desk.take_back(&self.record);
                 failed(Failure::Store(cause))
             }
-            (Outcome::Persisted(result), Stage::Forgetting) => self.forgotten(desk, id, result),
-            (Outcome::Unmade(result), Stage::Unmaking(_)) => {
+            (Outcome::Persisted(result), NetworkStage::Forgetting) => {
+                self.forgotten(desk, id, result)
+            }
+            (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
                     desk.list_again(now);
@@ -160,7 +164,7 @@ impl NetworkChange {
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
-        self.stage = Stage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
+        self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()
     }
 
@@ -191,7 +195,7 @@ impl NetworkChange {
         };
         match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
-                self.stage = Stage::Unmaking(op);
+                self.stage = NetworkStage::Unmaking(op);
                 self.waits()
             }
             _ => answer,
@@ -200,10 +204,10 @@ impl NetworkChange {
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         let waiting_for = match self.stage {
-            Stage::Looking(_) => "a look at the host's link",
-            Stage::Making(_) => "the link of its VLAN",
-            Stage::Writing(_) | Stage::Forgetting => "the store to record it",
-            Stage::Unmaking(_) => "the link of its VLAN to be deleted",
+            NetworkStage::Looking(_) => "a look at the host's link",
+            NetworkStage::Making(_) => "the link of its VLAN",
+            NetworkStage::Writing(_) | NetworkStage::Forgetting => "the store to record it",
+            NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
         desk.registry.out.reply(
@@ -219,17 +223,17 @@ impl NetworkChange {
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.stage {
-            Stage::Looking(op) | Stage::Unmaking(op) => desk.registry.out.forget(op),
+            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => desk.registry.out.forget(op),
             // The link may still appear. Its deletion comes after that.
-            Stage::Making(op) => {
+            NetworkStage::Making(op) => {
                 desk.registry.out.forget(op);
                 desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
             }
-            Stage::Writing(op) => {
+            NetworkStage::Writing(op) => {
                 desk.registry.out.forget(op);
                 desk.take_back(&self.record);
             }
-            Stage::Forgetting => {
+            NetworkStage::Forgetting => {
                 self.unheard = true;
                 return self.waits();
             }

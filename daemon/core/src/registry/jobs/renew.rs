@@ -21,13 +21,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Leases that are being extended.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Renewal {
-    left: BTreeMap<BindingId, Asked>,
+    left: BTreeMap<BindingId, AskedLease>,
     done: Vec<Obeyed>,
 }
 
 /// A lease that should be extended.
 #[derive(Debug)]
-struct Asked {
+struct AskedLease {
     attachment: Arc<Attachment>,
     /// When its previous lease began.
     start: Instant,
@@ -135,7 +135,7 @@ impl Registry {
                     let attachment = self.slots.shared(&row.attachment);
                     job.left.insert(
                         of,
-                        Asked {
+                        AskedLease {
                             attachment,
                             start,
                             cause: None,

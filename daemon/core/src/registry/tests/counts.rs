@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::counts::Phase;
+use crate::counts::AddPhase;
 use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::source::{Fate, Form};
@@ -60,10 +60,10 @@ fn each_message_of_a_life_counts_once_with_its_answer() {
     assert_eq!(
         phases,
         [
-            (Phase::Queue, 1),
-            (Phase::Offer, 1),
-            (Phase::Ack, 1),
-            (Phase::Store, 1)
+            (AddPhase::Queue, 1),
+            (AddPhase::Offer, 1),
+            (AddPhase::Ack, 1),
+            (AddPhase::Store, 1)
         ]
     );
     assert_eq!(counts.extensions()[&Renew].count(), 2);

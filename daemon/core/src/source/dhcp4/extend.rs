@@ -6,9 +6,9 @@ use super::extension::{Attempt, Extension, InVain};
 use super::lease::Lease;
 use super::message::Hop;
 use super::state::{Silence, State};
-use super::timing::{self, Phase};
+use super::timing::{self, LeasePhase};
 use super::{Client, Line, Loss, Output};
-use crate::asking::{Action, Asking};
+use crate::asking::{Asking, AskingAction};
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -54,12 +54,15 @@ impl Client {
             let phase = timing::phase(lease, now);
             let lease = lease.clone();
             match (&mut self.state, phase) {
-                (_, Phase::Over) => {
+                (_, LeasePhase::Over) => {
                     let reason = self.tally().reason();
                     self.lose(now, lease, Loss::Expired { reason }, out);
                     return;
                 }
-                (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
+                (
+                    State::Bound { .. },
+                    LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },
+                ) => {
                     self.state = State::Renewing {
                         lease,
                         extension: Extension::due(now),
@@ -73,19 +76,19 @@ impl Client {
                         silence: Silence::Keep,
                         ..
                     },
-                    Phase::Renewing { .. } | Phase::Rebinding { .. },
+                    LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },
                 ) if lease.t1().is_some_and(|t1| *at <= t1) => {
                     self.extend_unconfirmed(now, lease, out)
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own turn.
-                (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
+                (State::Renewing { extension, .. }, LeasePhase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
                     out.anew |= self.line != Line::Closed;
                     self.line = Line::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked early, without an answer: now T1 comes.
-                (State::Renewing { extension, .. }, Phase::Held { .. })
+                (State::Renewing { extension, .. }, LeasePhase::Held { .. })
                     if extension.was_in_vain(now) && !cut(Rule::EarlyInVain) =>
                 {
                     let is_unconfirmed = extension.unconfirmed;
@@ -147,9 +150,9 @@ impl Client {
             return;
         };
         match resolver.on_clock(now) {
-            Action::Ask(frame) => out.frames.push(frame),
-            Action::Wait => {}
-            Action::Over => self.send_renewal(now, None, out),
+            AskingAction::Ask(frame) => out.frames.push(frame),
+            AskingAction::Wait => {}
+            AskingAction::Over => self.send_renewal(now, None, out),
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) use self::refuse::RECENT;
 pub use self::state::StateName;
 use self::state::{Silence, State, Transaction};
 pub use self::tally::Tally;
-use self::timing::{Phase, Timer};
+use self::timing::{LeasePhase, Timer};
 use super::lease::{self, Lease};
 use super::{Loss, Miss, Missed, Output, Signal, Verdict};
 use crate::time::Instant;
@@ -115,16 +115,16 @@ impl Client {
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
-            Phase::Held { .. } => State::Bound { lease },
-            Phase::Renewing { until } => State::Renewing {
+            LeasePhase::Held { .. } => State::Bound { lease },
+            LeasePhase::Renewing { until } => State::Renewing {
                 extension: Extension::due(due(Some(until), &mut rng)),
                 lease,
             },
-            Phase::Rebinding { until } => State::Rebinding {
+            LeasePhase::Rebinding { until } => State::Rebinding {
                 extension: Extension::due(due(Some(until), &mut rng)),
                 lease,
             },
-            Phase::Over => State::Init {
+            LeasePhase::Over => State::Init {
                 at: due(None, &mut rng),
                 wanted: Some(lease.ip()),
             },

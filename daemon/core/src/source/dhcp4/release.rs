@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::lease::Lease;
 use super::message::{Hop, Sender};
-use crate::asking::{Action, Asking};
+use crate::asking::{Asking, AskingAction};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -68,12 +68,12 @@ impl ReleaseExchange {
             .as_mut()
             .map(|resolver| resolver.on_clock(now))
         {
-            Some(Action::Ask(frame)) => ReleaseAction::Ask(frame),
-            Some(Action::Wait) => ReleaseAction::Wait,
-            Some(Action::Over) | None if self.lease.on_link() => {
+            Some(AskingAction::Ask(frame)) => ReleaseAction::Ask(frame),
+            Some(AskingAction::Wait) => ReleaseAction::Wait,
+            Some(AskingAction::Over) | None if self.lease.on_link() => {
                 self.send(Mac::BROADCAST, !self.asks)
             }
-            Some(Action::Over) | None => self.send(self.lease.server_mac, !self.asks),
+            Some(AskingAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 

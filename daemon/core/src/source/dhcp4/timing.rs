@@ -226,15 +226,15 @@ pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng)
 }
 
 /// Returns the phase that a lease is in at `now`, and until when.
-pub(crate) fn phase(lease: &Lease, now: Instant) -> Phase {
+pub(crate) fn phase(lease: &Lease, now: Instant) -> LeasePhase {
     let (Some(t1), Some(t2), Some(end)) = (lease.t1(), lease.t2(), lease.expires()) else {
-        return Phase::Held { until: None };
+        return LeasePhase::Held { until: None };
     };
     match now {
-        n if n < t1 => Phase::Held { until: Some(t1) },
-        n if n < t2 => Phase::Renewing { until: t2 },
-        n if n < end => Phase::Rebinding { until: end },
-        _ => Phase::Over,
+        n if n < t1 => LeasePhase::Held { until: Some(t1) },
+        n if n < t2 => LeasePhase::Renewing { until: t2 },
+        n if n < end => LeasePhase::Rebinding { until: end },
+        _ => LeasePhase::Over,
     }
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)
 
 /// The phase of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LeasePhase {
     /// Before T1; `None`: for ever.
     Held { until: Option<Instant> },
     /// From T1 to T2.

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 use super::{Found, Guard, Waits, Way};
 use crate::binding::{Common, Cx};
-use crate::conflict::control::{self, Action, Control, Verdict};
+use crate::conflict::control::{self, Control, ControlAction, Verdict};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::rules::{Rule, cut};
@@ -98,13 +98,13 @@ impl Common {
             return ControlFlow::Continue(());
         };
         let found = match control.on_clock(cx.now.boot, can_send) {
-            Action::Ask(frame) => {
+            ControlAction::Ask(frame) => {
                 self.guard_send(vec![frame], cx);
                 None
             }
-            Action::Wait => return ControlFlow::Break(None),
-            Action::Over(Verdict::Has(_)) => self.believe_claim(),
-            Action::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
+            ControlAction::Wait => return ControlFlow::Break(None),
+            ControlAction::Over(Verdict::Has(_)) => self.believe_claim(),
+            ControlAction::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
         };
         match found {
             Some(found) => ControlFlow::Break(Some(found)),

@@ -2,7 +2,7 @@
 
 use super::Acquire;
 use crate::binding::Cx;
-use crate::counts::Phase;
+use crate::counts::AddPhase;
 use crate::source::{Fate, Form};
 use crate::time::Instant;
 
@@ -53,16 +53,16 @@ impl Acquire {
             return;
         };
         let counts = &mut cx.out.counts;
-        counts.phase(Phase::Queue, self.queued);
+        counts.phase(AddPhase::Queue, self.queued);
         offered
             .into_iter()
-            .for_each(|at| counts.phase(Phase::Offer, at.saturating_since(self.since)));
+            .for_each(|at| counts.phase(AddPhase::Offer, at.saturating_since(self.since)));
         counts.phase(
-            Phase::Ack,
+            AddPhase::Ack,
             won.saturating_since(offered.unwrap_or(self.since)),
         );
         if let (Some(began), Some(ended)) = stored {
-            counts.phase(Phase::Store, ended.saturating_since(began));
+            counts.phase(AddPhase::Store, ended.saturating_since(began));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A RELEASE's turn among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
 
-use super::{LEFT, Owed, Release, Stage};
+use super::{LEFT, Owed, Release, ReleaseStage};
 use crate::binding::{Common, Cx, Living, Report, Want};
 use crate::event::EventKind;
 use crate::time::Instant;
@@ -9,7 +9,7 @@ impl Release {
     /// Goes on to a RELEASE, if one is due and nobody else holds the identity.
     pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
-            self.stage = Stage::Paused { marked: true };
+            self.stage = ReleaseStage::Paused { marked: true };
             return self.answer_del(common, cx);
         }
         if self.owed == Owed::Left {
@@ -27,7 +27,7 @@ impl Release {
         if self.give_way(common, cx) {
             return;
         }
-        (self.stage, self.tried) = (Stage::Queued(None), true);
+        (self.stage, self.tried) = (ReleaseStage::Queued(None), true);
         if self.link_gone {
             // No caller waits for this.
             self.answer_del(common, cx);
@@ -37,13 +37,13 @@ impl Release {
 
     /// Records when its turn comes, which may be now. No DEL waits for it: the release is durable.
     pub(crate) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
-        if !matches!(self.stage, Stage::Queued(None)) {
+        if !matches!(self.stage, ReleaseStage::Queued(None)) {
             return;
         }
         if at <= cx.now.boot {
             return self.go(common, cx);
         }
-        self.stage = Stage::Queued(Some(at));
+        self.stage = ReleaseStage::Queued(Some(at));
         self.answer_del(common, cx);
     }
 
@@ -52,22 +52,23 @@ impl Release {
         // A waiting DECLINE leaves before the other binding asks for anything.
         common.close_guard(cx);
         match self.stage {
-            Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_) => {
-                let before = std::mem::replace(&mut self.stage, Stage::Paused { marked: true });
-                if let Stage::Finding(op) = before {
+            ReleaseStage::Waiting(_)
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Asking(_)
+            | ReleaseStage::Sending(_) => {
+                let before =
+                    std::mem::replace(&mut self.stage, ReleaseStage::Paused { marked: true });
+                if let ReleaseStage::Finding(op) = before {
                     cx.out.forget(op);
                 }
                 common.exchange.close(cx);
                 self.answer_del(common, cx);
             }
             // It leaves before the other binding asks for anything.
-            Stage::Leaving(_) => self.released(common, cx),
-            Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
+            ReleaseStage::Leaving(_) => self.released(common, cx),
+            ReleaseStage::Marking | ReleaseStage::Paused { .. } | ReleaseStage::Forgetting => {}
         }
     }
 
@@ -86,7 +87,10 @@ impl Release {
     /// Ends, because a successor's write removed this record. Returns whether that is all; a later write of its own brings the
     /// record back, and is undone. The outcome of either write may come first.
     pub(in crate::binding) fn replaced(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
-        let waits = matches!(self.stage, Stage::Paused { .. } | Stage::Marking);
+        let waits = matches!(
+            self.stage,
+            ReleaseStage::Paused { .. } | ReleaseStage::Marking
+        );
         if waits && !common.persistence.busy() {
             return true;
         }
@@ -104,24 +108,24 @@ impl Release {
             self.end_grace(common, cx);
         }
         match self.stage {
-            Stage::Paused { .. } if self.owed.is_nothing() => self.forget(common, cx),
-            Stage::Paused { marked: true } => {
-                self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+            ReleaseStage::Paused { .. } if self.owed.is_nothing() => self.forget(common, cx),
+            ReleaseStage::Paused { marked: true } => {
+                self.stage = ReleaseStage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
                 self.go_on(common, cx);
             }
-            Stage::Paused { marked: false } => {
-                self.stage = Stage::Marking;
+            ReleaseStage::Paused { marked: false } => {
+                self.stage = ReleaseStage::Marking;
                 self.persist(common, Want::Releasing, cx);
             }
-            Stage::Marking => self.write(common, cx),
-            Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_)
-            | Stage::Leaving(_)
-            | Stage::Forgetting => {}
+            ReleaseStage::Marking => self.write(common, cx),
+            ReleaseStage::Waiting(_)
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Opening
+            | ReleaseStage::Asking(_)
+            | ReleaseStage::Sending(_)
+            | ReleaseStage::Leaving(_)
+            | ReleaseStage::Forgetting => {}
         }
     }
 }

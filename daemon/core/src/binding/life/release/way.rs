@@ -9,10 +9,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Owed, Release, Stage, Way};
+use super::{Owed, Release, ReleaseStage, Way};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
-use crate::conflict::stations::{Action, Question};
+use crate::conflict::stations::{Question, QuestionAction};
 use crate::event::EventKind;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::rules::{Rule, cut};
@@ -67,7 +67,7 @@ impl Release {
         }
         if self.may_be_anothers(common) {
             let target = Target::Known(common.link.clone());
-            self.stage = Stage::Finding(
+            self.stage = ReleaseStage::Finding(
                 cx.out
                     .inspect(Waiter::Binding(common.id, Task::FindAddress), target),
             );
@@ -89,7 +89,7 @@ impl Release {
         result: Result<LinkView, LinkCause>,
         cx: &mut Cx<'_>,
     ) {
-        if !matches!(self.stage, Stage::Finding(_)) {
+        if !matches!(self.stage, ReleaseStage::Finding(_)) {
             return;
         }
         let address = IpAddr::V4(self.lease.ip());
@@ -109,7 +109,7 @@ impl Release {
     }
 
     fn open_inside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.stage = Stage::Opening;
+        self.stage = ReleaseStage::Opening;
         let want = sockets(common.identity.chaddr, self.lease.ip());
         common.exchange.open(common.id, &common.link, want, cx);
     }
@@ -120,12 +120,12 @@ impl Release {
         self.answer_del(common, cx);
         match common.identity.lan.parent() {
             Some(ifname) => {
-                self.stage = Stage::Opening;
+                self.stage = ReleaseStage::Opening;
                 common.exchange.find(common.id, ifname, cx);
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
-                self.stage = Stage::Waiting(None);
+                self.stage = ReleaseStage::Waiting(None);
                 self.held_up_by(
                     common,
                     "its network names no host link that could be its LAN".to_owned(),
@@ -194,7 +194,7 @@ impl Release {
     }
 
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
-        (self.stage, self.way) = (Stage::Opening, way);
+        (self.stage, self.way) = (ReleaseStage::Opening, way);
         let link = Link::of_lan(ifindex, &common.identity.lan, self.way.asker(common));
         let link = if way == Way::Parent {
             link
@@ -216,17 +216,17 @@ impl Release {
         let own = Some(common.link.mac()).filter(|_| !self.link_gone);
         let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
         let action = question.on_clock(cx.now.boot);
-        self.stage = Stage::Asking(Box::new(question));
+        self.stage = ReleaseStage::Asking(Box::new(question));
         self.asked(common, action, cx);
     }
 
     /// Goes on asking who has the address. While another station has it, it is not given back.
-    pub(super) fn asked(&mut self, common: &mut Common, action: Action, cx: &mut Cx<'_>) {
+    pub(super) fn asked(&mut self, common: &mut Common, action: QuestionAction, cx: &mut Cx<'_>) {
         match action {
-            Action::Wait => {}
-            Action::Ask(frames) => common.exchange.send(frames, cx),
-            Action::Over { by: None } => self.send(common, cx),
-            Action::Over { by: Some(by) } => {
+            QuestionAction::Wait => {}
+            QuestionAction::Ask(frames) => common.exchange.send(frames, cx),
+            QuestionAction::Over { by: None } => self.send(common, cx),
+            QuestionAction::Over { by: Some(by) } => {
                 let own = common.link.mac();
                 if by == own && self.waits_for_link_to_go(cx) {
                     return common.exchange.close(cx);
@@ -257,14 +257,14 @@ impl Release {
             sending
         };
         let action = sending.on_clock(cx.now.boot);
-        self.stage = Stage::Sending(Box::new(sending));
+        self.stage = ReleaseStage::Sending(Box::new(sending));
         self.act(common, action, cx);
     }
 
     pub(super) fn take_in(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         match (&mut self.stage, frame) {
-            (Stage::Asking(question), Frame::Arp(arp)) => question.on_arp(arp),
-            (Stage::Sending(sending), Frame::Arp(arp)) => {
+            (ReleaseStage::Asking(question), Frame::Arp(arp)) => question.on_arp(arp),
+            (ReleaseStage::Sending(sending), Frame::Arp(arp)) => {
                 let action = sending.on_arp(arp);
                 self.act(common, action, cx);
             }
@@ -281,7 +281,7 @@ impl Release {
                 let leaving = common
                     .exchange
                     .send_release(common.id, frame, cx)
-                    .map(Stage::Leaving);
+                    .map(ReleaseStage::Leaving);
                 self.answered = answered;
                 self.stage = leaving.expect("only open sockets speak");
             }
@@ -322,14 +322,14 @@ impl Release {
     /// Tries from the host after a failure inside, and pauses after a failure there.
     pub(super) fn no_way(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) {
         match self.stage {
-            Stage::Opening | Stage::Asking(_) | Stage::Sending(_) => {}
-            Stage::Leaving(op) => cx.out.forget(op),
-            Stage::Marking
-            | Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Forgetting => return,
+            ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {}
+            ReleaseStage::Leaving(op) => cx.out.forget(op),
+            ReleaseStage::Marking
+            | ReleaseStage::Paused { .. }
+            | ReleaseStage::Waiting(_)
+            | ReleaseStage::Queued(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Forgetting => return,
         }
         tracing::debug!(attachment = %common.attachment, %cause, "no way for the RELEASE here");
         match self.way {
@@ -337,7 +337,7 @@ impl Release {
                 self.link_gone |= cause.is_gone();
                 self.find_parent(common, cx);
             }
-            Way::Macvlan(parent) if matches!(self.stage, Stage::Opening) => {
+            Way::Macvlan(parent) if matches!(self.stage, ReleaseStage::Opening) => {
                 self.without_macvlan(common, parent, cause, cx)
             }
             Way::Macvlan(_) | Way::BridgePort | Way::Parent => {
@@ -368,20 +368,20 @@ impl Release {
         self.link_gone = true;
         match self.stage {
             // It is about to leave from the host.
-            Stage::Opening if common.exchange.is_finding() => {}
-            Stage::Opening | Stage::Asking(_) | Stage::Sending(_) => {
+            ReleaseStage::Opening if common.exchange.is_finding() => {}
+            ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {
                 common.exchange.close(cx);
                 self.find_parent(common, cx);
             }
             // No caller waits for this any more.
-            Stage::Queued(_) => self.answer_del(common, cx),
+            ReleaseStage::Queued(_) => self.answer_del(common, cx),
             // It will soon be known whether the link took the RELEASE before it disappeared.
-            Stage::Leaving(_) => {}
-            Stage::Marking
-            | Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Finding(_)
-            | Stage::Forgetting => {}
+            ReleaseStage::Leaving(_) => {}
+            ReleaseStage::Marking
+            | ReleaseStage::Paused { .. }
+            | ReleaseStage::Waiting(_)
+            | ReleaseStage::Finding(_)
+            | ReleaseStage::Forgetting => {}
         }
     }
 
@@ -412,7 +412,7 @@ impl Release {
     fn later(&mut self, cx: &mut Cx<'_>) {
         self.backoff.fail();
         let pause = self.backoff.pause(LONGEST_PAUSE, cx.rng);
-        self.stage = Stage::Waiting(Some(cx.now.boot + pause));
+        self.stage = ReleaseStage::Waiting(Some(cx.now.boot + pause));
     }
 }
 
@@ -427,7 +427,7 @@ impl Release {
         let waits = waited < GOES_WITHIN;
         if waits {
             let pause = jittered(waited.max(GOING_PAUSE), cx.rng);
-            self.stage = Stage::Queued(Some(cx.now.boot + pause));
+            self.stage = ReleaseStage::Queued(Some(cx.now.boot + pause));
         }
         waits
     }
