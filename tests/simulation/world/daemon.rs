@@ -9,7 +9,7 @@ use leasehold_core::testbed::kernel::{HOST, Kernel};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::Message;
+use netns_fixtures::model::{Kind, Message};
 
 use super::ledger::Excuse;
 use super::seen::Seen;
@@ -398,8 +398,15 @@ impl World {
         // On the host's link, frames to the container's Ethernet address are for another host, as the kernel sees it.
         let is_for_us = !meta.other_host || sock.link.in_netns().is_none();
         // If clients share a chaddr, each hears the others' messages.
-        let for_whom =
-            Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
+        let message = Message::decode(bytes.get(42..).unwrap_or_default());
+        let relayed_nak = |message: &Message| {
+            message.kind() == Some(Kind::Nak) && !message.giaddr.is_unspecified()
+        };
+        if message.as_ref().is_ok_and(relayed_nak) {
+            let refused = client.iter().map(|client| (lan, client.clone()));
+            self.ledger.refused_by_relay.extend(refused);
+        }
+        let for_whom = message.map(|message| message.key());
         let is_own =
             for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
         let listens = self.effects.is_open(exchange);

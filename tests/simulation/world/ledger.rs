@@ -67,6 +67,8 @@ pub(super) struct Ledger {
     pub(super) left: BTreeMap<Grant, Excuse>,
     /// What servers offered although another holder has it.
     pub(super) anothers: BTreeSet<Grant>,
+    /// Clients that a server said NAK to through a relay. It may have granted what another relay forwarded.
+    pub(super) refused_by_relay: BTreeSet<(usize, ClientKey)>,
     /// Leases that servers granted to REQUESTs that named no server.
     pub(super) unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
@@ -403,6 +405,15 @@ impl World {
                 continue;
             }
             let (lan, server, address, client) = grant;
+            if self
+                .ledger
+                .refused_by_relay
+                .contains(&(*lan, client.clone()))
+            {
+                self.stats
+                    .count("left at a server: refused through another relay");
+                continue;
+            }
             // Servers that share a pool without knowing each other: nothing is given back while another client has it.
             let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
                 (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
