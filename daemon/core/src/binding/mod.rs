@@ -529,6 +529,14 @@ impl Binding {
         self.keeps(cx, |hold, _, _| hold.record_again());
     }
 
+    /// Records that a main plugin is about to put the address on again, without some of the routes.
+    pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
+        if let Life::Held(hold) = &mut self.life {
+            hold.route_again(&self.common, cx);
+            hold.answer_again(&mut self.common, cx);
+        }
+    }
+
     /// Returns until when a lease is kept for its container to return.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.releasing_now()?.waits_until()

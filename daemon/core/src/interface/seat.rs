@@ -420,6 +420,13 @@ impl Seat {
         is_off
     }
 
+    /// Records that a main plugin is about to put a grant on again, without some of the routes.
+    pub(crate) fn route_again(&mut self, grant: &Grant) {
+        if grant.has_late() && self.presence != Presence::There {
+            self.due().lacks_routes(true);
+        }
+    }
+
     /// Records that nothing is left to do there.
     pub(crate) fn has_done(&mut self) {
         self.work = None;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Registry;
 use super::operation::{Operation, Ready};
-use crate::binding::{Binding, Hold, Leave, Life, change};
+use crate::binding::{Binding, Leave, Life, change};
 use crate::effect::{Answer, Failure};
 use crate::identity::{Attachment, Identity};
 use crate::interface::News;
@@ -57,9 +57,7 @@ impl Registry {
                     );
                 }
                 if Wanted::takes(wanted, lease.ip()) {
-                    self.with(now, rival, |binding, cx| {
-                        binding.keeps(cx, Hold::answer_again)
-                    });
+                    self.with(now, rival, |binding, cx| binding.route_again(cx));
                     // The rival waits for the ADD's interface, not for the one that disappeared.
                     self.await_interface(now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment)

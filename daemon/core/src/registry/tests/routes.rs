@@ -115,6 +115,17 @@ fn a_refused_route_keeps_no_other_route_off() {
 }
 
 #[test]
+fn an_add_that_is_asked_again_has_them_again() {
+    let mut rig = added();
+    rig.configure(HOST);
+    rig.take_off(HOST);
+    rig.steps.clear();
+    rig.add("a", 1, "a");
+    rig.configure(HOST);
+    assert_eq!(rig.steps, off_link());
+}
+
+#[test]
 fn an_adopted_container_keeps_the_routes_that_it_has() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy {

@@ -73,7 +73,7 @@ impl Hold {
     }
 
     /// Records that Docker is told the lease again, which may have another address by now.
-    pub(crate) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self
             .client
             .shared()

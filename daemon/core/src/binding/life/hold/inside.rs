@@ -95,6 +95,14 @@ impl Hold {
             self.has_work();
         }
     }
+
+    /// Records that a main plugin is about to put the address on again, without some of the routes.
+    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let grant = self.client.lease().map(|lease| common.grant(lease));
+        if let (Some(grant), Some(seat)) = (grant, common.seat_mut(cx)) {
+            seat.route_again(&grant);
+        }
+    }
 }
 
 // The way to what the interface should carry.
