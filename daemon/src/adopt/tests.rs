@@ -120,7 +120,7 @@ fn a_multus_container_is_found_with_its_capabilities() {
         (
             Lan::Link {
                 parent: "eth1".into(),
-                vlan: 7
+                vlan: 0
             },
             "10.1.1.101/24"
         )

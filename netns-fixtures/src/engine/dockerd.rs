@@ -147,8 +147,15 @@ impl Dockerd {
     }
 
     /// Runs a busybox command in a running container, and returns what it printed.
+    ///
+    /// On a busy host runc may lose its own first process. Then nothing has run, and it is tried again, twice.
     pub fn exec(&self, name: &str, command: &[&str]) -> Result<String, Error> {
-        self.docker(&[&["exec", name, "/bin/busybox"], command].concat())
+        let exec = || self.docker(&[&["exec", name, "/bin/busybox"], command].concat());
+        let lost = |done: &Result<String, Error>| matches!(done, Err(error) if error.to_string().contains("init preliminary setup"));
+        (0..2)
+            .map(|_| exec())
+            .find(|done| !lost(done))
+            .unwrap_or_else(exec)
     }
 
     /// Returns what Docker believes to be a container's address in a network.
