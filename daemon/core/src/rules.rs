@@ -95,6 +95,9 @@ rules! {
     Beside: "Failed", 1416;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
     EndpointWithoutLease: "Residue", 776;
+    /// An ADD that comes again for a lease without its address gets late routes again: a runtime that repeats it makes the interface
+    /// anew.
+    RouteAgain: "Failed", 7207030;
 }
 
 /// Returns whether a rule is cut out: only tests do that.
