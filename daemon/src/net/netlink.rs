@@ -218,7 +218,9 @@ impl Netlink {
         let addresses = self
             .addresses(link.index)
             .map_err(|error| error.at(which, "list the addresses"))?;
-        let (lower, wire) = self.wiring(&link);
+        let host = self.number_of_host(&link);
+        let lower = host.filter(|_| link.macvlan).map(|_| link.other);
+        let wire = host.and_then(|number| self.wire(&link, number));
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -239,19 +241,11 @@ impl Netlink {
         })
     }
 
-    /// Returns the index of the host's link that a macvlan is on, and the wire that a link is on. The host's is known by the number of
-    /// its namespace: an index alone may be any namespace's.
-    fn wiring(&mut self, link: &LinkAnswer) -> (Option<u32>, Option<Wire>) {
-        let Some((host, number)) = self.host.clone().zip(link.other_ns) else {
-            return (None, None);
-        };
-        if link.other == 0
-            || !matches!(self.number_of(&host), Ok(Some(of_host)) if of_host == number)
-        {
-            return (None, None);
-        }
-        let wire = self.wire(link, number);
-        (Some(link.other).filter(|_| link.macvlan), wire)
+    /// Returns the number of the host's namespace, if a link's other end is there. An index alone may be any namespace's.
+    fn number_of_host(&mut self, link: &LinkAnswer) -> Option<i32> {
+        let host = self.host.clone().filter(|_| link.other != 0)?;
+        let number = link.other_ns?;
+        (self.number_of(&host).ok()? == Some(number)).then_some(number)
     }
 
     /// Returns the wire of a link whose other end is in the namespace `number`; `None` if the link's kind does not tell.
