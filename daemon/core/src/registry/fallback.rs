@@ -148,22 +148,26 @@ impl Registry {
 
     /// Asks for a server from now on, if a container has an address of a local range because servers were silent.
     pub(super) fn await_servers(&mut self, now: Now) {
-        if !self.timers.has(Key::Silent) && !self.unserved(now).is_empty() {
+        let has_unserved = || self.bindings.iter().any(|it| self.is_unserved(it, now));
+        if !self.timers.has(Key::Silent) && has_unserved() {
             let next = (now.boot + PAUSE, Why::Dhcp(Timer::Discover));
             self.timers.set(Key::Silent, Some(next));
         }
     }
 
-    /// Returns the containers that have an address of a local range, by LAN, if no server was heard there since.
+    /// Returns whether a container has an address of a local range, and no server was heard on its LAN since.
+    fn is_unserved(&self, binding: &Binding, now: Now) -> bool {
+        let lease = binding.lease(now.boot);
+        let of_range = lease.filter(|lease| !lease.source.is_asked());
+        of_range.is_some_and(|lease| !self.lans.heard_since(&binding.identity.lan, lease.start))
+    }
+
+    /// Returns such containers by LAN.
     fn unserved(&self, now: Now) -> BTreeMap<Lan, Vec<BindingId>> {
         let mut unserved = BTreeMap::<_, Vec<_>>::new();
-        for binding in self.bindings.iter() {
-            let lan = &binding.identity.lan;
-            let lease = binding.lease(now.boot);
-            let lease = lease.filter(|lease| !lease.source.is_asked());
-            if lease.is_some_and(|lease| !self.lans.heard_since(lan, lease.start)) {
-                unserved.entry(lan.clone()).or_default().push(binding.id);
-            }
+        for binding in self.bindings.iter().filter(|it| self.is_unserved(it, now)) {
+            let lan = binding.identity.lan.clone();
+            unserved.entry(lan).or_default().push(binding.id);
         }
         unserved
     }
@@ -185,7 +189,8 @@ impl Registry {
 
     /// Returns whether a server is asked for on a LAN.
     pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
-        self.timers.has(Key::Silent) && self.unserved(now).contains_key(lan)
+        let is_one = |it: &Binding| it.identity.lan == *lan && self.is_unserved(it, now);
+        self.timers.has(Key::Silent) && self.bindings.iter().any(is_one)
     }
 }
 

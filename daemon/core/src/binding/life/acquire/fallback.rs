@@ -17,8 +17,7 @@ use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
 use crate::range::{Fallback, Given, NoAddress};
-use crate::source::Lease;
-use crate::source::RECEIVE_WINDOW;
+use crate::source::{Lease, RECEIVE_WINDOW};
 use crate::time::Instant;
 use crate::wire::Mac;
 
