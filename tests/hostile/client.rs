@@ -8,7 +8,8 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 use leasehold_core::identity::ClientId;
 use leasehold_core::source::{
-    Client, ClientProfile, Lease, Output, Sender, Servers, Signal, Verdict, Wanted, lease::Times,
+    Client, ClientProfile, Lease, Output, Sender, Servers, Signal, Verdict, Wanted,
+    lease::LeaseTimes,
 };
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
@@ -460,7 +461,7 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
     let server = script.one(&SERVERS);
     let seconds = u32::from(script.u16()).max(1);
     let end = Duration::from_secs(seconds.into());
-    let times = Times {
+    let times = LeaseTimes {
         t1: end / 2,
         t2: end * 7 / 8,
         end,

@@ -7,7 +7,7 @@ use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::record::{Former, Record, RecordState};
-use leasehold_core::source::{Lease, lease::Times};
+use leasehold_core::source::{Lease, lease::LeaseTimes};
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
 
@@ -42,7 +42,7 @@ impl Life<'_> {
             .script
             .one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]);
         let start = Instant::from_boot(self.script.duration());
-        let times = self.script.flag().then_some(Times { t1, t2, end });
+        let times = self.script.flag().then_some(LeaseTimes { t1, t2, end });
         let server_mac = Mac([2, 0, 0, 0, 0, 1]);
         let lease = Lease {
             server,

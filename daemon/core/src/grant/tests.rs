@@ -11,7 +11,7 @@ pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {
         let (destination, via) = text
             .split_once(' ')
             .map_or((*text, None), |(d, via)| (d, Some(via)));
-        lease::Route {
+        lease::LeaseRoute {
             destination: destination.parse().expect("a subnet"),
             via: via.map(|via| via.parse().expect("an address")),
         }

@@ -9,15 +9,15 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::grant::policy::Policy;
-use crate::grant::{self, Dns, Grant};
+use crate::grant::{Dns, Grant, Route};
 use crate::source::Source;
-use crate::tenure::{self, Grantor, Tenure};
+use crate::tenure::{Address, Grantor, Tenure, Times};
 use crate::time::Instant;
 use crate::wire::Mac;
 
 /// A route that a server gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
+pub struct LeaseRoute {
     /// The destination.
     pub destination: Ipv4Net,
     /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
@@ -41,13 +41,13 @@ pub struct Lease {
     pub start: Instant,
     /// From `start` to T1 and T2 and the end; `None` when the lease never ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<Times>,
+    pub times: Option<LeaseTimes>,
     /// The default router: from 121 or 249 where present, else the first of option 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
     /// All routes, the default route included: from 121, else 249, else 33 and 3 (RFC 3442).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<Route>,
+    pub routes: Vec<LeaseRoute>,
     /// Domain name servers (6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dns: Vec<Ipv4Addr>,
@@ -70,7 +70,7 @@ pub struct Lease {
 
 /// The three times of a finite lease, each from its start: t1 < t2 < end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
+pub struct LeaseTimes {
     /// Renewal (58).
     pub t1: Duration,
     /// Rebinding (59).
@@ -102,7 +102,7 @@ impl Lease {
 
     /// Returns a lease of an address that a local range gave. It never ends.
     pub fn of_range(address: Ipv4Net, gateway: Ipv4Addr, start: Instant) -> Self {
-        let routes = vec![Route {
+        let routes = vec![LeaseRoute {
             destination: Ipv4Net::default(),
             via: Some(gateway),
         }];
@@ -122,7 +122,7 @@ impl Lease {
     /// Returns what the lease gives an interface under a policy.
     pub fn grant(&self, policy: &Policy) -> Grant {
         let route =
-            |route: &Route| grant::Route::new(route.destination.into(), route.via.map(IpAddr::V4));
+            |route: &LeaseRoute| Route::new(route.destination.into(), route.via.map(IpAddr::V4));
         policy.shape(Grant {
             addresses: vec![policy.address(self.address).into()],
             gateway: self.gateway.map(IpAddr::V4),
@@ -136,14 +136,14 @@ impl Lease {
     /// Returns what is granted under a policy, in callers' terms.
     pub fn tenure(&self, policy: &Policy) -> Tenure {
         let times = || {
-            Some(tenure::Times {
+            Some(Times {
                 extended: self.t1()?,
                 rebound: self.t2()?,
                 ends: self.expires()?,
             })
         };
         Tenure {
-            addresses: vec![tenure::Address {
+            addresses: vec![Address {
                 net: self.address.into(),
                 gateway: self.gateway.map(IpAddr::V4),
             }],
@@ -202,7 +202,7 @@ impl Lease {
     /// Returns where a packet for the server goes first, as the kernel would send it: by the longest prefix among the lease's
     /// subnet and its routes, the first of equals. `None` if none of them leads there.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
-        let subnet = Route {
+        let subnet = LeaseRoute {
             destination: self.address,
             via: None,
         };

@@ -18,7 +18,7 @@ use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::Lan;
 use leasehold_core::link::Link;
 use leasehold_core::source::Source;
-use leasehold_core::source::{Lease, lease::Route, lease::Times};
+use leasehold_core::source::{Lease, lease::LeaseRoute, lease::LeaseTimes};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -90,18 +90,18 @@ fn lease() -> Lease {
         server: "192.0.2.1".parse().unwrap(),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
         start: Instant::from_boot(Duration::from_secs(5)),
-        times: Some(Times {
+        times: Some(LeaseTimes {
             t1: Duration::from_secs(1800),
             t2: Duration::from_secs(3150),
             end: Duration::from_secs(3600),
         }),
         gateway: Some("198.51.100.1".parse().unwrap()),
         routes: vec![
-            Route {
+            LeaseRoute {
                 destination: "0.0.0.0/0".parse().unwrap(),
                 via: Some("198.51.100.1".parse().unwrap()),
             },
-            Route {
+            LeaseRoute {
                 destination: "198.51.100.1/32".parse().unwrap(),
                 via: None,
             },

@@ -15,7 +15,7 @@ use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use leasehold_core::pool;
 use leasehold_core::profile::Profile;
-use leasehold_core::source::{ClientProfile, lease::Route};
+use leasehold_core::source::{ClientProfile, lease::LeaseRoute};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
@@ -817,7 +817,7 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
         }
     );
     let mut lease = lease();
-    lease.routes = vec![Route {
+    lease.routes = vec![LeaseRoute {
         destination: "203.0.113.1/32".parse().unwrap(),
         via: None,
     }];

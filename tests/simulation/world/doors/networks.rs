@@ -21,7 +21,7 @@ use leasehold_core::network::{
 };
 use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Record, RecordState};
-use leasehold_core::source::{Lease, lease::Times};
+use leasehold_core::source::{Lease, lease::LeaseTimes};
 use leasehold_core::testbed::link::Own;
 use leasehold_core::time::{Instant, WallTime};
 
@@ -560,7 +560,7 @@ impl World {
             .find(|record| record.attachment == add.attachment && is_of(record, add, told))?
             .lease;
         let from_start = |at: Instant| at.saturating_since(told.start);
-        let times = told.times.map(|times| Times {
+        let times = told.times.map(|times| LeaseTimes {
             t1: from_start(times.extended),
             t2: from_start(times.rebound),
             end: from_start(times.ends),

@@ -11,7 +11,7 @@ use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::{Former, Record, RecordState};
-use crate::source::lease::Times;
+use crate::source::lease::LeaseTimes;
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
@@ -363,7 +363,7 @@ fn changes_cut_by_a_restart_go_on_a_few_at_once() {
 fn leases_ended_without_a_daemon_go_off_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         let seconds = Duration::from_secs;
-        record.lease.times = Some(Times {
+        record.lease.times = Some(LeaseTimes {
             t1: seconds(10),
             t2: seconds(20),
             end: seconds(30),

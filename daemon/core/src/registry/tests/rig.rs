@@ -32,7 +32,7 @@ use crate::profile::Profile;
 use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
-use crate::source::{Lease, StateName, lease::Times};
+use crate::source::{Lease, StateName, lease::LeaseTimes};
 use crate::testbed::lan;
 use crate::testbed::link::Wire;
 use crate::testbed::store::Store;

@@ -10,7 +10,7 @@ use crate::effect::Row;
 use crate::identity::ClientId;
 use crate::link::Link;
 use crate::record::Record;
-use crate::source::lease::Times;
+use crate::source::lease::LeaseTimes;
 use crate::wire::Mac;
 
 /// The containers that start at once.
@@ -139,7 +139,7 @@ fn lease(n: u64) -> Record {
         .parse()
         .unwrap();
     let seconds = |part| Duration::from_secs(TERM.into()).mul_f64(part);
-    record.lease.times = Some(Times {
+    record.lease.times = Some(LeaseTimes {
         t1: seconds(0.5),
         t2: seconds(0.875),
         end: seconds(1.0),

@@ -41,7 +41,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::StateName;
-use super::lease::{Lease, Route};
+use super::lease::{Lease, LeaseRoute};
 use super::timing;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -374,9 +374,9 @@ fn is_of_all(address: Ipv4Addr, subnet: Ipv4Net) -> bool {
 }
 
 /// Returns the default router and all routes: from 121, else 249, else 33 and 3 (RFC 3442: 121 replaces both).
-fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Route>) {
+fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<LeaseRoute>) {
     let usable = |router: Ipv4Addr| router != own.addr() && !is_of_all(router, own);
-    let read = |list: &[WireRoute]| -> Vec<Route> {
+    let read = |list: &[WireRoute]| -> Vec<LeaseRoute> {
         list.iter()
             .filter(|route| route.via.is_none_or(usable))
             .map(route)
@@ -400,7 +400,7 @@ fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Route>) {
         .iter()
         .copied()
         .find(|router| usable(*router));
-    let default = gateway.map(|via| Route {
+    let default = gateway.map(|via| LeaseRoute {
         destination: Ipv4Net::default(),
         via: Some(via),
     });
@@ -413,8 +413,8 @@ fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Route>) {
     )
 }
 
-fn route(wire: &WireRoute) -> Route {
-    Route {
+fn route(wire: &WireRoute) -> LeaseRoute {
+    LeaseRoute {
         destination: wire.destination,
         via: wire.via,
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::lease::{Lease, Times};
+use super::lease::{Lease, LeaseTimes};
 use crate::backoff::{LONGEST_PAUSE, doubled, jittered};
 use crate::patience::DECLINED;
 use crate::time::Instant;
@@ -162,12 +162,12 @@ pub(crate) fn extension_window(sent: u32) -> Duration {
 ///
 /// Without T1 or T2, or with an order other than 3 s ≤ T1 < T2 < lease time, both get the defaults, half and seven
 /// eighths (RFC 2131 §4.4.5).
-pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option<Times> {
+pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option<LeaseTimes> {
     if lease_time == u32::MAX {
         return None;
     }
     let end = Duration::from_secs(lease_time.into());
-    let default = Times {
+    let default = LeaseTimes {
         t1: end / 2,
         t2: end * 7 / 8,
         end,
@@ -181,7 +181,7 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     };
     let (t1, t2) = sane;
     if EARLIEST_T1.as_secs() <= t1.into() && t1 < t2 && t2 < lease_time {
-        Some(Times {
+        Some(LeaseTimes {
             t1: Duration::from_secs(t1.into()),
             t2: Duration::from_secs(t2.into()),
             end,
@@ -196,13 +196,13 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
 ///
 /// Never later than their server wants. ISC dhcpd gives clients that renew early only the remaining time, but only in the first
 /// quarter of a lease (`dhcp-cache-threshold`).
-pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
+pub(crate) fn spread(times: LeaseTimes, rng: &mut Rng) -> LeaseTimes {
     let mut earlier = |at: Duration, after: Duration| {
         let most = at.saturating_sub(after).as_micros() as u64 / 16;
         at.saturating_sub(Duration::from_micros(rng.u64(0..=most)))
     };
     let t1 = earlier(times.t1, Duration::ZERO).max(times.t1.min(EARLIEST_T1));
-    Times {
+    LeaseTimes {
         t1,
         t2: earlier(times.t2, times.t1),
         end: times.end,
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn times_are_the_servers_where_they_are_sane() {
-        let seconds = |t: Times| (t.t1.as_secs_f64(), t.t2.as_secs_f64(), t.end.as_secs_f64());
+        let seconds = |t: LeaseTimes| (t.t1.as_secs_f64(), t.t2.as_secs_f64(), t.end.as_secs_f64());
         for (lease, t1, t2, want) in [
             (1000, None, None, (500.0, 875.0, 1000.0)),
             (1000, Some(100), Some(200), (100.0, 200.0, 1000.0)),

@@ -70,7 +70,7 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         lease: Lease {
             server: SERVER,
             server_mac: SERVER_MAC,
-            times: Some(Times {
+            times: Some(LeaseTimes {
                 t1: seconds(20000),
                 t2: seconds(30000),
                 end: seconds(40000),

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use super::super::accept::Refusal;
-use super::super::lease::{Lease, Route};
+use super::super::lease::{Lease, LeaseRoute};
 use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing::Timer;
 use super::super::{Loss, Refused, StateName, Verdict};
@@ -268,7 +268,7 @@ fn option_121_replaces_249_replaces_33_and_3() {
             .with(33, &[198, 51, 100, 7, 192, 0, 2, 2])
     };
     let shown = |lease: &Lease| {
-        let via = |r: &super::super::lease::Route| format!("{} {:?}", r.destination, r.via);
+        let via = |r: &super::super::lease::LeaseRoute| format!("{} {:?}", r.destination, r.via);
         (
             lease.gateway,
             lease.routes.iter().map(via).collect::<Vec<_>>(),
@@ -381,7 +381,7 @@ fn the_earlier_try_may_be_answered_during_the_next() {
 
 #[test]
 fn a_server_behind_a_router_gets_no_ethernet_broadcast() {
-    let routes = vec![Route {
+    let routes = vec![LeaseRoute {
         destination: Ipv4Net::default(),
         via: Some(SERVER),
     }];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::super::lease::{Lease, Route};
+use super::super::lease::{Lease, LeaseRoute};
 use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing;
 use super::super::{Client, Verdict};
@@ -17,7 +17,7 @@ use crate::wire::frame::{self, Frame, FrameMeta};
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
-    let via = |r: &Route| match r.via {
+    let via = |r: &LeaseRoute| match r.via {
         Some(via) => format!("{} via {via}", r.destination),
         None => r.destination.to_string(),
     };
@@ -63,7 +63,7 @@ fn the_network_or_broadcast_address_is_no_router() {
 /// A lease that has all values that a lease can have.
 fn full() -> Lease {
     let times = timing::times(1000, Some(500), Some(900));
-    let default = Route {
+    let default = LeaseRoute {
         destination: "0.0.0.0/0".parse().expect("a subnet"),
         via: Some(SERVER),
     };
@@ -339,7 +339,7 @@ fn of(server: Ipv4Addr, routes: &[&str]) -> Lease {
             .split_once(' ')
             .map_or((*text, None), |(to, via)| (to, Some(via)));
         let via = via.map(|via| via.parse().expect("an address"));
-        Route {
+        LeaseRoute {
             destination: destination.parse().expect("a subnet"),
             via,
         }
