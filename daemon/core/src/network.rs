@@ -151,7 +151,7 @@ pub struct EndpointRecord {
     /// Its address, as Docker knows it.
     pub address: Ipv4Net,
     /// Where that came from.
-    pub source: Source,
+    pub source: AddressSource,
     /// When it was created.
     pub since: WallTime,
 }
@@ -159,7 +159,7 @@ pub struct EndpointRecord {
 /// Where the address of an endpoint came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum AddressSource {
     /// Leased when the endpoint was created, because Docker had none; the lease is given back with the endpoint.
     Leased(Attachment),
     /// From Docker's IPAM driver. If that is ours, there is a lease, which is given back when Docker says so.

@@ -21,7 +21,7 @@ use crate::effect::{
 use crate::grant::Grant;
 use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
-use crate::network::{EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault, Source};
+use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault};
 use crate::outbox::DoorWaiter;
 use crate::registry::PortHolding;
 use crate::tenure::Tenure;
@@ -147,7 +147,7 @@ impl Endpoints {
         &self,
         attachment: &Attachment,
     ) -> impl Iterator<Item = (&DoorId, &Endpoint)> {
-        let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
+        let is_its = move |record: &EndpointRecord| matches!(&record.source, AddressSource::Leased(own) if own == attachment);
         self.by_id
             .iter()
             .filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
@@ -290,7 +290,7 @@ impl Desk<'_> {
                     network,
                     mac,
                     address,
-                    source: Source::Ipam,
+                    source: AddressSource::Ipam,
                     since: now.wall,
                 };
                 match self.leased_amiss(&record) {
@@ -367,7 +367,7 @@ impl Desk<'_> {
                 if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
             {
                 self.supersede(&attachment, &id);
-                let source = Source::Leased(attachment);
+                let source = AddressSource::Leased(attachment);
                 let record = EndpointRecord {
                     id,
                     network,
@@ -580,7 +580,7 @@ impl Desk<'_> {
 
     /// Forgets an endpoint whose link is not there, gives back its lease, and answers the callers that wait.
     pub(super) fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
-        if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
+        if let Some(AddressSource::Leased(attachment)) = self.drop_endpoint_record(id)
             && self
                 .docker
                 .endpoints
@@ -595,7 +595,7 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint, and returns where its address came from.
-    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<Source> {
+    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<AddressSource> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
@@ -683,8 +683,8 @@ impl Desk<'_> {
         now: Instant,
     ) -> Option<(Grant, PortHolding<'_>)> {
         let holder = match &record.source {
-            Source::Leased(attachment) => self.registry.holding(attachment)?,
-            Source::Ipam => {
+            AddressSource::Leased(attachment) => self.registry.holding(attachment)?,
+            AddressSource::Ipam => {
                 let network = self.docker.networks.get(&record.network).ok();
                 let is_it = |holding: &PortHolding<'_>| {
                     holding.told() == Some(record.address)

@@ -16,7 +16,7 @@ use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
-use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
+use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::outbox::DoorWaiter;
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
@@ -292,7 +292,7 @@ impl Desk<'_> {
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over = |record: &EndpointRecord| {
-            matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of))
+            matches!(&record.source, AddressSource::Leased(of) if !self.registry.is_held(of))
                 && !cut(Rule::EndpointWithoutLease)
         };
         let over = self

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use leasehold_api::docker::network::{Created, Interface, InterfaceName, Joined, StaticRoute};
 use leasehold_core::grant::{Grant, Route};
-use leasehold_core::network::{EndpointRecord, Source};
+use leasehold_core::network::{AddressSource, EndpointRecord};
 
 /// Returns what dockerd does not yet know about an endpoint.
 pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
     let address = match record.source {
-        Source::Leased(_) => record.address.to_string(),
-        Source::Ipam => String::new(),
+        AddressSource::Leased(_) => record.address.to_string(),
+        AddressSource::Ipam => String::new(),
     };
     let mac_address = if tells_mac {
         record.mac.to_string()

@@ -12,7 +12,9 @@ use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
 use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::link::{LinkCause, Place};
-use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
+use leasehold_core::network::{
+    AddressSource, EndpointRecord, Mode, NetworkFault, NetworkRecord, Wiring,
+};
 use leasehold_core::pool;
 use leasehold_core::profile::Profile;
 use leasehold_core::source::{ClientProfile, lease::LeaseRoute};
@@ -678,16 +680,16 @@ fn an_endpoint_with_an_address_has_that() {
         )))))
     };
     assert_eq!(
-        answer(&form, Source::Ipam),
+        answer(&form, AddressSource::Ipam),
         Ok(r#"{"Interface":{}}"#.to_owned())
     );
     let (_, form) = requested(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
     assert_eq!(
-        answer(&form, Source::Ipam),
+        answer(&form, AddressSource::Ipam),
         Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned())
     );
     let lease = || {
-        Source::Leased(Attachment::Docker {
+        AddressSource::Leased(Attachment::Docker {
             pool: "network x".into(),
             endpoint: "y".into(),
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold_core::docker::TABLES;
 use leasehold_core::identity::{Attachment, DoorId};
-use leasehold_core::network::{EndpointRecord, Mode, NetworkRecord, Source, Wiring};
+use leasehold_core::network::{AddressSource, EndpointRecord, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::wants;
 use leasehold_core::profile::Profile;
 
@@ -141,7 +141,7 @@ fn endpoint() -> EndpointRecord {
         network: network().id,
         mac: Mac([2, 0, 0, 0, 0, 1]),
         address: "192.0.2.7/24".parse().unwrap(),
-        source: Source::Leased(dockers(1).attachment),
+        source: AddressSource::Leased(dockers(1).attachment),
         since: since(),
     }
 }

@@ -17,7 +17,7 @@ use leasehold_core::identity::{Attachment, DoorId};
 use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::link::{LinkRoute, Place};
 use leasehold_core::network::{
-    EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring, in_network,
+    AddressSource, EndpointRecord, Mode, NetworkFault, NetworkRecord, Wiring, in_network,
 };
 use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Record, RecordState};
@@ -522,7 +522,7 @@ impl World {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else {
             return None;
         };
-        let Source::Leased(attachment) = &record.source else {
+        let AddressSource::Leased(attachment) = &record.source else {
             return None;
         };
         // It may have ended since it was given.
@@ -574,7 +574,8 @@ impl World {
 
     /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.
     pub(in crate::world) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
-        let is_its = |record: &EndpointRecord| record.source == Source::Leased(attachment.clone());
+        let is_its =
+            |record: &EndpointRecord| record.source == AddressSource::Leased(attachment.clone());
         let leased =
             matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
         leased && !self.store.docker.endpoints.values().any(is_its)
@@ -588,8 +589,8 @@ impl World {
                 EndpointAddress::Ipam(_) => None,
             },
             NetworkCall::DeleteEndpoint(id) => match self.record_of_endpoint(id)?.source.clone() {
-                Source::Leased(attachment) => Some(attachment),
-                Source::Ipam => None,
+                AddressSource::Leased(attachment) => Some(attachment),
+                AddressSource::Ipam => None,
             },
             NetworkCall::Create(_)
             | NetworkCall::Delete(_)

@@ -4,7 +4,7 @@ use leasehold_core::effect::{
     Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall,
 };
 use leasehold_core::link::own::LinkOwner;
-use leasehold_core::network::{EndpointRecord, Source};
+use leasehold_core::network::{AddressSource, EndpointRecord};
 use leasehold_core::wire::Mac;
 
 use super::networks::SLOW_START;
@@ -173,7 +173,7 @@ impl World {
     /// Checks that the store keeps nothing of networks or of endpoints that had a lease.
     pub(in crate::world) fn examine_kept_of_networks(&mut self) {
         let docker = &self.store.docker;
-        let is_left = |record: &&EndpointRecord| matches!(record.source, Source::Leased(_));
+        let is_left = |record: &&EndpointRecord| matches!(record.source, AddressSource::Leased(_));
         let left = (
             docker.networks.values().next(),
             docker.endpoints.values().find(is_left),

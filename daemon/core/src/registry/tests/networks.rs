@@ -13,7 +13,7 @@ use crate::grant::policy::Policy;
 use crate::identity::{ClientId, DoorId};
 use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::link::{KernelMessage, Place};
-use crate::network::{Mode, NetworkFault, NetworkRecord, Source, Wiring};
+use crate::network::{AddressSource, Mode, NetworkFault, NetworkRecord, Wiring};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
@@ -360,7 +360,7 @@ fn an_endpoint_with_an_address_gets_its_lease_and_a_link() {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
             panic!()
         };
-        assert_eq!(record.source, Source::Ipam);
+        assert_eq!(record.source, AddressSource::Ipam);
         let Answer::Network(NetworkAnswer::Joined { grant, .. }) = rig.join(name) else {
             panic!()
         };

@@ -10,7 +10,7 @@ use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelMessage, LinkCause};
-use crate::network::{EndpointRecord, MOST_ENDPOINTS, Source};
+use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
@@ -243,7 +243,7 @@ fn of_too_many_endpoints_one_without_a_lease_goes() {
             id: id(&format!("f{n}")),
             mac: Mac([2, 0, 0, 1, (n >> 8) as u8, n as u8]),
             address: "198.51.100.9/24".parse().unwrap(),
-            source: Source::Ipam,
+            source: AddressSource::Ipam,
             since,
             ..known.clone()
         };
