@@ -21,7 +21,7 @@ use crate::patience::OFFER;
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
 use crate::silence::Silence;
-use crate::source::{ClientProfile, Inquiry, Sender, Sight};
+use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
@@ -368,7 +368,7 @@ impl LanInquiry {
         desk: &mut Desk<'_>,
         now: Now,
         id: RequestId,
-        seen: Result<Sight, Failure>,
+        seen: Result<OfferedLan, Failure>,
     ) -> Next {
         let request = self.request.clone();
         self.hang_up(desk);
@@ -381,7 +381,7 @@ impl LanInquiry {
         } = *request;
         let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
-            Ok(Sight {
+            Ok(OfferedLan {
                 server,
                 subnet: offered,
                 router,

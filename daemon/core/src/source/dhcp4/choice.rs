@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::lease::Lease;
-use super::state::{Beside, State, Transaction};
+use super::state::{Meanwhile, State, Transaction};
 use super::timing;
 use super::{Client, Miss, Missed, Output};
 use crate::rules::{Rule, cut};
@@ -64,16 +64,18 @@ impl Client {
     pub(super) fn keep_spare(&mut self, offer: Lease) {
         let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
         let is_wanted = is_wanted && !cut(Rule::SpareOffer);
-        let State::Requesting { beside, .. } = &self.state else {
+        let State::Requesting { meanwhile, .. } = &self.state else {
             return;
         };
-        let kept = beside.as_ref().and_then(|beside| beside.spare.as_ref());
+        let kept = meanwhile
+            .as_ref()
+            .and_then(|meanwhile| meanwhile.spare.as_ref());
         let is_better = kept.is_none_or(|kept| self.shuns(kept.server));
-        if let State::Requesting { beside, .. } = &mut self.state
+        if let State::Requesting { meanwhile, .. } = &mut self.state
             && is_wanted
             && is_better
         {
-            beside.get_or_insert_default().spare = Some(Box::new(offer));
+            meanwhile.get_or_insert_default().spare = Some(Box::new(offer));
         }
     }
 
@@ -114,8 +116,8 @@ impl Client {
         let spare = second
             .map(|(second, _)| second)
             .filter(|second| second.server != offer.server);
-        let beside = spare.map(|spare| {
-            Box::new(Beside {
+        let meanwhile = spare.map(|spare| {
+            Box::new(Meanwhile {
                 spare: Some(spare),
                 nak: None,
             })
@@ -124,7 +126,7 @@ impl Client {
             tx,
             offer,
             taken: None,
-            beside,
+            meanwhile,
         };
     }
 
@@ -177,14 +179,17 @@ impl Client {
     /// Requests the offer that was kept, after the first came to nothing. Returns whether there is one.
     pub(super) fn asks_another(&mut self, now: Instant, out: &mut Output) -> bool {
         let State::Requesting {
-            tx, offer, beside, ..
+            tx,
+            offer,
+            meanwhile,
+            ..
         } = &mut self.state
         else {
             return false;
         };
         let tx = *tx;
         let server = offer.server;
-        let spare = beside.take().and_then(|beside| beside.spare);
+        let spare = meanwhile.take().and_then(|meanwhile| meanwhile.spare);
         self.shun(server);
         let Some(spare) = spare else { return false };
         self.select(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::extension::{Attempt, Extension, InVain};
 use super::lease::Lease;
 use super::message::Hop;
-use super::state::{Silence, State};
+use super::state::{State, Unanswered};
 use super::timing::{self, LeasePhase};
 use super::{Client, Line, Loss, Output};
 use crate::asking::{Asking, AskingAction};
@@ -20,7 +20,7 @@ impl Client {
         match &self.state {
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
                 let asked = extension.asked_in_vain(now);
-                let confirmed = self.confirmed_in_vain(Silence::Keep, None);
+                let confirmed = self.confirmed_in_vain(Unanswered::Keep, None);
                 match (asked, confirmed.filter(|_| extension.unconfirmed)) {
                     (Some(asked), Some(confirmed)) => Some(InVain {
                         times: asked.times + confirmed.times,
@@ -29,9 +29,9 @@ impl Client {
                     (asked, confirmed) => asked.or(confirmed),
                 }
             }
-            State::InitReboot { silence, .. } => self.confirmed_in_vain(*silence, None),
-            State::Rebooting { tx, silence, .. } => {
-                self.confirmed_in_vain(*silence, Some(tx.began))
+            State::InitReboot { unanswered, .. } => self.confirmed_in_vain(*unanswered, None),
+            State::Rebooting { tx, unanswered, .. } => {
+                self.confirmed_in_vain(*unanswered, Some(tx.began))
             }
             State::Init { .. }
             | State::Selecting { .. }
@@ -40,9 +40,9 @@ impl Client {
         }
     }
 
-    fn confirmed_in_vain(&self, silence: Silence, since: Option<Instant>) -> Option<InVain> {
+    fn confirmed_in_vain(&self, unanswered: Unanswered, since: Option<Instant>) -> Option<InVain> {
         let times = self.tally().in_vain;
-        (silence == Silence::Keep && times > 0).then_some(InVain { times, since })
+        (unanswered == Unanswered::Keep && times > 0).then_some(InVain { times, since })
     }
 
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
@@ -73,7 +73,7 @@ impl Client {
                 (
                     State::InitReboot {
                         at,
-                        silence: Silence::Keep,
+                        unanswered: Unanswered::Keep,
                         ..
                     },
                     LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },

@@ -32,7 +32,7 @@ pub struct Inquiry {
 
 /// What a server's offer says about its LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct OfferedLan {
     /// The server.
     pub server: Ipv4Addr,
     /// The subnet, if the server named its mask.
@@ -99,11 +99,11 @@ impl Inquiry {
     }
 
     /// Returns what a datagram says about the LAN, if it is an OFFER to this inquiry and is believed.
-    pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
+    pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<OfferedLan, Refused> {
         let Offer { message, lease } = self.offer(now, udp)?;
         // The mask of an address's class would only be a guess.
         let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
-        Ok(Sight {
+        Ok(OfferedLan {
             server: lease.server,
             subnet,
             router: lease.gateway,

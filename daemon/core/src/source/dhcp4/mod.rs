@@ -37,7 +37,7 @@ use self::message::Sender;
 use self::profile::Wanted;
 pub(crate) use self::refuse::RECENT;
 pub use self::state::StateName;
-use self::state::{Silence, State, Transaction};
+use self::state::{State, Transaction, Unanswered};
 pub use self::tally::Tally;
 use self::timing::{LeasePhase, Timer};
 use super::lease::{self, Lease};
@@ -106,7 +106,7 @@ impl Client {
         let state = State::InitReboot {
             at: now,
             lease,
-            silence: Silence::Discover,
+            unanswered: Unanswered::Discover,
         };
         Self::new(sender, state, true, rng)
     }
@@ -166,7 +166,7 @@ impl Client {
         self.state = State::InitReboot {
             at,
             lease,
-            silence: Silence::Keep,
+            unanswered: Unanswered::Keep,
         };
         true
     }
@@ -178,7 +178,7 @@ impl Client {
         self.state = State::InitReboot {
             at,
             lease,
-            silence: Silence::Keep,
+            unanswered: Unanswered::Keep,
         };
     }
 
@@ -437,18 +437,23 @@ impl Client {
                     *tx = after;
                 }
             }
-            State::InitReboot { lease, silence, .. } => {
+            State::InitReboot {
+                lease, unanswered, ..
+            } => {
                 let lease = lease.clone();
-                let silence = *silence;
-                self.reboot(now, lease, silence, None, out);
+                let unanswered = *unanswered;
+                self.reboot(now, lease, unanswered, None, out);
             }
             State::Rebooting {
-                tx, lease, silence, ..
+                tx,
+                lease,
+                unanswered,
+                ..
             } if now >= tx.next => {
                 let tx = *tx;
                 let lease = lease.clone();
-                let silence = *silence;
-                self.reboot(now, lease, silence, Some(tx), out);
+                let unanswered = *unanswered;
+                self.reboot(now, lease, unanswered, Some(tx), out);
             }
             State::Renewing { .. } => self.renew(now, out),
             State::Rebinding { .. } => self.rebind(now, out),
@@ -495,14 +500,14 @@ impl Client {
         &mut self,
         now: Instant,
         lease: Arc<Lease>,
-        silence: Silence,
+        unanswered: Unanswered,
         before: Option<Transaction>,
         out: &mut Output,
     ) {
         if before.is_some_and(|tx| tx.sent >= timing::MAX_REBOOTS) {
-            match silence {
-                Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
-                Silence::Keep => {
+            match unanswered {
+                Unanswered::Discover => self.discover(now, Some(lease.ip()), None, out),
+                Unanswered::Keep => {
                     let pause = timing::acquisition_wait(
                         3 + self.count().tried_in_vain(),
                         false,
@@ -512,7 +517,11 @@ impl Client {
                         Some(t1) if t1 <= now => self.extend_unconfirmed(now, lease, out),
                         t1 => {
                             let at = t1.map_or(now + pause, |t1| t1.min(now + pause));
-                            self.state = State::InitReboot { at, lease, silence };
+                            self.state = State::InitReboot {
+                                at,
+                                lease,
+                                unanswered,
+                            };
                         }
                     }
                     self.on_lease_clock(now, out);
@@ -531,7 +540,7 @@ impl Client {
         self.state = State::Rebooting {
             tx,
             lease,
-            silence,
+            unanswered,
             nak,
         };
     }

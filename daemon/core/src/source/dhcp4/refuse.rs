@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::extension::{Attempt, Extension};
 use super::lease::Lease;
 use super::message::Hop;
-use super::state::{Silence, State, Transaction};
+use super::state::{State, Transaction, Unanswered};
 use super::timing::{self, RECEIVE_WINDOW};
 use super::{Client, Loss, Output, Signal};
 use crate::time::Instant;
@@ -50,7 +50,7 @@ impl Client {
     pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
         let next = now + pause;
         self.state = match &mut self.state {
-            State::Requesting { tx, beside, .. } => {
+            State::Requesting { tx, meanwhile, .. } => {
                 // After the pause another transaction begins; until then offers to this one count.
                 let tx = Transaction {
                     next,
@@ -59,7 +59,7 @@ impl Client {
                     soon: 0,
                     ..*tx
                 };
-                let spare = beside.take().and_then(|beside| beside.spare);
+                let spare = meanwhile.take().and_then(|meanwhile| meanwhile.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
                 State::Selecting {
                     tx,
@@ -98,7 +98,7 @@ impl Client {
             State::Bound { lease }
             | State::InitReboot {
                 lease,
-                silence: Silence::Keep,
+                unanswered: Unanswered::Keep,
                 ..
             } if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT => {
                 let lease = lease.clone();

@@ -26,25 +26,25 @@ pub(crate) enum State {
         wanted: Option<Ipv4Addr>,
         second: Option<(Box<Lease>, Instant)>,
     },
-    /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `beside`: what else
+    /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `meanwhile`: what else
     /// came.
     Requesting {
         tx: Transaction,
         offer: Arc<Lease>,
         taken: Option<Mac>,
-        beside: Option<Box<Beside>>,
+        meanwhile: Option<Box<Meanwhile>>,
     },
     /// An earlier lease will be confirmed, from `at` on.
     InitReboot {
         at: Instant,
         lease: Arc<Lease>,
-        silence: Silence,
+        unanswered: Unanswered,
     },
     /// REQUEST in INIT-REBOOT form is out. `nak`: a NAK from a server other than the lease's.
     Rebooting {
         tx: Transaction,
         lease: Arc<Lease>,
-        silence: Silence,
+        unanswered: Unanswered,
         nak: Option<Box<Nak>>,
     },
     /// A lease is held.
@@ -63,7 +63,7 @@ pub(crate) enum State {
 
 /// What else has arrived while a REQUEST is out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct Meanwhile {
     /// Another server's offer, in case the one that is being requested comes to nothing.
     pub(crate) spare: Option<Box<Lease>>,
     /// A NAK that came through a relay.
@@ -115,7 +115,7 @@ impl fmt::Display for StateName {
 
 /// What a client does when nobody answers its INIT-REBOOT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum Unanswered {
     /// Goes back to INIT: a caller waits for an address that is certain.
     Discover,
     /// Uses the lease for the rest of its time (RFC 2131 §3.2 step 4), and goes on asking.
@@ -180,9 +180,12 @@ impl State {
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
         match self {
             Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
-            Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
-                (*silence == Silence::Keep).then_some(lease)
+            Self::InitReboot {
+                lease, unanswered, ..
             }
+            | Self::Rebooting {
+                lease, unanswered, ..
+            } => (*unanswered == Unanswered::Keep).then_some(lease),
             Self::Bound { lease }
             | Self::Renewing { lease, .. }
             | Self::Rebinding { lease, .. } => Some(lease),
@@ -290,7 +293,7 @@ impl State {
     /// Returns where the state keeps a NAK that may not be final, if it does.
     pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
         match self {
-            Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
+            Self::Requesting { meanwhile, .. } => Some(&mut meanwhile.get_or_insert_default().nak),
             Self::Rebooting { nak, .. } => Some(nak),
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
                 match &mut extension.attempt {
@@ -310,8 +313,8 @@ impl State {
     pub(crate) fn has_heard_out(&self, now: Instant) -> bool {
         match self {
             Self::Requesting { tx, .. } => now >= tx.next,
-            Self::Rebooting { tx, silence, .. } => {
-                let tries = if *silence == Silence::Discover {
+            Self::Rebooting { tx, unanswered, .. } => {
+                let tries = if *unanswered == Unanswered::Discover {
                     1
                 } else {
                     timing::MAX_REBOOTS
