@@ -117,7 +117,7 @@ mod tests {
     use std::cell::Cell;
     use std::fs;
 
-    use leasehold_core::range::Given;
+    use leasehold_core::range::RangeAddress;
     use leasehold_core::time::BootId;
     use tempfile::TempDir;
 
@@ -126,7 +126,7 @@ mod tests {
     fn record(root: &Path, container: &str, address: &str, boot: &str) -> RangeRecord {
         RangeRecord {
             attachment: Attachment::cni("pods", container, "eth0"),
-            given: vec![Given {
+            given: vec![RangeAddress {
                 address: format!("{address}/24").parse().expect("an address"),
                 gateway: [10, 9, 0, 1].into(),
             }],

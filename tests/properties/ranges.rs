@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use leasehold_range::{Allocator, Said, Sets};
+use leasehold_range::{Allocator, RangeConfig, Sets};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -48,7 +48,7 @@ fn sets() -> impl Strategy<Value = Sets> {
             let said = |(index, start, end, gateway): Drawn| {
                 let subnet: IpNet = index.get(of_family).parse().expect("a subnet");
                 let address = |n: Option<u8>| n.map(|n| nth(subnet, n));
-                Said {
+                RangeConfig {
                     subnet,
                     start: address(start),
                     end: address(end),
@@ -202,7 +202,7 @@ proptest! {
 /// Returns how long an allocation takes in a subnet of which `taken` addresses are taken, every second one of them alone.
 fn cost(subnet: &str, taken: u32) -> Duration {
     const ROUNDS: u32 = 2000;
-    let said = Said {
+    let said = RangeConfig {
         subnet: subnet.parse().expect("a subnet"),
         start: None,
         end: None,

@@ -13,7 +13,7 @@ use leasehold_api::cni::{
     Args, BadKey, Code, Config, Dns, Env, Error, Holder, HostLocal, Ip, Route, Success, Verb,
     Version, asked, bad_config, named, netns, network, refused,
 };
-use leasehold_range::{Allocator, Given, Refusal, Sets};
+use leasehold_range::{Allocator, NotGiven, RangeAddress, Sets};
 
 use crate::directory::{Directory, Locked, Names};
 use crate::fault::Fault;
@@ -258,7 +258,12 @@ impl Call {
     }
 
     /// Gives a container an address of each set.
-    fn give(&self, add: &Add, locked: &Locked<'_>, host: &Host) -> Result<Vec<Given>, Error> {
+    fn give(
+        &self,
+        add: &Add,
+        locked: &Locked<'_>,
+        host: &Host,
+    ) -> Result<Vec<RangeAddress>, Error> {
         let faulty = |fault: Fault| fault.error();
         let mut names = locked.names().map_err(faulty)?;
         if !locked.is_swept(&names, host) {
@@ -294,7 +299,7 @@ impl Call {
                 },
                 Err(refusal) => refusal,
             };
-            if matches!(refusal, Refusal::Full(_) | Refusal::Taken(_)) && !is_swept {
+            if matches!(refusal, NotGiven::Full(_) | NotGiven::Taken(_)) && !is_swept {
                 is_swept = true;
                 locked.sweep(&mut names, host).map_err(faulty)?;
                 continue;
@@ -319,7 +324,7 @@ impl Call {
     fn write(
         &self,
         add: &Add,
-        given: &[Given],
+        given: &[RangeAddress],
         locked: &Locked<'_>,
         note: &Note,
     ) -> Result<Option<IpAddr>, Fault> {
@@ -396,7 +401,7 @@ impl Call {
 
 impl Add {
     /// Returns host-local's result: an address from each set, and what the configuration adds.
-    fn success(&self, given: &[Given], dns: Dns) -> Success {
+    fn success(&self, given: &[RangeAddress], dns: Dns) -> Success {
         let ips = given.iter().map(|given| Ip {
             address: given.address,
             gateway: Some(given.gateway),

@@ -3,14 +3,14 @@
 use std::time::SystemTime;
 
 use leasehold_api::cni::{Code, Error};
-use leasehold_range::{Refusal, Sets};
+use leasehold_range::{NotGiven, Sets};
 
 use crate::directory::{Directory, Names};
 use crate::note::{Host, Life};
 
 /// Returns the error for a refusal. `container`: who asked.
 pub(crate) fn error(
-    refusal: Refusal,
+    refusal: NotGiven,
     container: &str,
     sets: &Sets,
     directory: &Directory,
@@ -24,25 +24,25 @@ pub(crate) fn error(
         })
     };
     let (code, text) = match refusal {
-        Refusal::Full(set) => (Code::TryAgainLater, full(set, sets, directory, names, host)),
-        Refusal::Duplicate(address) => (
+        NotGiven::Full(set) => (Code::TryAgainLater, full(set, sets, directory, names, host)),
+        NotGiven::Duplicate(address) => (
             Code::TryAgainLater,
             format!(
                 "{address} has been allocated to {container}, duplicate allocation is not allowed: a DEL gives it back"
             ),
         ),
-        Refusal::Taken(address) => (
+        NotGiven::Taken(address) => (
             Code::TryAgainLater,
             format!(
                 "requested IP address {address} is not available in range set: it is taken by {}",
                 holder(address)
             ),
         ),
-        Refusal::Gateway(address) => (
+        NotGiven::Gateway(address) => (
             Code::InvalidConfig,
             format!("requested ip is subnet's gateway: {address}"),
         ),
-        Refusal::NotInSets(address) => (
+        NotGiven::NotInSets(address) => (
             Code::InvalidConfig,
             format!("failed to allocate all requested IPs: no range set has {address} to give"),
         ),

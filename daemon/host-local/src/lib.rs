@@ -17,7 +17,7 @@ mod resolv_conf;
 mod tests;
 
 use leasehold_api::cni;
-use leasehold_range::{BadRange, Said, Sets};
+use leasehold_range::{BadRange, RangeConfig, Sets};
 
 pub use call::Call;
 pub use directory::{Directory, Locked, Names};
@@ -38,7 +38,7 @@ pub fn sets(said: &[Vec<cni::Range>]) -> Result<Sets, BadRange> {
             end,
             gateway,
         } = *range;
-        Said {
+        RangeConfig {
             subnet,
             start,
             end,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::free::{Free, after};
 
-pub use self::sets::{BadRange, Range, Said, Sets};
+pub use self::sets::{BadRange, Range, RangeConfig, Sets};
 
 /// The addresses of one network.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub type IsTaken<'a> = dyn Fn(IpAddr) -> bool + 'a;
 
 /// An address that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct RangeAddress {
     /// The address with its subnet's prefix.
     pub address: IpNet,
     /// The gateway.
@@ -47,7 +47,7 @@ pub struct Given {
 
 /// Why no address was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum NotGiven {
     /// All addresses of a set are taken.
     #[error("all addresses of range set {0} are taken")]
     Full(usize),
@@ -121,7 +121,7 @@ impl Allocator {
         own: &[IpAddr],
         asked: &[IpAddr],
         is_taken: &IsTaken<'_>,
-    ) -> Result<Vec<Given>, Refusal> {
+    ) -> Result<Vec<RangeAddress>, NotGiven> {
         let mut given = Vec::with_capacity(self.sets.count());
         let asked = asked.iter().copied().collect();
         let outcome = self.allocate_each(own, asked, is_taken, &mut given);
@@ -138,14 +138,14 @@ impl Allocator {
         own: &[IpAddr],
         mut asked: BTreeSet<IpAddr>,
         is_taken: &IsTaken<'_>,
-        given: &mut Vec<Given>,
-    ) -> Result<(), Refusal> {
+        given: &mut Vec<RangeAddress>,
+    ) -> Result<(), NotGiven> {
         for set in 0..self.sets.count() {
             let is_of_set = |address: &IpAddr| self.sets.range_of(set, *address).is_some();
             let address = match asked.iter().copied().find(is_of_set) {
                 Some(address) => self.available(address, is_taken)?,
                 None => match own.iter().copied().find(is_of_set) {
-                    Some(address) => return Err(Refusal::Duplicate(address)),
+                    Some(address) => return Err(NotGiven::Duplicate(address)),
                     None => self.next(set, is_taken)?,
                 },
             };
@@ -156,18 +156,18 @@ impl Allocator {
         }
         asked
             .first()
-            .map_or(Ok(()), |address| Err(Refusal::NotInSets(*address)))
+            .map_or(Ok(()), |address| Err(NotGiven::NotInSets(*address)))
     }
 
     /// Returns a requested address of a set, if it can be given. A caller that has another one may have it too.
-    fn available(&self, address: IpAddr, is_taken: &IsTaken<'_>) -> Result<IpAddr, Refusal> {
+    fn available(&self, address: IpAddr, is_taken: &IsTaken<'_>) -> Result<IpAddr, NotGiven> {
         if !self.sets.have(address) {
-            return Err(Refusal::Gateway(address));
+            return Err(NotGiven::Gateway(address));
         }
         if self.is_free(address) && !is_taken(address) {
             Ok(address)
         } else {
-            Err(Refusal::Taken(address))
+            Err(NotGiven::Taken(address))
         }
     }
 
@@ -175,7 +175,7 @@ impl Allocator {
     ///
     /// # Panics
     /// The set does not contain the address.
-    pub fn given(&self, set: usize, address: IpAddr) -> Given {
+    pub fn given(&self, set: usize, address: IpAddr) -> RangeAddress {
         let (_, range) = self
             .sets
             .range_of(set, address)
@@ -183,7 +183,7 @@ impl Allocator {
         let prefix = range.subnet.prefix_len();
         let with_prefix =
             IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
-        Given {
+        RangeAddress {
             address: with_prefix,
             gateway: range.gateway,
         }
@@ -193,11 +193,11 @@ impl Allocator {
     ///
     /// # Errors
     /// All addresses of the set are taken.
-    pub fn peek(&self) -> Result<Given, Refusal> {
+    pub fn peek(&self) -> Result<RangeAddress, NotGiven> {
         Ok(self.given(0, self.next(0, &|_| false)?))
     }
 
-    fn next(&self, set: usize, is_taken: &IsTaken<'_>) -> Result<IpAddr, Refusal> {
+    fn next(&self, set: usize, is_taken: &IsTaken<'_>) -> Result<IpAddr, NotGiven> {
         let ranges = self.sets.set(set);
         let last = self
             .last
@@ -216,7 +216,7 @@ impl Allocator {
         rest.or_else(|| {
             around.find_map(|range| self.first_free(Some(range.first), range.last, is_taken))
         })
-        .ok_or(Refusal::Full(set))
+        .ok_or(NotGiven::Full(set))
     }
 
     /// Returns the first free address from one on that nobody else has.

@@ -13,7 +13,7 @@ use super::free::{after, before, plus};
 
 /// A range as its configuration states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct RangeConfig {
     /// The subnet, whose prefix each address gets.
     pub subnet: IpNet,
     /// The first address; without it, the first after the network's.
@@ -105,8 +105,8 @@ pub enum BadRange {
 }
 
 impl Range {
-    fn new(said: &Said) -> Result<Self, BadRange> {
-        let Said {
+    fn new(said: &RangeConfig) -> Result<Self, BadRange> {
+        let RangeConfig {
             subnet,
             start,
             end,
@@ -175,11 +175,11 @@ impl Sets {
     ///
     /// # Errors
     /// The first fault found.
-    pub fn new(said: &[Vec<Said>]) -> Result<Self, BadRange> {
+    pub fn new(said: &[Vec<RangeConfig>]) -> Result<Self, BadRange> {
         if said.is_empty() {
             return Err(BadRange::NoSets);
         }
-        let set = |(index, ranges): (usize, &Vec<Said>)| {
+        let set = |(index, ranges): (usize, &Vec<RangeConfig>)| {
             let ranges: Vec<_> = ranges.iter().map(Range::new).collect::<Result<_, _>>()?;
             let first = ranges.first().ok_or(BadRange::EmptySet(index))?;
             let is_mixed = ranges

@@ -7,14 +7,14 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// A range as `subnet`, or `subnet start end`, with `gateway` behind that.
-fn said(text: &str) -> Said {
+fn said(text: &str) -> RangeConfig {
     let mut words = text.split(' ');
     let subnet = words
         .next()
         .and_then(|subnet| subnet.parse().ok())
         .expect("a subnet");
     let mut address = || words.next().filter(|word| *word != "-").map(ip);
-    Said {
+    RangeConfig {
         subnet,
         start: address(),
         end: address(),
@@ -285,7 +285,7 @@ fn what_others_have_is_passed_over() {
     assert_eq!(given[0].address.to_string(), "10.0.0.3/29");
     assert_eq!(
         allocator.allocate(&[], &[ip("10.0.0.4")], &is_taken),
-        Err(Refusal::Taken(ip("10.0.0.4")))
+        Err(NotGiven::Taken(ip("10.0.0.4")))
     );
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use leasehold_core::identity::Attachment;
-use leasehold_core::range::Given;
+use leasehold_core::range::RangeAddress;
 use leasehold_core::time::BootId;
 use redb::ReadTransaction;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub(crate) struct RangeRecord {
     /// Who has it.
     pub(crate) attachment: Attachment,
     /// The addresses, in the order of the network's range sets.
-    pub(crate) given: Vec<Given>,
+    pub(crate) given: Vec<RangeAddress>,
     /// The path of its namespace.
     pub(crate) netns: PathBuf,
     /// The directory of the network's files.

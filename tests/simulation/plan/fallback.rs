@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::range::{self, Said, Sets};
+use leasehold_core::range::{self, RangeConfig, Sets};
 
 use super::{Plan, pick};
 
@@ -37,7 +37,7 @@ impl Fallback {
     pub(crate) fn of_add(&self, lan: usize) -> range::Fallback {
         let end = |nth| Some(IpAddr::V4(Self::address(lan, nth)));
         let subnet = format!("10.{lan}.0.0/22").parse().expect("a subnet");
-        let said = Said {
+        let said = RangeConfig {
             subnet,
             start: end(0),
             end: end(self.size - 1),

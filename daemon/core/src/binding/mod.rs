@@ -48,7 +48,7 @@ use crate::interface::{Interfaces, News, Presence, Seat};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
-use crate::range::{Given, NoAddress};
+use crate::range::{NoAddress, RangeAddress};
 use crate::record::{BindingId, Former};
 use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
@@ -376,7 +376,7 @@ impl Binding {
     }
 
     /// Goes on with an address of a local range, or without one.
-    pub(crate) fn on_resort(&mut self, given: Result<Given, NoAddress>, cx: &mut Cx<'_>) {
+    pub(crate) fn on_resort(&mut self, given: Result<RangeAddress, NoAddress>, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.on_resort(&mut self.common, given, cx);
             self.enter(next, cx);

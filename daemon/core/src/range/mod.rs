@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use leasehold_range::{BadRange, Given, Range, Said, Sets};
+pub use leasehold_range::{BadRange, Range, RangeAddress, RangeConfig, Sets};
 
 use crate::identity::Attachment;
 use crate::time::WallTime;
@@ -30,7 +30,7 @@ pub struct Fallback {
 
 /// The addresses of a fallback.
 #[derive(Clone, Debug)]
-pub struct Allocator {
+pub struct FallbackAllocator {
     /// Which addresses are free, and which is next.
     range: leasehold_range::Allocator,
     /// What is taken, in the ranges or not.
@@ -102,27 +102,27 @@ impl Fallback {
     }
 
     /// Returns the allocator without any address taken here. `last`: the last address given.
-    pub fn allocator(&self, last: Option<IpAddr>) -> Allocator {
+    pub fn allocator(&self, last: Option<IpAddr>) -> FallbackAllocator {
         let mut range = leasehold_range::Allocator::new(self.sets.clone(), self.offset);
         last.into_iter().for_each(|last| range.begin_after(0, last));
         self.elsewhere.iter().for_each(|address| {
             range.take(*address);
         });
-        Allocator {
+        FallbackAllocator {
             range,
             taken: BTreeMap::new(),
         }
     }
 
     /// Returns an address of the ranges with its prefix and gateway; `None`: they do not have it.
-    pub fn take_over(&self, address: IpAddr) -> Option<Given> {
+    pub fn take_over(&self, address: IpAddr) -> Option<RangeAddress> {
         self.sets
             .have(address)
             .then(|| self.allocator(None).range.given(0, address))
     }
 }
 
-impl Allocator {
+impl FallbackAllocator {
     /// Records an address as taken, in a range or not. Of several holders the first counts.
     pub fn occupy(&mut self, address: IpAddr, holding: RangeHolding) {
         self.range.take(address);
@@ -138,7 +138,7 @@ impl Allocator {
     ///
     /// # Errors
     /// All are taken.
-    pub fn peek(&self) -> Result<Given, NoAddress> {
+    pub fn peek(&self) -> Result<RangeAddress, NoAddress> {
         self.range.peek().map_err(|_| self.full())
     }
 

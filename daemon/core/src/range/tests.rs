@@ -5,7 +5,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn fallback(subnet: &str) -> Fallback {
-    let said = Said {
+    let said = RangeConfig {
         subnet: subnet.parse().expect("a subnet"),
         start: None,
         end: None,

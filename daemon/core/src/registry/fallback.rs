@@ -13,7 +13,7 @@ use super::timers::Key;
 use crate::binding::Binding;
 use crate::effect::{RangeRow, Why};
 use crate::identity::{Attachment, Lan};
-use crate::range::{Allocator, Fallback, Given, NoAddress, RangeHolding};
+use crate::range::{Fallback, FallbackAllocator, NoAddress, RangeAddress, RangeHolding};
 use crate::record::BindingId;
 use crate::source::Timer;
 use crate::time::{Instant, Now, WallTime};
@@ -63,7 +63,7 @@ impl Registry {
         fallback: &Fallback,
         used: &BTreeSet<Ipv4Addr>,
         last: Option<IpAddr>,
-    ) -> Result<Given, NoAddress> {
+    ) -> Result<RangeAddress, NoAddress> {
         let Some(own) = self.bindings.get(id) else {
             return fallback.allocator(None).peek();
         };
@@ -109,7 +109,7 @@ impl Registry {
         lan: &Lan,
         fallback: &Fallback,
         but: Option<BindingId>,
-    ) -> Allocator {
+    ) -> FallbackAllocator {
         let mut allocator = fallback.allocator(self.fallbacks.last.get(lan).copied());
         let since = |binding: &Binding| {
             let age = binding

@@ -20,7 +20,7 @@ use ipnet::Ipv4Net;
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::ClientId;
 use leasehold_core::profile::Profile;
-use leasehold_core::range::{Fallback, Said, Sets};
+use leasehold_core::range::{Fallback, RangeConfig, Sets};
 use leasehold_core::source::{ClientProfile, Servers};
 
 use super::super::add::{Site, is_hostname};
@@ -278,7 +278,7 @@ impl LeaseOptions {
                 "timeout must be at least {least} s, of which {beside} are for its turn and for probes"
             )));
         }
-        let said = Said {
+        let said = RangeConfig {
             subnet: subnet.into(),
             start: Some(first.into()),
             end: Some(last.into()),

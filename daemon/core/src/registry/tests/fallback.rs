@@ -7,7 +7,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Adoptee, Call, Failure};
 use crate::event::{Event, EventKind};
-use crate::range::{Fallback, Said, Sets};
+use crate::range::{Fallback, RangeConfig, Sets};
 use crate::source::Source;
 use crate::tenure::Grantor;
 use crate::wire::Mac;
@@ -21,7 +21,7 @@ const RELEASE: u8 = 7;
 
 /// Returns a fallback to the addresses from .200 to `last`, after 20 s of silence, whose first search begins `offset` after .200.
 fn to(last: u8, offset: u128) -> Fallback {
-    let said = Said {
+    let said = RangeConfig {
         subnet: "192.0.2.0/24".parse().unwrap(),
         start: Some("192.0.2.200".parse().unwrap()),
         end: Some(Ipv4Addr::new(192, 0, 2, last).into()),

@@ -16,7 +16,7 @@ use crate::binding::{Common, Cx, Living, Next, Report, SAME};
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
-use crate::range::{Fallback, Given, NoAddress};
+use crate::range::{Fallback, NoAddress, RangeAddress};
 use crate::source::{Lease, RECEIVE_WINDOW};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -189,7 +189,7 @@ impl Acquire {
     pub(in crate::binding) fn on_resort(
         &mut self,
         common: &mut Common,
-        given: Result<Given, NoAddress>,
+        given: Result<RangeAddress, NoAddress>,
         cx: &mut Cx<'_>,
     ) -> Next {
         let asks = matches!(self.phase, Phase::Queue | Phase::Ask);
@@ -307,7 +307,7 @@ impl Acquire {
     }
 }
 
-fn lease(given: &Given, now: Instant) -> Option<Lease> {
+fn lease(given: &RangeAddress, now: Instant) -> Option<Lease> {
     let (IpNet::V4(address), IpAddr::V4(gateway)) = (given.address, given.gateway) else {
         return None;
     };
