@@ -75,9 +75,9 @@ pub(crate) struct Tenant {
     pub(crate) chaddr: Mac,
 }
 
-/// What is known about one binding.
+/// What was noted about one binding.
 #[derive(Debug)]
-struct Known {
+struct Noted {
     standing: Standing,
     attachment: Arc<Attachment>,
     chaddr: Mac,
@@ -87,7 +87,7 @@ struct Known {
 /// the host's own addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    known: BTreeMap<BindingId, Known>,
+    known: BTreeMap<BindingId, Noted>,
     /// The live holder of each identity.
     live: BTreeMap<IdentityKey, BindingId>,
     /// The bindings that leave, by identity.
@@ -114,7 +114,7 @@ impl Holders {
         let chaddr = binding.identity.chaddr;
         self.known.insert(
             binding.id,
-            Known {
+            Noted {
                 standing,
                 attachment,
                 chaddr,
@@ -254,7 +254,7 @@ impl Holders {
         let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else {
             return Vec::new();
         };
-        let leaves = |known: &Known| known.standing.stage == Stand::Leaving;
+        let leaves = |known: &Noted| known.standing.stage == Stand::Leaving;
         self.claims(lan, claim.address)
             .filter(|(_, known, _)| leaves(known))
             .map(|(id, ..)| id)
@@ -289,7 +289,7 @@ impl Holders {
         &self,
         lan: &Lan,
         address: Ipv4Addr,
-    ) -> impl Iterator<Item = (BindingId, &Known, Claim)> {
+    ) -> impl Iterator<Item = (BindingId, &Noted, Claim)> {
         let all = (address, BindingId(0))..=(address, BindingId(u64::MAX));
         let of_address = self
             .addresses

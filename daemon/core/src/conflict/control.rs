@@ -46,12 +46,12 @@ pub enum ControlAction {
     /// Wait until the deadline, or for an ARP packet.
     Wait,
     /// It is over.
-    Over(Verdict),
+    Over(ControlResult),
 }
 
 /// The result of a control.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ControlResult {
     /// This station claims the leased address, and not the control.
     Has(Mac),
     /// All stations that claim the leased address, these, answered for the control too.
@@ -102,8 +102,8 @@ impl Control {
     pub fn on_clock(&mut self, now: Instant, can_send: bool) -> ControlAction {
         if now >= self.until {
             return ControlAction::Over(match self.claimant() {
-                Some(by) => Verdict::Has(by),
-                None => Verdict::Nobody(self.claimants.clone()),
+                Some(by) => ControlResult::Has(by),
+                None => ControlResult::Nobody(self.claimants.clone()),
             });
         }
         if self.tries == TRIES || now < self.next || !can_send {
@@ -182,7 +182,7 @@ mod tests {
         );
         assert_eq!(
             control.on_clock(at(1000), true),
-            ControlAction::Over(Verdict::Has(STATION))
+            ControlAction::Over(ControlResult::Has(STATION))
         );
     }
 
@@ -199,19 +199,19 @@ mod tests {
         );
         assert_eq!(
             control.on_clock(at(1000), false),
-            ControlAction::Over(Verdict::Has(STATION))
+            ControlAction::Over(ControlResult::Has(STATION))
         );
     }
 
     #[test]
     fn only_who_answers_for_the_control_proves_nothing() {
-        let nobody = |all: &[Mac]| Verdict::Nobody(all.to_vec());
+        let nobody = |all: &[Mac]| ControlResult::Nobody(all.to_vec());
         for (claims, answers, verdict) in [
-            (&[PROXY][..], &[][..], Verdict::Has(PROXY)),
+            (&[PROXY][..], &[][..], ControlResult::Has(PROXY)),
             (&[PROXY], &[PROXY], nobody(&[PROXY])),
-            (&[PROXY], &[STATION], Verdict::Has(PROXY)),
-            (&[PROXY, STATION], &[PROXY], Verdict::Has(STATION)),
-            (&[STATION, PROXY], &[PROXY], Verdict::Has(STATION)),
+            (&[PROXY], &[STATION], ControlResult::Has(PROXY)),
+            (&[PROXY, STATION], &[PROXY], ControlResult::Has(STATION)),
+            (&[STATION, PROXY], &[PROXY], ControlResult::Has(STATION)),
             (
                 &[PROXY, STATION],
                 &[STATION, PROXY],

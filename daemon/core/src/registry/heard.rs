@@ -15,7 +15,7 @@ const MOST: usize = 256;
 
 /// What servers said last.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct LastExchanges {
     by_id: BTreeMap<BindingId, Exchanged>,
     /// The order in which leases were last heard about.
     order: VecDeque<BindingId>,
@@ -43,7 +43,7 @@ impl ClientBefore {
     }
 }
 
-impl Heard {
+impl LastExchanges {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_servers_said_is_kept_of_the_latest_leases_only() {
-        let mut heard = Heard::default();
+        let mut heard = LastExchanges::default();
         (1..=MOST as u64).for_each(|id| _ = heard.make(BindingId(id)));
         // The first is heard about once more: the second is the oldest now.
         heard.make(BindingId(1));

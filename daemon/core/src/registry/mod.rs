@@ -61,7 +61,7 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::fallback::Fallbacks;
-use self::heard::{ClientBefore, Heard};
+use self::heard::{ClientBefore, LastExchanges};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
@@ -143,7 +143,7 @@ pub(crate) struct Registry {
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
-    heard: Heard,
+    heard: LastExchanges,
     profiles: Profiles,
     fallbacks: Fallbacks,
     timers: Timers,
@@ -183,7 +183,7 @@ impl Registry {
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
-            heard: Heard::default(),
+            heard: LastExchanges::default(),
             profiles: Profiles::default(),
             fallbacks: Fallbacks::default(),
             timers: Timers::default(),

@@ -15,7 +15,7 @@ use crate::time::{Instant, Now, brief};
 
 /// Leases of one server that wait to be extended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct Unextended {
     /// How many wait, of how many.
     pub(super) count: usize,
     pub(super) of: usize,
@@ -25,7 +25,7 @@ pub(super) struct Waiting {
     pub(super) since: Option<Instant>,
 }
 
-impl Waiting {
+impl Unextended {
     /// Counts a lease.
     pub(super) fn add(&mut self, binding: &Binding, now: Instant) {
         self.of += 1;
@@ -119,8 +119,8 @@ impl Registry {
     }
 
     /// Returns the leases of a server that wait to be extended.
-    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Waiting {
-        let mut waiting = Waiting::default();
+    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Unextended {
+        let mut waiting = Unextended::default();
         let of_lan = self
             .bindings
             .iter()

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::servers::Waiting;
+use super::servers::Unextended;
 use crate::binding::{Binding, row};
 use crate::effect::BindingState;
 use crate::identity::Lan;
@@ -85,7 +85,7 @@ impl Registry {
     }
 
     fn unextended(&self, now: Now) -> Vec<Trouble> {
-        let mut servers: BTreeMap<(&Lan, Ipv4Addr), Waiting> = BTreeMap::new();
+        let mut servers: BTreeMap<(&Lan, Ipv4Addr), Unextended> = BTreeMap::new();
         for binding in self.bindings.iter() {
             if let Some(lease) = binding
                 .lease(now.boot)
@@ -98,7 +98,7 @@ impl Registry {
             }
         }
         let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
-        let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Waiting)| {
+        let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Unextended)| {
             let silent = self.lans.silent_since(lan, server);
             let what = match silent {
                 Some(_) => "does not extend leases",

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 use super::{Found, Guard, Waits, Way};
 use crate::binding::{Common, Cx};
-use crate::conflict::control::{self, Control, ControlAction, Verdict};
+use crate::conflict::control::{self, Control, ControlAction, ControlResult};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::rules::{Rule, cut};
@@ -103,8 +103,8 @@ impl Common {
                 None
             }
             ControlAction::Wait => return ControlFlow::Break(None),
-            ControlAction::Over(Verdict::Has(_)) => self.believe_claim(),
-            ControlAction::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
+            ControlAction::Over(ControlResult::Has(_)) => self.believe_claim(),
+            ControlAction::Over(ControlResult::Nobody(proxies)) => self.clear(&proxies, client, cx),
         };
         match found {
             Some(found) => ControlFlow::Break(Some(found)),
