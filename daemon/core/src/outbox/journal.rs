@@ -97,22 +97,22 @@ impl Journal {
     }
 
     /// Takes out the events that need not wait for their binding's record, each with its binding.
-    pub(super) fn ready(&mut self, record_is_due: impl Fn(BindingId) -> bool) -> Ready {
+    pub(super) fn ready(&mut self, record_is_due: impl Fn(BindingId) -> bool) -> DueNotes {
         let (due, ready) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|note: &Note| record_is_due(note.binding));
         self.waiting = due;
-        Ready(ready)
+        DueNotes(ready)
     }
 
     /// Writes events with a transaction.
-    pub(super) fn ride(&mut self, op: OpId, ready: Ready, changes: &mut Vec<Change>) {
+    pub(super) fn ride(&mut self, op: OpId, ready: DueNotes, changes: &mut Vec<Change>) {
         changes.extend(ready.0.iter().map(|note| Change::Note(note.event.clone())));
         self.riding.entry(op).or_default().extend(ready.0);
     }
 
     /// Returns whether these events deserve a transaction of the journal's own now.
-    pub(super) fn wants_own(&self, ready: &Ready) -> bool {
+    pub(super) fn wants_own(&self, ready: &DueNotes) -> bool {
         self.own.is_none() && ready.0.iter().any(|note| !note.tried)
     }
 
@@ -121,7 +121,7 @@ impl Journal {
     }
 
     /// Puts back events that found no transaction.
-    pub(super) fn put_back(&mut self, ready: Ready) {
+    pub(super) fn put_back(&mut self, ready: DueNotes) {
         ready
             .0
             .into_iter()
@@ -172,9 +172,9 @@ impl Journal {
 
 /// Events that may be written now, in order.
 #[derive(Debug)]
-pub(super) struct Ready(VecDeque<Note>);
+pub(super) struct DueNotes(VecDeque<Note>);
 
-impl Ready {
+impl DueNotes {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 pub(crate) use self::journal::Stake;
-use self::journal::{Journal, Ready};
+use self::journal::{DueNotes, Journal};
 use crate::counts::Counts;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
@@ -276,7 +276,7 @@ impl Outbox {
         }
     }
 
-    fn ride(&mut self, at: usize, notes: Ready) {
+    fn ride(&mut self, at: usize, notes: DueNotes) {
         if let Some(Effect::Persist { op, changes }) = self.effects.get_mut(at) {
             self.journal.ride(*op, notes, changes);
         }
