@@ -12,14 +12,17 @@ mod pools;
 mod record;
 mod strays;
 
+use std::collections::BTreeMap;
+
 pub(crate) use self::desk::Desk;
 use self::endpoints::Endpoints;
-use self::jobs::Jobs;
+use self::jobs::{DockerJob, NetworkChange};
 use self::networks::Networks;
 use self::pools::Pools;
 pub(crate) use self::record::complete;
 pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
+use crate::effect::RequestId;
 use crate::identity::Lan;
 use crate::registry::Kept;
 
@@ -30,13 +33,25 @@ pub(crate) struct Docker {
     networks: Networks,
     endpoints: Endpoints,
     strays: Strays,
-    jobs: Jobs,
+    /// The calls that are not answered yet.
+    jobs: BTreeMap<RequestId, DockerJob>,
 }
 
 impl Docker {
     pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
         let lans = self.pools.iter().filter_map(|pool| pool.lan.as_ref());
         self.networks.parents().chain(lans.filter_map(Lan::parent))
+    }
+
+    /// Returns the networks that are being created or deleted.
+    fn changing_networks(&self) -> impl Iterator<Item = &NetworkChange> {
+        self.jobs.values().filter_map(|job| {
+            if let DockerJob::Network(change) = job {
+                Some(change)
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns how much is kept of each kind whose size depends on what was asked.

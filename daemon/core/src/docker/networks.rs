@@ -172,7 +172,8 @@ impl Desk<'_> {
     /// Forgets a network that was not kept, unless another call has kept it or may still do so.
     pub(super) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
-        if self.docker.networks.kept.contains(&record.id) || self.docker.jobs.networks().any(writes)
+        if self.docker.networks.kept.contains(&record.id)
+            || self.docker.changing_networks().any(writes)
         {
             return;
         }
@@ -191,7 +192,7 @@ impl Desk<'_> {
         let mut known = self.docker.networks.by_id.values();
         let unread = self.docker.networks.unread.iter().any(may_be);
         known.any(|network| is_in(&network.wiring))
-            || self.docker.jobs.networks().any(comes)
+            || self.docker.changing_networks().any(comes)
             || unread
     }
 

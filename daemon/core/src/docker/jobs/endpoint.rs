@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Job, Next};
+use super::{DockerJob, Next};
 use crate::docker::Desk;
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::DoorId;
@@ -27,7 +27,7 @@ impl EndpointCall {
         desk.time_call(id, now.boot + limit);
         desk.call_goes_on(
             id,
-            Next::Waits(Job::Endpoint(Self {
+            Next::Waits(DockerJob::Endpoint(Self {
                 endpoint: endpoint.clone(),
                 limit,
             })),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Job, Next};
+use super::{DockerJob, Next};
 use crate::docker::Desk;
 use crate::effect::{
     Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId,
@@ -222,7 +222,7 @@ impl LanInquiry {
     }
 
     fn waits(self) -> Next {
-        Next::Waits(Job::Inquire(Box::new(self)))
+        Next::Waits(DockerJob::Inquire(Box::new(self)))
     }
 
     pub(super) fn done(

@@ -5,8 +5,6 @@ mod inquire;
 mod network;
 mod pool;
 
-use std::collections::BTreeMap;
-
 pub(super) use self::endpoint::EndpointCall;
 pub(super) use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
@@ -23,7 +21,7 @@ use crate::time::Now;
 
 /// A call that is not answered yet.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum DockerJob {
     /// A look at the LAN of a pool that is asked for.
     Inquire(Box<LanInquiry>),
     /// A change of a pool.
@@ -35,29 +33,7 @@ pub(super) enum Job {
 }
 
 /// What happens to a call next.
-pub(super) type Next = job::Next<Job>;
-
-/// The calls that are not answered yet.
-#[derive(Debug, Default)]
-pub(super) struct Jobs(BTreeMap<RequestId, Job>);
-
-impl Jobs {
-    /// Returns how many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the networks that are being created or deleted.
-    pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
-        self.0.values().filter_map(|job| {
-            if let Job::Network(change) = job {
-                Some(change)
-            } else {
-                None
-            }
-        })
-    }
-}
+pub(super) type Next = job::Next<DockerJob>;
 
 impl From<Result<NetworkAnswer, NetworkFault>> for Next {
     fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
@@ -87,14 +63,14 @@ impl Desk<'_> {
 
     /// Goes on with a call after one of its effects is done.
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        let Some(job) = self.docker.jobs.0.remove(&id) else {
+        let Some(job) = self.docker.jobs.remove(&id) else {
             return;
         };
         let next = match job {
-            Job::Inquire(job) => job.done(self, now, id, outcome),
-            Job::Pool(job) => job.done(self, now, outcome),
-            Job::Network(job) => job.done(self, now, id, outcome),
-            Job::Endpoint(_) => Next::Waits(job),
+            DockerJob::Inquire(job) => job.done(self, now, id, outcome),
+            DockerJob::Pool(job) => job.done(self, now, outcome),
+            DockerJob::Network(job) => job.done(self, now, id, outcome),
+            DockerJob::Endpoint(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -102,11 +78,11 @@ impl Desk<'_> {
     /// Ends a call that has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.registry.set_timer(DoorTimer::Call(id), None);
-        let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Inquire(job)) => job.time_out(self, now, id),
-            Some(Job::Pool(job)) => job.time_out(self, now),
-            Some(Job::Network(job)) => job.time_out(self, id),
-            Some(Job::Endpoint(job)) => job.time_out(self, now, id),
+        let next = match self.docker.jobs.remove(&id) {
+            Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
+            Some(DockerJob::Pool(job)) => job.time_out(self, now),
+            Some(DockerJob::Network(job)) => job.time_out(self, id),
+            Some(DockerJob::Endpoint(job)) => job.time_out(self, now, id),
             None => return,
         };
         self.call_goes_on(id, next);
@@ -115,11 +91,11 @@ impl Desk<'_> {
     /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.registry.set_timer(DoorTimer::Call(id), None);
-        let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Inquire(job)) => job.hang_up(self),
-            Some(Job::Pool(job)) => job.hang_up(self, now),
-            Some(Job::Network(job)) => job.hang_up(self),
-            Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
+        let next = match self.docker.jobs.remove(&id) {
+            Some(DockerJob::Inquire(job)) => job.hang_up(self),
+            Some(DockerJob::Pool(job)) => job.hang_up(self, now),
+            Some(DockerJob::Network(job)) => job.hang_up(self),
+            Some(DockerJob::Endpoint(job)) => job.hang_up(self, now, id),
             // The answer may have left at the same moment. What Docker does not know then is kept.
             None => return false,
         };
@@ -152,19 +128,17 @@ impl Desk<'_> {
         exchange: ExchangeId,
         f: impl FnOnce(&mut Self, RequestId, LanInquiry) -> Next,
     ) {
-        let is_its =
-            |job: &Job| matches!(job, Job::Inquire(look) if look.exchange() == Some(exchange));
+        let is_its = |job: &DockerJob| matches!(job, DockerJob::Inquire(look) if look.exchange() == Some(exchange));
         let Some(id) = self
             .docker
             .jobs
-            .0
             .iter()
             .find(|(_, job)| is_its(job))
             .map(|(id, _)| *id)
         else {
             return;
         };
-        if let Some(Job::Inquire(look)) = self.docker.jobs.0.remove(&id) {
+        if let Some(DockerJob::Inquire(look)) = self.docker.jobs.remove(&id) {
             let next = f(self, id, *look);
             self.call_goes_on(id, next);
         }
@@ -172,7 +146,7 @@ impl Desk<'_> {
 
     /// Answers a call or has it wait.
     pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
-        if let Some(answer) = next.settle(id, &mut self.docker.jobs.0) {
+        if let Some(answer) = next.settle(id, &mut self.docker.jobs) {
             self.registry.set_timer(DoorTimer::Call(id), None);
             self.registry.out.reply(id, answer);
         }
@@ -180,7 +154,7 @@ impl Desk<'_> {
 
     /// Answers a call that waits, unless its caller hung up.
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
-        if self.docker.jobs.0.remove(&id).is_some() {
+        if self.docker.jobs.remove(&id).is_some() {
             self.call_goes_on(id, Next::Answers(answer));
         }
     }

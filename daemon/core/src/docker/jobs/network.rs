@@ -3,7 +3,7 @@
 //! It is kept once its host link has been looked at, its VLAN's link is there, and the store has it. Its deletion is answered at
 //! once, or when the VLAN's link is gone if it was the last network there.
 
-use super::{Job, Next};
+use super::{DockerJob, Next};
 use crate::docker::Desk;
 use crate::docker::{DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
@@ -96,7 +96,7 @@ impl NetworkChange {
     }
 
     fn waits(self) -> Next {
-        Next::Waits(Job::Network(self))
+        Next::Waits(DockerJob::Network(self))
     }
 
     pub(super) fn done(

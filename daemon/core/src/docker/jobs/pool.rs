@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Job, Next};
+use super::{DockerJob, Next};
 use crate::docker::Desk;
 use crate::effect::{Answer, Failure, Outcome, RequestId};
 use crate::job::LIMIT;
@@ -40,7 +40,7 @@ impl PoolChange {
     ) -> Next {
         desk.write(DoorWaiter::Call(id), changes);
         desk.time_call(id, now.boot + LIMIT);
-        Next::Waits(Job::Pool(Self { answer, undo }))
+        Next::Waits(DockerJob::Pool(Self { answer, undo }))
     }
 
     pub(super) fn done(self, desk: &mut Desk<'_>, now: Now, outcome: Outcome) -> Next {
