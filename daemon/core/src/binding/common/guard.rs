@@ -49,7 +49,8 @@ const LINK_DOWN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(in crate::binding) struct Guard {
     window: Window,
-    way: Way,
+    /// When it opens sockets of its own; `None`: its frames leave over those of the DHCP exchange.
+    own: Option<Instant>,
     /// Its own sockets.
     exchange: Exchange,
     /// Whether they were lost once, when the link went down.
@@ -107,20 +108,11 @@ pub(in crate::binding) enum Waits {
     Lease(HeldBefore),
 }
 
-/// Where a window's frames go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Over the sockets of the DHCP exchange.
-    Shared,
-    /// Over its own, opened at this instant.
-    Own { at: Instant },
-}
-
 impl Guard {
-    fn new(window: Window, way: Way) -> Box<Self> {
+    fn new(window: Window, own: Option<Instant>) -> Box<Self> {
         Box::new(Self {
             window,
-            way,
+            own,
             exchange: Exchange::default(),
             reopened: false,
             waits: Waits::Nothing,
@@ -137,13 +129,11 @@ impl Guard {
     /// Returns whether its frames leave now, and when it opens its own sockets, if that is still to come. `shared`: the sockets
     /// of the DHCP exchange.
     fn sends(&self, shared: &Exchange) -> (bool, Option<Instant>) {
-        match self.way {
-            Way::Own { at } => (
-                self.exchange.can_send(),
-                Some(at).filter(|_| self.exchange.is_closed()),
-            ),
-            Way::Shared => (shared.can_send(), None),
-        }
+        let exchange = self.own.map_or(shared, |_| &self.exchange);
+        (
+            exchange.can_send(),
+            self.own.filter(|_| self.exchange.is_closed()),
+        )
     }
 
     /// Returns whether nothing waits for the window, and it has heard of no claim.
@@ -209,7 +199,7 @@ impl Common {
             frames.insert(0, probe);
         }
         self.close_guard(cx);
-        self.guard = Some(Guard::new(window, Way::Shared));
+        self.guard = Some(Guard::new(window, None));
     }
 
     /// Stops watching any address but this one.
@@ -224,13 +214,13 @@ impl Common {
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
         let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
         let goes_on =
-            |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
+            |guard: &&mut Box<Guard>| is_there && guard.own.is_none() && guard.heard.is_none();
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
             && let Some(sockets) = self
                 .exchange
                 .take_to_hear(Hears::About(guard.window.address()), cx)
         {
-            (guard.exchange, guard.way) = (sockets, Way::Own { at: cx.now.boot });
+            (guard.exchange, guard.own) = (sockets, Some(cx.now.boot));
         }
         self.exchange.close(cx);
     }
@@ -252,9 +242,7 @@ impl Common {
         if !self.detects() || self.lives_on_port() {
             return self.close_guard(cx);
         }
-        let way = Way::Own {
-            at: cx.now.boot + OFF_REPLY,
-        };
+        let own = Some(cx.now.boot + OFF_REPLY);
         if !self.guards(address) || self.heard_conflict().is_some() {
             self.close_guard(cx);
             let window = if present {
@@ -264,11 +252,11 @@ impl Common {
             };
             self.guard = Some(Guard::new(
                 window(address, self.own_macs(), cx.now.boot),
-                way,
+                own,
             ));
         }
         let Some(guard) = &mut self.guard else { return };
-        guard.way = way;
+        guard.own = own;
         if present {
             guard.window.appeared(cx.now.boot);
         }
@@ -282,7 +270,7 @@ impl Common {
         }
         let window = Window::extended(address, self.own_macs(), cx.now.boot);
         let at = cx.now.boot + OFF_REPLY;
-        self.guard = Some(Guard::new(window, Way::Own { at }));
+        self.guard = Some(Guard::new(window, Some(at)));
     }
 
     /// Watches the leased address over the binding's next link, from the start. A lease that waits for its probes waits for the
@@ -291,7 +279,7 @@ impl Common {
         if self.is_probing() {
             let Some(guard) = &mut self.guard else { return };
             guard.exchange.close(cx);
-            guard.way = Way::Own { at: cx.now.boot };
+            guard.own = Some(cx.now.boot);
             return;
         }
         self.close_guard(cx);
@@ -312,12 +300,8 @@ impl Common {
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
         // who else is about to take it.
-        let way = if self.is_aside() {
-            Way::Shared
-        } else {
-            Way::Own { at: cx.now.boot }
-        };
-        let mut guard = Guard::new(window, way);
+        let own = (!self.is_aside()).then_some(cx.now.boot);
+        let mut guard = Guard::new(window, own);
         guard.waits = waits;
         self.guard = Some(guard);
     }
@@ -355,7 +339,7 @@ impl Common {
         let begins = self.guard.is_none();
         if begins {
             let window = Window::announcing(address, self.own_macs(), cx.now.boot);
-            self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
+            self.guard = Some(Guard::new(window, Some(cx.now.boot)));
         }
         begins
     }
@@ -373,7 +357,7 @@ impl Common {
         };
         guard.window.announce_again(cx.now.boot);
         if guard.exchange.is_closed() {
-            guard.way = Way::Own { at: cx.now.boot };
+            guard.own = Some(cx.now.boot);
         }
         true
     }
@@ -414,7 +398,7 @@ impl Common {
     /// probes again.
     pub(in crate::binding) fn end_try(&mut self, cx: &mut Cx<'_>) {
         let is_over =
-            |guard: &Guard| guard.way == Way::Shared && guard.is_idle() && guard.decline.is_none();
+            |guard: &Guard| guard.own.is_none() && guard.is_idle() && guard.decline.is_none();
         if self.guard.as_deref().is_some_and(is_over) {
             self.close_guard(cx);
         }
@@ -496,9 +480,7 @@ impl Common {
 
     /// Returns whether the window hears through the sockets of the DHCP exchange.
     pub(in crate::binding) fn guard_shares(&self) -> bool {
-        self.guard
-            .as_ref()
-            .is_some_and(|guard| guard.way == Way::Shared)
+        self.guard.as_ref().is_some_and(|guard| guard.own.is_none())
     }
 
     /// Records that the window's own sockets are open; false if these are others, or no longer wanted.
@@ -518,12 +500,7 @@ impl Common {
             return false;
         };
         guard.exchange.close(cx);
-        (guard.reopened, guard.way) = (
-            true,
-            Way::Own {
-                at: cx.now.boot + LINK_DOWN,
-            },
-        );
+        (guard.reopened, guard.own) = (true, Some(cx.now.boot + LINK_DOWN));
         true
     }
 

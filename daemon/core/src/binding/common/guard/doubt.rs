@@ -12,7 +12,7 @@
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-use super::{Found, Guard, Waits, Way};
+use super::{Found, Guard, Waits};
 use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Control, ControlAction, ControlResult};
 use crate::event::EventKind;
@@ -83,7 +83,7 @@ impl Common {
         let Some(guard) = &mut self.guard else { return };
         guard.waits = waits;
         if let Waits::Lease(_) = waits {
-            guard.way = Way::Own { at: cx.now.boot };
+            guard.own = Some(cx.now.boot);
         }
     }
 
