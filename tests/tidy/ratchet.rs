@@ -1,4 +1,7 @@
-//! How large the core may be. The numbers stand here and may only fall: a commit that takes code out lowers them.
+//! How large the core may be, and that a name in it means one type. The numbers stand here and may only fall: a commit that takes code
+//! out lowers them.
+
+use std::collections::BTreeMap;
 
 use crate::{read, tracked};
 
@@ -80,6 +83,34 @@ fn the_core_does_not_grow() {
              this small"
         );
     }
+}
+
+/// Returns the name of the type that a line declares.
+fn declared(line: &str) -> Option<&str> {
+    let is_visibility = |word: &&str| word.starts_with("pub") || word.ends_with(')');
+    let mut words = line.split_whitespace().skip_while(is_visibility);
+    let is_type = matches!(words.next()?, "struct" | "enum" | "trait");
+    let name = words.next().filter(|_| is_type)?;
+    name.split(|c: char| !c.is_alphanumeric()).next()
+}
+
+#[test]
+fn no_type_name_is_declared_twice_in_the_core() {
+    let mut declarations = BTreeMap::<String, String>::new();
+    for file in tracked() {
+        for name in code_of_core(&file)
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(declared)
+        {
+            if let Some(first) = declarations.insert(name.to_owned(), file.clone()) {
+                panic!(
+                    "{name} is declared in {first} and in {file}: give one of them a name of its own"
+                );
+            }
+        }
+    }
+    assert!(declarations.contains_key("Registry"));
 }
 
 #[test]

@@ -62,9 +62,6 @@ impl AskedServer {
     }
 }
 
-/// An address that is in use, and who uses it.
-pub type Last = (Ipv4Addr, Mac);
-
 /// A station that answers for every address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxy {
@@ -200,7 +197,7 @@ impl Lans {
 mod tests {
     use super::*;
 
-    const LAST: Last = (Ipv4Addr::new(192, 0, 2, 50), Mac([2, 0, 0, 0, 0, 9]));
+    const LAST: (Ipv4Addr, Mac) = (Ipv4Addr::new(192, 0, 2, 50), Mac([2, 0, 0, 0, 0, 9]));
     const CONTROL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 
     fn at(seconds: f64) -> Instant {

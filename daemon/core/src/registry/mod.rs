@@ -71,7 +71,7 @@ pub(crate) use self::notice::Notice;
 pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orphans::Orphans;
 use self::pacing::{Extensions, Pacing, Releases, Urgency};
-use self::past::{Last, Past};
+use self::past::{LastAddress, Past};
 pub(crate) use self::port::PortHolding;
 use self::profiles::Profiles;
 use self::seek::Seeking;
@@ -567,7 +567,7 @@ impl Registry {
             let lease = binding.lease(now.boot);
             // A successor writes its own address.
             let returns = binding.profile.returns();
-            let last = lease.map(|lease| Last {
+            let last = lease.map(|lease| LastAddress {
                 record: id,
                 address: lease.ip(),
                 returns,
@@ -583,7 +583,7 @@ impl Registry {
         }
     }
 
-    fn remember(&mut self, key: IdentityKey, last: Last) {
+    fn remember(&mut self, key: IdentityKey, last: LastAddress) {
         if let Some(record) = self.past.remember(key, last) {
             self.out.write_alone(Change::Remove(record));
         }

@@ -15,7 +15,7 @@ pub(super) const MOST: usize = 1024;
 
 /// What is remembered about an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Last {
+pub(super) struct LastAddress {
     /// The record that says so.
     pub(super) record: BindingId,
     /// The address.
@@ -27,13 +27,13 @@ pub(super) struct Last {
 /// Everything that is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    last: BTreeMap<IdentityKey, (u64, Last)>,
+    last: BTreeMap<IdentityKey, (u64, LastAddress)>,
     count: u64,
 }
 
 impl Past {
     /// Remembers an identity's last address. Returns the record that is no longer needed, if there is one.
-    pub(super) fn remember(&mut self, key: IdentityKey, last: Last) -> Option<BindingId> {
+    pub(super) fn remember(&mut self, key: IdentityKey, last: LastAddress) -> Option<BindingId> {
         self.count += 1;
         let replaced = self
             .last
@@ -49,7 +49,7 @@ impl Past {
         forgotten.map(|last| last.record)
     }
 
-    pub(super) fn of(&self, key: &IdentityKey) -> Option<Last> {
+    pub(super) fn of(&self, key: &IdentityKey) -> Option<LastAddress> {
         self.last.get(key).map(|(_, last)| *last)
     }
 
@@ -70,8 +70,8 @@ mod tests {
         )
     }
 
-    fn last(n: u64) -> Last {
-        Last {
+    fn last(n: u64) -> LastAddress {
+        LastAddress {
             record: BindingId(n),
             address: Ipv4Addr::from_bits(n as u32),
             returns: true,
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_returning_identity_is_remembered_longer() {
         let mut past = Past::default();
-        let of_container = |n| Last {
+        let of_container = |n| LastAddress {
             returns: false,
             ..last(n)
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::clocks::is_off;
-use super::past::Last;
+use super::past::LastAddress;
 use crate::binding::{Binding, Cx, Holder};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
@@ -35,7 +35,7 @@ impl Registry {
             .partition(|(_, record)| record.state == RecordState::Past);
         past.sort_unstable_by_key(|(_, record)| record.since);
         for (id, record) in past {
-            let last = Last {
+            let last = LastAddress {
                 record: id,
                 address: record.lease.ip(),
                 returns: record.profile.returns(),

@@ -12,12 +12,9 @@ use crate::wire::Mac;
 /// How many different warnings there are per lease.
 const MOST: usize = 16;
 
-/// What was reported for a lease so far, by hash. Boxed: few leases have anything to report.
+/// What was reported for a lease so far: the hashes, and how many there are. Boxed: few leases have anything to report.
 #[derive(Debug, Default)]
-pub(in crate::binding) struct Warnings(Option<Box<Seen>>);
-
-/// The hashes, and how many there are.
-type Seen = ([u64; MOST], usize);
+pub(in crate::binding) struct Warnings(Option<Box<([u64; MOST], usize)>>);
 
 impl Warnings {
     /// Records that something is reported; false if it was reported before, or if too much was.
