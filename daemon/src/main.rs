@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         },
         cli::Command::Doctor(args) => match cli::doctor(&args, io::stdout().lock()) {
             Ok(code) => code.into(),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => said(Err(error.into())),
         },
         cli::Command::Log(args) => said(

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold_tests::documents::block;
 use netns_fixtures::engine::played::{EngineVersion, Played};
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Lease};
@@ -305,6 +306,31 @@ fn unknown_endpoints_fail_to_join_but_can_be_deleted() -> Result<(), Error> {
             );
         }
     }
+    host.is_as_before()
+}
+
+#[test]
+fn the_documents_command_deletes_a_forgotten_network() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("curl")]].concat()) else {
+        return Ok(());
+    };
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
+    let network = host.network()?;
+    let command = block("daemon/docs/docker.md", "delete it by its id:");
+    let command = command.replace("\"ID\"", &format!("\"{}\"", network.id));
+    let said = host
+        .lab
+        .lan
+        .host
+        .run_command("sh", &["-ec", &command], "")?;
+    assert_eq!(said.trim(), "{}");
+    let mut web = host.docker.prepare_wired(&network, "web", None)?;
+    let unknown = host
+        .docker
+        .create_endpoint(&mut web)
+        .expect_err("there is no network")
+        .to_string();
+    assert!(unknown.contains("docker network create"), "{unknown}");
     host.is_as_before()
 }
 

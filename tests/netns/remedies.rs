@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use leasehold_tests::documents::block;
 use netns_fixtures::{
     CallError, DEADLINE, Error, Lan, Need, Sandbox, Systemd, binary, installed_unit, sandbox,
     until_found,
@@ -171,19 +172,13 @@ fn the_read_only_socket_stops_with_the_other_one() -> Result<(), CallError> {
     host.systemd.control(&["start", UNITS[1], UNITS[0]])?;
 
     // All of it, as printed.
-    let operations = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/docs/operations.md");
-    let operations = fs::read_to_string(operations).expect("it is there");
-    let (_, anew) = operations
-        .split_once("\n## Starting anew\n")
-        .expect("the heading");
-    let anew = anew.split("```").nth(1).expect("its commands");
-    let anew = anew.strip_prefix("sh\n").expect("a shell's");
+    let anew = block("daemon/docs/operations.md", "\n## Starting anew\n");
     let store = || {
         let args = ["-c", "%i", "/var/lib/leasehold/leases.redb"];
         host.systemd.run("stat", &args)
     };
     let before = store()?;
-    host.systemd.run("sh", &["-ec", anew])?;
+    host.systemd.run("sh", &["-ec", &anew])?;
     assert_ne!(store()?, before);
     assert!(
         ask_daemon(Path::new(READ), "GET /healthz")

@@ -1,6 +1,7 @@
 //! What users install, as it is shipped: packages, the image, and Kubernetes' manifests.
 
 mod debian;
+mod documents;
 mod engines;
 mod image;
 mod kubelet;

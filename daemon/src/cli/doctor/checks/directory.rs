@@ -47,7 +47,7 @@ pub(in crate::cli::doctor) fn directory(
 pub(in crate::cli::doctor) fn later_store(store: &LaterStore) -> Finding {
     let path = store.path.display();
     let way_out = format!(
-        "install the later release again; or, to start without its leases: systemctl stop leasehold.service && mv {path} {path}.kept && systemctl start leasehold.service"
+        "install the later release again; or, to start without its leases: systemctl stop leasehold.socket leasehold.service && mv {path} {path}.kept && systemctl start leasehold.socket leasehold.service"
     );
     Finding::failure("store", store.said.clone(), way_out)
 }

@@ -49,7 +49,7 @@ pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
             format!(
                 "{one} is identified by it, and lost its address or met another user of that address: another host may have the same id"
             ),
-            "compare /etc/machine-id with that host's; on one of them: rm /etc/machine-id && systemd-machine-id-setup, and restart",
+            "compare /etc/machine-id with that host's; on one of them: rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup, and reboot it",
         ),
     }
 }
