@@ -366,7 +366,7 @@ impl Desk<'_> {
             Answer::Leased { tenures }
                 if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
             {
-                self.supersede(&attachment, &id);
+                self.supersede(now, &attachment, &id);
                 let source = AddressSource::Leased(attachment);
                 let record = EndpointRecord {
                     id,
@@ -384,16 +384,20 @@ impl Desk<'_> {
         self.endpoint_over(&id, Err(failure));
     }
 
-    /// Forgets the endpoints that had a lease before: it now belongs to another, and is not given back with them.
-    fn supersede(&mut self, attachment: &Attachment, by: &DoorId) {
+    /// Ends the endpoints that had a lease before: it now belongs to another, and is not given back with them.
+    fn supersede(&mut self, now: Now, attachment: &Attachment, by: &DoorId) {
         let others = self
             .docker
             .endpoints
             .leased_by(attachment)
-            .filter(|(id, endpoint)| *id != by && endpoint.stage == EndpointStage::There);
-        let others: Vec<_> = others.map(|(id, _)| id.clone()).collect();
-        for id in others {
+            .filter(|(id, _)| *id != by)
+            .map(|(id, endpoint)| (id.clone(), endpoint.stage));
+        for (id, stage) in others.collect::<Vec<_>>() {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
+            if stage != EndpointStage::There {
+                self.end_endpoint(now, &id);
+                continue;
+            }
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             self.registry

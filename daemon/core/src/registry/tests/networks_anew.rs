@@ -1,9 +1,10 @@
 //! Endpoints that dockerd lost and creates again.
 
-use super::networks::{LEASED, OWN, endpoint, id, with_endpoint};
+use super::networks::{LEASED, OWN, endpoint, id, with_endpoint, with_network};
 use super::rig::*;
 use crate::effect::{Failure, NetworkAnswer};
 use crate::link::{KernelMessage, LinkCause};
+use crate::network::NetworkFault;
 
 /// An endpoint whose link is in a container.
 fn in_a_container() -> Rig {
@@ -102,4 +103,21 @@ fn the_last_of_two_endpoints_with_one_mac_has_the_lease() {
         (1, 0),
         "it is not the first one's to give back"
     );
+}
+
+/// dockerd gives up waiting, and asks for another, before the first has its lease.
+#[test]
+fn of_two_endpoints_made_at_once_the_last_is_kept() {
+    let mut rig = with_network();
+    rig.server = Server::Silent;
+    let creates = ["e1", "e2"].map(|name| rig.create_endpoint(name, OWN));
+    rig.server = Server::Up;
+    rig.run_until(rig.at.as_secs_f64() + 20.0);
+    assert_eq!(*rig.fault(creates[0]), NetworkFault::Ends(id("e1")));
+    let links: Vec<_> = rig.wired.links.keys().cloned().collect();
+    assert_eq!(links, [crate::link::own::LinkOwner::Endpoint(id("e2"))]);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+    rig.delete_endpoint("e2");
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }
