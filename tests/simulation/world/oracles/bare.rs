@@ -9,6 +9,9 @@ const LONGEST: Micros = 360 * SECOND;
 /// The same, if a server offered it what another container had: after each DECLINE its client pauses for longer, in the end for
 /// ten minutes.
 const PAUSED: Micros = 660 * SECOND;
+/// How long ten DECLINEs on a LAN may keep a container there from a lease: for ten minutes nobody declines what it is offered, then
+/// its pause ends, and after its own DECLINE it pauses once more (seed 7,319,399).
+const HELD_BACK: Micros = 1800 * SECOND;
 /// How often containers are looked at.
 const OFTEN: Micros = SECOND;
 /// The most frames in a million that a wire may lose if a client is to get through in time.
@@ -48,6 +51,7 @@ impl Oracle for Bare {
             if !is_bare(world, actor)
                 || is_out_of_reach(world, actor)
                 || self.is_offered_anothers(world, actor)
+                || is_held_back(world, actor.lan)
             {
                 let was_bare = self.since.remove(&index).is_some();
                 says.counts.extend(
@@ -109,6 +113,17 @@ impl Bare {
         let mut records = world.store.durable.values();
         records.any(|record| holds(record) && is_offered(record.lease.ip()))
     }
+}
+
+/// Returns whether a LAN had its DECLINEs, so that a client there is offered the same address again and again, which another uses.
+fn is_held_back(world: &World, lan: usize) -> bool {
+    let last = (lan, Ipv4Addr::BROADCAST);
+    let declined = world
+        .ledger
+        .declined
+        .range((lan, Ipv4Addr::UNSPECIFIED)..=last);
+    let lately = declined.filter(|(_, at)| world.now < **at + HELD_BACK);
+    lately.count() >= 10
 }
 
 /// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant it what it asks for.
