@@ -66,8 +66,9 @@ struct Client {
     /// How often it may still repeat a first message soon: twice since somebody asked for it, and twice for the previous ADD, which may
     /// still do that too.
     fresh: u32,
-    /// Whether it may ask once more before it falls back to a local range.
-    once_more: bool,
+    /// How often it may ask once more before it falls back to a local range: once for each ADD, also for the previous one, whose
+    /// time may end later.
+    once_more: u32,
     /// Whether it went on in another place: what it began to ask for in the old place counts from there.
     moved: bool,
 }
@@ -140,7 +141,7 @@ impl Timing {
         let client = self.clients.entry(who.clone()).or_default();
         (client.last, client.claimed) = (None, None);
         client.fresh = (client.fresh + 2).min(4);
-        client.once_more = falls_back;
+        client.once_more = (client.once_more + u32::from(falls_back)).min(2);
         client.discovers.clear();
     }
 
@@ -284,12 +285,11 @@ impl Client {
     ) -> Result<(), String> {
         let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
         if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {
-            if std::mem::take(&mut self.once_more) {
-                return Ok(());
-            }
-            return Err(format!(
-                "DISCOVER number {nth} after {gap} µs, least {least}"
-            ));
+            self.once_more = self
+                .once_more
+                .checked_sub(1)
+                .ok_or_else(|| format!("DISCOVER number {nth} after {gap} µs, least {least}"))?;
+            return Ok(());
         }
         self.discovers.retain(|at| now - at < 60 * SECOND);
         self.discovers.push_back(now);
