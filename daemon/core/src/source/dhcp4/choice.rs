@@ -60,22 +60,21 @@ impl Client {
         }
     }
 
-    /// Keeps an offer that comes while another server's offer is being requested.
+    /// Keeps the best of the offers that come while another server's offer is being requested: of equal ones the latest.
     pub(super) fn keep_spare(&mut self, offer: Lease) {
         let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
         let is_wanted = is_wanted && !cut(Rule::SpareOffer);
         let State::Requesting { meanwhile, .. } = &self.state else {
             return;
         };
-        let kept = meanwhile
-            .as_ref()
-            .and_then(|meanwhile| meanwhile.spare.as_ref());
-        let is_better = kept.is_none_or(|kept| self.shuns(kept.server));
+        let fault = |offer| self.fault(offer, meanwhile.wanted);
+        let kept = meanwhile.spare.as_deref();
+        let is_better = kept.is_none_or(|kept| fault(&offer) <= fault(kept));
         if let State::Requesting { meanwhile, .. } = &mut self.state
             && is_wanted
             && is_better
         {
-            meanwhile.get_or_insert_default().spare = Some(Box::new(offer));
+            meanwhile.spare = Some(Box::new(offer));
         }
     }
 
@@ -108,19 +107,18 @@ impl Client {
     /// Sends the first REQUEST for an offer. An offer of another server that waited for a better one is kept.
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = self.request(now, before, &offer, out);
-        let second = if let State::Selecting { second, .. } = &mut self.state {
-            second.take()
+        let (second, wanted) = if let State::Selecting { second, wanted, .. } = &mut self.state {
+            (second.take(), *wanted)
         } else {
-            None
+            (None, None)
         };
         let spare = second
             .map(|(second, _)| second)
             .filter(|second| second.server != offer.server);
-        let meanwhile = spare.map(|spare| {
-            Box::new(Meanwhile {
-                spare: Some(spare),
-                nak: None,
-            })
+        let meanwhile = Box::new(Meanwhile {
+            wanted,
+            spare,
+            nak: None,
         });
         self.state = State::Requesting {
             tx,
@@ -189,7 +187,10 @@ impl Client {
         };
         let tx = *tx;
         let server = offer.server;
-        let spare = meanwhile.take().and_then(|meanwhile| meanwhile.spare);
+        // How long a server keeps what it offers is its own matter (RFC 2131 §3.1). Here an offer counts as long as messages are
+        // sent under its xid: no longer after the host has slept.
+        let spare = meanwhile.spare.take();
+        let spare = spare.filter(|spare| now < spare.start + timing::LONGEST_WINDOW);
         self.shun(server);
         let Some(spare) = spare else { return false };
         self.select(
@@ -220,10 +221,6 @@ impl Client {
     /// Returns whether the next try may come too late: a caller waits, or the pause has grown with DECLINEs in a row.
     pub(super) fn minds_failures(&self) -> bool {
         self.waited_for || self.declines > 0
-    }
-
-    fn shuns(&self, server: Ipv4Addr) -> bool {
-        self.tally().shunned.contains(&server)
     }
 
     fn fault(&self, offer: &Lease, wanted: Option<Ipv4Addr>) -> Fault {

@@ -59,7 +59,7 @@ impl Client {
                     soon: 0,
                     ..*tx
                 };
-                let spare = meanwhile.take().and_then(|meanwhile| meanwhile.spare);
+                let spare = meanwhile.spare.take();
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
                 State::Selecting {
                     tx,

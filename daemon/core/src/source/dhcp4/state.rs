@@ -32,7 +32,7 @@ pub(crate) enum State {
         tx: Transaction,
         offer: Arc<Lease>,
         taken: Option<Mac>,
-        meanwhile: Option<Box<Meanwhile>>,
+        meanwhile: Box<Meanwhile>,
     },
     /// An earlier lease will be confirmed, from `at` on.
     InitReboot {
@@ -62,8 +62,10 @@ pub(crate) enum State {
 }
 
 /// What else has arrived while a REQUEST is out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meanwhile {
+    /// The address that was wished for.
+    pub(crate) wanted: Option<Ipv4Addr>,
     /// Another server's offer, in case the one that is being requested comes to nothing.
     pub(crate) spare: Option<Box<Lease>>,
     /// A NAK that came through a relay.
@@ -293,7 +295,7 @@ impl State {
     /// Returns where the state keeps a NAK that may not be final, if it does.
     pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
         match self {
-            Self::Requesting { meanwhile, .. } => Some(&mut meanwhile.get_or_insert_default().nak),
+            Self::Requesting { meanwhile, .. } => Some(&mut meanwhile.nak),
             Self::Rebooting { nak, .. } => Some(nak),
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
                 match &mut extension.attempt {

@@ -421,6 +421,39 @@ fn a_second_offer_is_requested_if_the_first_fails() {
 }
 
 #[test]
+fn of_two_spare_offers_the_better_one_is_requested() {
+    let third = Ipv4Addr::new(192, 0, 2, 8);
+    for better_first in [true, false] {
+        let mut bench = with(ClientProfile::default(), wants(LEASED, true));
+        let xid = discover(&mut bench).xid();
+        let offer = |server: Ipv4Addr| Reply::new(OFFER, xid, 600).with(54, &server.octets());
+        assert_eq!(asked(&bench.answer(at(0.0), &offer(third))), [third]);
+        let better = offer(SERVER);
+        let spares = match better_first {
+            true => [better, of_good(OFFER, xid)],
+            false => [of_good(OFFER, xid), better],
+        };
+        for spare in &spares {
+            assert!(bench.answer(at(0.1), spare).frames.is_empty());
+        }
+        let output = bench.answer(at(0.2), &Reply::nak(xid).with(54, &third.octets()));
+        assert_eq!(asked(&output), [SERVER], "it offers what is wished for");
+    }
+}
+
+#[test]
+fn a_spare_offer_is_requested_as_long_as_its_xid_counts() {
+    for (until, fresh) in [(32.0, true), (32.1, false), (3600.0, false)] {
+        let mut bench = with(ClientProfile::default(), None);
+        let xid = discover(&mut bench).xid();
+        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        bench.answer(at(0.1), &of_good(OFFER, xid));
+        let output = bench.answer(at(until), &Reply::nak(xid));
+        assert_eq!(asked(&output) == [GOOD], fresh, "after {until} s");
+    }
+}
+
+#[test]
 fn an_offer_that_the_wire_doubled_is_requested_once() {
     let mut stage = with(ClientProfile::default(), wants(OTHER, true));
     let xid = discover(&mut stage).xid();
