@@ -2,6 +2,7 @@
 
 mod docker;
 mod fallback;
+mod relay;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use netns_fixtures::model::{Knows, code};
 
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
+pub(crate) use self::relay::RELAYED;
 
 /// The first of the seeds with fallbacks. What is drawn for these changes nothing for earlier seeds.
 pub(crate) const LOCAL: u64 = 1_000_000_000;
@@ -222,6 +224,9 @@ pub(crate) struct Plan {
     pub(crate) wires: Option<Wires>,
     /// What containers that no server answers get.
     pub(crate) fallback: Option<Fallback>,
+    /// Whether the relay to the server dies after a quarter of the time: then no server hears broadcasts, and RENEW still gets
+    /// there.
+    pub(crate) relay_dies: bool,
 }
 
 impl Plan {
@@ -357,8 +362,9 @@ impl Plan {
             docker: false,
             wires: None,
             fallback: None,
+            relay_dies: false,
         };
-        let faults = rng.u32(..6);
+        let faults = if seed < RELAYED { rng.u32(..6) } else { 0 };
         let plan = calm
             .with_faults(faults, rng)
             .with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
@@ -383,10 +389,15 @@ impl Plan {
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
         let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
-        Self {
+        let plan = Self {
             orders,
             flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0,
             ..plan
+        };
+        if seed < RELAYED {
+            plan
+        } else {
+            plan.with_dying_relay()
         }
     }
 
@@ -595,7 +606,8 @@ impl Plan {
     pub(crate) fn is_heard_soon(&self) -> bool {
         let host = self.link_faults > 10_000 || self.suspends.is_some() || self.blindness > 0;
         let strangers = self.proxy || self.claimer > 0 || !self.squatters.is_empty();
-        self.hears_all() && !self.may_lose_leases() && !host && !strangers && !self.overlap
+        let network = self.may_lose_leases() || self.relay_dies;
+        self.hears_all() && !network && !host && !strangers && !self.overlap
     }
 
     /// Returns whether the network keeps a client from its server.
@@ -629,6 +641,7 @@ impl Plan {
             self.blindness,
         ) = (0, 0, 0, 0, 0);
         (self.dies_declining, self.forward_delay) = (false, None);
+        self.relay_dies = false;
         (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);

@@ -81,6 +81,8 @@ rules! {
     ForeignNak: "Rogue", 0;
     /// A lease that was extended early, in vain, is left alone until T1.
     EarlyInVain: "IdleSockets", 33;
+    /// T1 and T2 come although no server answers the confirmation of a lease: its relay may be gone, and RENEW needs none.
+    RenewUnconfirmed: "Unrenewed", 2000000000;
     /// After carrier was away for long the lease is confirmed: the link may be on another network.
     CarrierAway: "Unconfirmed", 709;
     /// The watch for other users of an address goes on at the interface onto which its lease moves.

@@ -58,6 +58,8 @@ pub(crate) enum Rule {
     Timing,
     /// No server heard a client soon after its link had been away for long.
     Unconfirmed,
+    /// A lease has ended although its server could hear RENEW.
+    Unrenewed,
     /// A container has been without a lease for long, though a server can hear it.
     Bare,
     /// A message leaves by another link than it should.

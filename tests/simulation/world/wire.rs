@@ -336,9 +336,16 @@ impl World {
         }
     }
 
+    /// Returns whether no relay forwards broadcasts to the servers any more.
+    pub(super) fn is_unrelayed(&self) -> bool {
+        self.plan.relay_dies && self.now > self.plan.active.as_micros() as Micros / 4
+    }
+
     /// Handles a frame that reaches a station.
     pub(super) fn at_station(&mut self, lan: usize, station: usize, frame: &[u8]) {
-        if self.now < self.segments[lan].away[station] {
+        let is_unheard =
+            self.is_unrelayed() && is_dhcp(frame) && frame.get(..6) == Some(&BROADCAST[..]);
+        if self.now < self.segments[lan].away[station] || is_unheard {
             return;
         }
         let now = self.model_time();

@@ -137,5 +137,5 @@ fn is_out_of_reach(world: &World, actor: &Actor) -> bool {
                 .is_some_and(|server| !server.config().deaf && !server.config().refuses)
     };
     let carries = actor.at.is_some_and(|at| world.carries(at));
-    !carries || !segment.honest().iter().enumerate().any(is_willing)
+    !carries || world.is_unrelayed() || !segment.honest().iter().enumerate().any(is_willing)
 }

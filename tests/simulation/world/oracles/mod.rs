@@ -19,6 +19,7 @@ mod pace;
 mod published;
 mod released;
 mod removed;
+mod renewed;
 mod rogues;
 mod shared;
 mod silence;
@@ -119,6 +120,7 @@ pub(super) fn all() -> Vec<Box<dyn Oracle>> {
         Box::new(published::published),
         Box::new(released::released),
         Box::new(removed::removed),
+        Box::new(renewed::renewed),
         Box::<rogues::Rogues>::default(),
         Box::new(shared::shared),
         Box::<silence::Silence>::default(),

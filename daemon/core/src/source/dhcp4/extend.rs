@@ -77,7 +77,10 @@ impl Client {
                         ..
                     },
                     LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },
-                ) if lease.t1().is_some_and(|t1| *at <= t1) => {
+                ) if lease
+                    .t1()
+                    .is_some_and(|t1| *at <= t1 && !cut(Rule::RenewUnconfirmed)) =>
+                {
                     self.extend_unconfirmed(now, lease, out)
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own turn.

@@ -42,6 +42,7 @@ pub use self::tally::Tally;
 use self::timing::{LeasePhase, Timer};
 use super::lease::{self, Lease};
 use super::{Loss, Miss, Missed, Output, Signal, Verdict};
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -513,7 +514,7 @@ impl Client {
                         false,
                         &mut self.rng,
                     );
-                    match lease.t1() {
+                    match lease.t1().filter(|_| !cut(Rule::RenewUnconfirmed)) {
                         Some(t1) if t1 <= now => self.extend_unconfirmed(now, lease, out),
                         t1 => {
                             let at = t1.map_or(now + pause, |t1| t1.min(now + pause));
