@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::Holder;
 use leasehold_core::identity::Attachment;
-use leasehold_host_local::{Directory, Fault, Host, Note};
+use leasehold_host_local::{Directory, Fault, Host, Note, Progress};
 use tracing::{error, info, warn};
 
 use crate::cni_cache::on_host;
@@ -87,19 +87,19 @@ fn write(record: &RangeRecord, host_prefix: &Path, host: &Host) -> Result<(), Fa
         container: container.to_string(),
         ifname: Some(ifname.to_string()),
     };
-    let directory = Directory::of(on_host(host_prefix, &record.directory));
+    let directory = Directory::at(on_host(host_prefix, &record.directory));
     let lives = record.boot.0 == host.boot;
     if !lives && !directory.exists()? {
         return Ok(());
     }
     directory.make()?;
-    let locked = directory.lock(|_| ())?;
-    let names = locked.names()?;
+    let locked = directory.lock(&Progress::default())?;
+    let mut names = locked.names()?;
     let seen_at = on_host(host_prefix, &record.netns);
     let note = Note::earlier(host, &record.boot.0, &record.netns, &seen_at);
     for address in record.given.iter().map(|given| given.address.addr()) {
         if !names.has(address) {
-            if lives && !locked.take(address, &by, &note)? {
+            if lives && !locked.take(&mut names, address, &by, &note)? {
                 warn!(attachment = %record.attachment, %address, "somebody else has taken the address meanwhile");
             }
         } else if directory

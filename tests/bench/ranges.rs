@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use leasehold_api::cni::Holder;
-use leasehold_host_local::{Directory, Fault, Host, Note};
+use leasehold_host_local::{Directory, Fault, Host, Note, Progress};
 use netns_fixtures::{Container, Netns, Sandbox};
 use serde_json::json;
 use tempfile::TempDir;
@@ -86,17 +86,19 @@ impl Place {
                 format!("old{number}\r\neth0"),
             )?;
         }
-        let ours = Directory::new(&self.data_dir(Who::Ours), network);
+        let ours = Directory::at(self.data_dir(Who::Ours).join(network));
         let fault = |fault: Fault| fault.to_string();
         ours.make().map_err(fault)?;
-        let locked = ours.lock(|_| ()).map_err(fault)?;
+        let locked = ours.lock(&Progress::default()).map_err(fault)?;
+        let mut names = locked.names().map_err(fault)?;
         let note = Note::of(&Host::this(), self.netns.path());
         for (number, address) in addresses().enumerate() {
             let by = Holder {
                 container: format!("old{number}"),
                 ifname: Some("eth0".to_owned()),
             };
-            locked.take(address.into(), &by, &note).map_err(fault)?;
+            let taken = locked.take(&mut names, address.into(), &by, &note);
+            taken.map_err(fault)?;
         }
         Ok(())
     }

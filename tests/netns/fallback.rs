@@ -174,6 +174,29 @@ fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
     Ok(())
 }
 
+/// The plugin gives addresses without asking the daemon, in a network of the same name.
+#[test]
+fn a_fallback_passes_over_what_has_a_file_of_host_local() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let mut lab = Lab::new(&sandbox)?;
+    let pods = "mount -t tmpfs none /var/lib; mkdir -p /var/lib/cni/networks/lan; cd /var/lib/cni/networks/lan; \
+                touch lock 10.7.200.1 10.7.200.2 10.7.200.4";
+    lab.lan.host.run_command("sh", &["-ec", pods], "")?;
+    lab.config["name"] = "lan".into();
+    let range =
+        json!({"subnet": Lan::SUBNET, "rangeStart": "10.7.200.1", "rangeEnd": "10.7.200.5"});
+    lab.config["ipam"]["fallback"] = json!({"ranges": [[range]], "after": 1});
+    let mut members = Vec::new();
+    for id in ["c1", "c2"] {
+        members.push(lab.attach(id)?);
+    }
+    let given: BTreeSet<_> = members.iter().map(|member| member.address).collect();
+    assert_eq!(given, [3, 5].map(|n| Ipv4Addr::new(10, 7, 200, n)).into());
+    each(&members, |member| lab.detach(member)).map(drop)
+}
+
 #[test]
 fn a_port_that_forwards_late_is_waited_for() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::host_local::HOST_LOCAL;
 
+mod storage;
+
 /// A host with our plugin installed under the name of host-local.
 struct Host {
     lan: Lan,

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_api::add_timeout;
 use leasehold_api::cni::{
@@ -17,10 +15,9 @@ use leasehold_range::{Allocator, NotGiven, RangeAddress, Sets};
 
 use crate::directory::{Directory, Locked, Names};
 use crate::fault::Fault;
-use crate::full;
-use crate::lock::Awaited;
+use crate::lock::{Progress, within};
 use crate::note::{Host, Life, Note};
-use crate::resolv_conf;
+use crate::{resolv_conf, usage};
 
 /// How long a verb for which no container waits waits for the lock.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,15 +55,6 @@ struct Add {
     resolv_conf: Option<PathBuf>,
 }
 
-/// How far a call has come.
-#[derive(Debug, Default)]
-struct Progress {
-    /// The lock that it waits for.
-    awaits: Option<Awaited>,
-    /// Nobody waits for it any more: nothing more is changed.
-    is_late: bool,
-}
-
 impl Call {
     /// Reads a call of a network of type `host-local`.
     ///
@@ -90,48 +78,50 @@ impl Call {
         };
         // A path that is not absolute starts at the root, where runtimes run.
         let data_dir = read.data_dir.as_deref().unwrap_or(HostLocal::DATA_DIR);
-        let directory = Directory::new(&Path::new("/").join(data_dir), network);
-        let patience = match verb {
-            Verb::Add => add_timeout(read.timeout),
-            Verb::Del | Verb::Check | Verb::Gc | Verb::Status => PATIENCE,
-        };
-        let warnings = match verb {
-            Verb::Add => config.ignored().iter().map(BadKey::to_string).collect(),
-            Verb::Del | Verb::Check | Verb::Gc | Verb::Status => Vec::new(),
-        };
-        let (does, about) = match verb {
+        let directory = Directory::at(Path::new("/").join(data_dir).join(network));
+        let by = || named(env, config).map(|named| named.holder());
+        let does = match verb {
             Verb::Add => {
-                let named = named(env, config)?;
+                let by = by()?;
                 let said = config.runtime_config().map_err(refused)?;
-                let add = Add {
-                    by: named.holder(),
+                Does::Add(Box::new(Add {
+                    by,
                     netns: netns(env)?,
                     sets: sets(&read)?,
                     asked: asked(config, &said, &Args::parse(env.args.as_deref()))?,
                     routes: read.routes,
                     resolv_conf: read.resolv_conf.map(PathBuf::from),
-                };
-                (Does::Add(Box::new(add)), named.to_string())
+                }))
             }
-            Verb::Del => {
-                let named = named(env, config)?;
-                (Does::Del(named.holder()), named.to_string())
-            }
+            Verb::Del => Does::Del(by()?),
             Verb::Check => {
-                let named = named(env, config)?;
+                let by = by()?;
                 netns(env)?;
                 sets(&read)?;
-                (Does::Check(named.holder()), named.to_string())
+                Does::Check(by)
             }
             Verb::Gc => {
                 let valid = config.valid_attachments().map_err(refused)?;
-                let valid = valid.into_iter().collect();
-                (Does::Collect(valid), network.to_owned())
+                Does::Collect(valid.into_iter().collect())
             }
             Verb::Status => {
                 sets(&read)?;
-                (Does::Status, network.to_owned())
+                Does::Status
             }
+        };
+        let about = match verb {
+            Verb::Add | Verb::Del | Verb::Check => named(env, config)?.to_string(),
+            Verb::Gc | Verb::Status => network.to_owned(),
+        };
+        let (patience, warnings) = match verb {
+            Verb::Add => {
+                let ignored = config.ignored();
+                (
+                    add_timeout(read.timeout),
+                    ignored.iter().map(BadKey::to_string).collect(),
+                )
+            }
+            Verb::Del | Verb::Check | Verb::Gc | Verb::Status => (PATIENCE, Vec::new()),
         };
         Ok(Self {
             does,
@@ -156,25 +146,9 @@ impl Call {
     /// Why it cannot be carried out, in CNI's words.
     pub fn run(self, host: Host) -> Result<String, Error> {
         let call = Arc::new(self);
-        let progress = Arc::new(Mutex::new(Progress::default()));
-        let (done, outcome) = mpsc::channel();
-        let deadline = Instant::now() + call.patience;
-        let work = {
-            let call = call.clone();
-            let progress = progress.clone();
-            move || {
-                // Nobody may listen any more.
-                let _ = done.send(call.carry_out(&host, &progress));
-            }
-        };
-        let started = thread::Builder::new().name("call".to_owned()).spawn(work);
-        let outcome = match started {
-            Ok(_) => outcome
-                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-                .unwrap_or_else(|ended| Err(call.unanswered(ended, &progress))),
-            Err(error) => Err(Error::new(Code::TryAgainLater, error.to_string())),
-        };
-        outcome.map_err(|mut error| {
+        let its = call.clone();
+        let work = move |progress: &Progress| its.carry_out(&host, progress);
+        within(call.patience, call.directory.path(), work).map_err(|mut error| {
             if matches!(call.does, Does::Status) {
                 error.code = Code::NotAvailable;
             }
@@ -182,79 +156,34 @@ impl Call {
         })
     }
 
-    /// Returns the error for a call that is not done in time.
-    fn unanswered(&self, ended: RecvTimeoutError, progress: &Mutex<Progress>) -> Error {
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.is_late = true;
-        let waited = self.patience.as_secs_f64();
-        let text = match (&progress.awaits, ended) {
-            (Some(lock), _) => format!(
-                "{} has been locked for {waited} s by {}",
-                lock.path.display(),
-                lock.holder()
-            ),
-            (None, RecvTimeoutError::Timeout) => format!(
-                "{} has not been read and written within {waited} s: it may be on a device that does not answer",
-                self.directory.path().display()
-            ),
-            (None, RecvTimeoutError::Disconnected) => {
-                "the call broke off: this is a bug".to_owned()
-            }
+    fn carry_out(&self, host: &Host, progress: &Progress) -> Result<String, Error> {
+        let resolv_conf = match &self.does {
+            Does::Add(add) => add.resolv_conf.as_deref(),
+            _ => None,
         };
-        Error::new(Code::TryAgainLater, text)
-    }
-
-    fn carry_out(&self, host: &Host, progress: &Mutex<Progress>) -> Result<String, Error> {
+        let dns = resolv_conf.map_or(Ok(Dns::default()), resolv_conf::read)?;
+        match &self.does {
+            Does::Add(_) | Does::Status => self.directory.make()?,
+            Does::Del(_) | Does::Collect(_) if !self.directory.exists()? => {
+                return Ok(String::new());
+            }
+            Does::Check(by) if !self.directory.exists()? => {
+                return self.check(by, &Names::default());
+            }
+            _ => {}
+        }
+        let locked = self.directory.lock(progress)?;
         match &self.does {
             Does::Add(add) => {
-                let dns = match &add.resolv_conf {
-                    Some(path) => resolv_conf::read(path).map_err(|fault| fault.error())?,
-                    None => Dns::default(),
-                };
-                self.directory.make().map_err(|fault| fault.error())?;
-                let given = self.give(add, &self.lock(progress)?, host)?;
-                Ok(add.success(&given, dns).render(self.version))
+                let given = self.give(add, &locked, host)?;
+                return Ok(add.success(&given, dns).render(self.version));
             }
-            Does::Status => {
-                self.directory.make().map_err(|fault| fault.error())?;
-                let tried = self.lock(progress)?.try_file();
-                tried.map(|()| String::new()).map_err(|fault| fault.error())
-            }
-            does => {
-                let exists = self.directory.exists().map_err(|fault| fault.error())?;
-                if exists {
-                    let locked = self.lock(progress)?;
-                    let mut names = locked.names().map_err(|fault| fault.error())?;
-                    match does {
-                        Does::Del(by) => self.give_back(by, &locked, &mut names),
-                        Does::Collect(valid) => self.collect(valid, &locked, &mut names),
-                        _ => Ok(()),
-                    }
-                    .map_err(|fault| fault.error())?;
-                    if let Does::Check(by) = does {
-                        return self.check(by, &names);
-                    }
-                } else if let Does::Check(by) = does {
-                    return self.check(by, &Names::default());
-                }
-                Ok(String::new())
-            }
+            Does::Del(by) => self.give_back(by, &locked)?,
+            Does::Check(by) => return self.check(by, &locked.names()?),
+            Does::Collect(valid) => self.collect(valid, &locked)?,
+            Does::Status => locked.try_file()?,
         }
-    }
-
-    /// Takes the lock, unless nobody waits for that any more.
-    fn lock(&self, progress: &Mutex<Progress>) -> Result<Locked<'_>, Error> {
-        let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let locked = self
-            .directory
-            .lock(|awaits| progress().awaits = Some(awaits))
-            .map_err(|fault| fault.error())?;
-        let mut progress = progress();
-        progress.awaits = None;
-        if progress.is_late {
-            return Err(Error::new(Code::TryAgainLater, "too late"));
-        }
-        Ok(locked)
+        Ok(String::new())
     }
 
     /// Gives a container an address of each set.
@@ -264,17 +193,13 @@ impl Call {
         locked: &Locked<'_>,
         host: &Host,
     ) -> Result<Vec<RangeAddress>, Error> {
-        let faulty = |fault: Fault| fault.error();
-        let mut names = locked.names().map_err(faulty)?;
-        if !locked.is_swept(&names, host) {
-            locked.sweep(&mut names, host).map_err(faulty)?;
-            locked.was_swept(&names, host);
-        }
+        let mut names = locked.names()?;
+        locked.sweep_after_boot(&mut names, host)?;
         let mut own = self.directory.held_by(&names, &add.by, false);
         for address in std::mem::take(&mut own) {
             // An earlier ADD of the same container, whose DEL never came.
             match self.directory.life(&names, address, host) {
-                Life::Gone => locked.free(&mut names, address).map_err(faulty)?,
+                Life::Gone => locked.free(&mut names, address)?,
                 Life::Lives | Life::Unclear => own.push(address),
             }
         }
@@ -287,77 +212,40 @@ impl Call {
                     allocator.begin_after(set, last);
                 }
             }
-            let refusal = match allocator.allocate(&own, &add.asked, &|address| names.has(address))
-            {
-                Ok(given) => match self.write(add, &given, locked, &note).map_err(faulty)? {
-                    None => return Ok(given),
-                    // Somebody has made its file without the lock.
-                    Some(taken) => {
-                        names.add(taken);
-                        continue;
+            match allocator.allocate(&own, &add.asked, &|address| names.has(address)) {
+                Ok(given) => {
+                    if add.write(&given, locked, &mut names, &note)? {
+                        return Ok(given);
                     }
-                },
-                Err(refusal) => refusal,
-            };
-            if matches!(refusal, NotGiven::Full(_) | NotGiven::Taken(_)) && !is_swept {
-                is_swept = true;
-                locked.sweep(&mut names, host).map_err(faulty)?;
-                continue;
-            }
-            // As host-local does, the next search goes on after what this one had found.
-            for (set, last) in allocator.last() {
-                locked.set_last(set, last).map_err(faulty)?;
-            }
-            let container = &add.by.container;
-            return Err(full::error(
-                refusal,
-                container,
-                &add.sets,
-                &self.directory,
-                &names,
-                host,
-            ));
-        }
-    }
-
-    /// Writes the files of what is given, or none. Returns an address that somebody else has a file of.
-    fn write(
-        &self,
-        add: &Add,
-        given: &[RangeAddress],
-        locked: &Locked<'_>,
-        note: &Note,
-    ) -> Result<Option<IpAddr>, Fault> {
-        let mut names = Names::default();
-        let mut write = || {
-            for (set, given) in given.iter().enumerate() {
-                let address = given.address.addr();
-                if !locked.take(address, &add.by, note)? {
-                    return Ok(Some(address));
                 }
-                names.add_of(address, &add.by);
-                locked.set_last(set, address)?;
-            }
-            Ok(None)
-        };
-        let written = write();
-        if !matches!(written, Ok(None)) {
-            let back: Vec<_> = names.addresses().collect();
-            for address in back {
-                locked.free(&mut names, address)?;
+                Err(NotGiven::Full(_) | NotGiven::Taken(_)) if !is_swept => {
+                    is_swept = true;
+                    locked.sweep(&mut names, host)?;
+                }
+                Err(refusal) => {
+                    // As host-local does, the next search goes on after what this one had found.
+                    for (set, last) in allocator.last() {
+                        locked.set_last(set, last)?;
+                    }
+                    let container = &add.by.container;
+                    let directory = &self.directory;
+                    return Err(usage::refused(
+                        refusal, container, &add.sets, directory, &names, host,
+                    ));
+                }
             }
         }
-        written
     }
 
-    fn give_back(&self, by: &Holder, locked: &Locked<'_>, names: &mut Names) -> Result<(), Fault> {
-        let mut own = self.directory.held_by(names, by, false);
+    fn give_back(&self, by: &Holder, locked: &Locked<'_>) -> Result<(), Fault> {
+        let mut names = locked.names()?;
+        let mut own = self.directory.held_by(&names, by, false);
         if own.is_empty() {
             // A note may be of an earlier holder, if host-local has given the address meanwhile.
-            own = self.directory.held_by(names, by, true);
+            own = self.directory.held_by(&names, by, true);
         }
         own.into_iter()
-            .try_for_each(|address| locked.free(names, address))
+            .try_for_each(|address| locked.free(&mut names, address))
     }
 
     fn check(&self, by: &Holder, names: &Names) -> Result<String, Error> {
@@ -377,22 +265,22 @@ impl Call {
         &self,
         valid: &BTreeSet<(String, String)>,
         locked: &Locked<'_>,
-        names: &mut Names,
     ) -> Result<(), Fault> {
+        let mut names = locked.names()?;
         let is_valid = |holder: &Holder| {
-            let mut interfaces = valid
-                .iter()
-                .filter(|(container, _)| *container == holder.container);
-            interfaces.any(|(_, ifname)| holder.ifname.as_ref().is_none_or(|of| of == ifname))
+            valid.iter().any(|(container, ifname)| {
+                *container == holder.container
+                    && holder.ifname.as_ref().is_none_or(|of| of == ifname)
+            })
         };
-        let addresses: Vec<_> = names.addresses().collect();
-        for address in addresses {
+        let taken: Vec<_> = names.addresses().collect();
+        for address in taken {
             if self
                 .directory
                 .holder(address)
                 .is_some_and(|holder| !is_valid(&holder))
             {
-                locked.free(names, address)?;
+                locked.free(&mut names, address)?;
             }
         }
         Ok(())
@@ -400,6 +288,35 @@ impl Call {
 }
 
 impl Add {
+    /// Writes the files of what is given, or none. Returns whether nobody else had made one of them.
+    fn write(
+        &self,
+        given: &[RangeAddress],
+        locked: &Locked<'_>,
+        names: &mut Names,
+        note: &Note,
+    ) -> Result<bool, Fault> {
+        let mut taken = Vec::new();
+        let mut write = || {
+            for (set, given) in given.iter().enumerate() {
+                let address = given.address.addr();
+                if !locked.take(names, address, &self.by, note)? {
+                    return Ok(false);
+                }
+                taken.push(address);
+                locked.set_last(set, address)?;
+            }
+            Ok(true)
+        };
+        let written = write();
+        if !matches!(written, Ok(true)) {
+            for address in taken {
+                locked.free(names, address)?;
+            }
+        }
+        written
+    }
+
     /// Returns host-local's result: an address from each set, and what the configuration adds.
     fn success(&self, given: &[RangeAddress], dns: Dns) -> Success {
         let ips = given.iter().map(|given| Ip {
@@ -416,4 +333,37 @@ impl Add {
 
 fn sets(read: &HostLocal) -> Result<Sets, Error> {
     crate::sets(&read.sets).map_err(|bad| bad_config("ipam.ranges", bad))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_add_waits_as_long_as_it_may_and_others_for_10_s() {
+        let waits = |verb: &str, timeout: &str| {
+            let said = |text: &str| Some(text.to_owned());
+            let env = Env {
+                command: said(verb),
+                container_id: said("c1"),
+                netns: said("/run/netns/c1"),
+                ifname: said("eth0"),
+                ..Env::default()
+            };
+            let config = format!(
+                r#"{{"cniVersion": "1.1.0", "name": "pods", "cni.dev/valid-attachments": [],
+                    "ipam": {{"type": "host-local", "subnet": "10.9.0.0/24", "timeout": {timeout}}}}}"#
+            );
+            Call::parse(&env, &config)
+                .expect("a call")
+                .patience
+                .as_secs()
+        };
+        for (timeout, seconds) in [("5", 5), ("null", 30), ("1e9", 600)] {
+            assert_eq!(waits("ADD", timeout), seconds, "{timeout}");
+        }
+        for verb in ["DEL", "CHECK", "GC", "STATUS"] {
+            assert_eq!(waits(verb, "90"), 10, "{verb}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use leasehold_api::cni::{self, Holder};
 
 use crate::fault::Fault;
-use crate::lock::Awaited;
+use crate::lock::Progress;
 use crate::note::{self, Host, Life, Note};
 
 /// How the name of a file begins that says in which boot the directory was swept.
@@ -57,14 +57,9 @@ impl Names {
         self.taken.contains_key(&address)
     }
 
-    pub(crate) fn add(&mut self, address: IpAddr) {
-        self.taken.entry(address).or_default();
-    }
-
-    /// Adds an address that a container got meanwhile, with its note.
-    pub(crate) fn add_of(&mut self, address: IpAddr, by: &Holder) {
-        let marks = self.taken.entry(address).or_default();
-        marks.extend(note::mark_of(by));
+    /// Returns how many files say nothing: what calls that were killed have left.
+    pub fn strays(&self) -> usize {
+        self.strays.len()
     }
 
     fn read(names: impl Iterator<Item = String>) -> Self {
@@ -79,7 +74,7 @@ impl Names {
             } else if let Some(boot) = name.strip_prefix(SWEPT) {
                 read.swept.push(boot.to_owned());
             } else if let Some(address) = address(&name) {
-                read.add(address);
+                read.taken.entry(address).or_default();
             }
         }
         for (address, mark, name) in notes {
@@ -101,13 +96,8 @@ fn address(name: &str) -> Option<IpAddr> {
 }
 
 impl Directory {
-    /// Returns a network's directory below `data_dir`.
-    pub fn new(data_dir: &Path, network: &str) -> Self {
-        Self(data_dir.join(network))
-    }
-
     /// Returns the directory at a path.
-    pub fn of(path: PathBuf) -> Self {
+    pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
@@ -136,11 +126,11 @@ impl Directory {
         made.map_err(Fault::at(&self.0))
     }
 
-    /// Takes the lock, however long others have it. `awaits` is told about the lock before.
+    /// Takes the lock, however long others have it.
     ///
     /// # Errors
-    /// The lock's file cannot be opened or locked.
-    pub fn lock(&self, awaits: impl FnOnce(Awaited)) -> Result<Locked<'_>, Fault> {
+    /// The lock's file cannot be opened or locked, or nobody waits for that any more.
+    pub fn lock(&self, progress: &Progress) -> Result<Locked<'_>, Fault> {
         let path = self.0.join("lock");
         let opened = OpenOptions::new()
             .write(true)
@@ -149,8 +139,11 @@ impl Directory {
             .open(&path);
         let lock = opened.map_err(Fault::at(&path))?;
         if lock.try_lock().is_err() {
-            awaits(Awaited::new(&path, &lock));
+            progress.awaits(&path, &lock);
             lock.lock().map_err(Fault::at(&path))?;
+        }
+        if !progress.has_lock() {
+            return Err(Fault::at(&path)(ErrorKind::TimedOut.into()));
         }
         Ok(Locked {
             directory: self,
@@ -189,19 +182,19 @@ impl Directory {
 
     /// Returns whether the container that has an address lives, as far as the note beside it says.
     pub fn life(&self, names: &Names, address: IpAddr, host: &Host) -> Life {
-        let marks = names.taken.get(&address).map_or(&[][..], Vec::as_slice);
+        let Some(marks) = names.taken.get(&address).filter(|marks| !marks.is_empty()) else {
+            return Life::Unclear;
+        };
         let mark = match self.holder(address) {
             Some(holder) => note::mark_of(&holder).filter(|mark| marks.contains(mark)),
-            // After a power cut the file may be empty.
-            None => Some(marks).filter(|of| of.len() == 1).map(|of| of[0]),
+            None => only(marks),
         };
-        mark.map_or(Life::Unclear, |mark| self.note(address, mark).life(host))
-    }
-
-    fn note(&self, address: IpAddr, mark: u64) -> Note {
+        let Some(mark) = mark else {
+            return Life::Unclear;
+        };
         // A namespace's path may be as long as the kernel allows.
         let text = fs::read(self.0.join(note::name(address, mark))).unwrap_or_default();
-        Note::read(&String::from_utf8_lossy(&text))
+        Note::read(&String::from_utf8_lossy(&text)).life(host)
     }
 
     /// Reads the beginning of a small file.
@@ -216,20 +209,32 @@ impl Directory {
     /// unless `each` is.
     pub(crate) fn held_by(&self, names: &Names, who: &Holder, each: bool) -> Vec<IpAddr> {
         let mark = note::mark_of(who);
-        let is_candidate =
-            |marks: &Vec<u64>| each || marks.is_empty() || mark.is_some_and(|m| marks.contains(&m));
-        let candidates = names.taken.iter().filter(|(_, marks)| is_candidate(marks));
-        let held = candidates.filter_map(|(address, _)| Some((*address, self.holder(*address)?)));
-        let (own, others): (Vec<_>, Vec<_>) = held
-            .filter(|(_, holder)| holder.container == who.container)
-            .partition(|(_, holder)| holder.ifname == who.ifname);
+        let mut own = Vec::new();
         // Before 0.8, host-local wrote no interface.
-        let old = others
-            .into_iter()
-            .filter(|(_, holder)| holder.ifname.is_none());
-        let found = if own.is_empty() { old.collect() } else { own };
-        found.into_iter().map(|(address, _)| address).collect()
+        let mut old = Vec::new();
+        for (&address, marks) in &names.taken {
+            if !each && !marks.is_empty() && !mark.is_some_and(|mark| marks.contains(&mark)) {
+                continue;
+            }
+            match self.holder(address) {
+                Some(holder) if holder == *who => own.push(address),
+                Some(Holder {
+                    container,
+                    ifname: None,
+                }) if container == who.container => old.push(address),
+                None if mark.is_some() && mark == only(marks) => own.push(address),
+                _ => {}
+            }
+        }
+        if own.is_empty() { old } else { own }
     }
+}
+
+/// Returns whose an address is if its file is empty, as after a power cut, or a kill where a file system has no links.
+fn only(marks: &[u64]) -> Option<u64> {
+    Some(marks)
+        .filter(|marks| marks.len() == 1)
+        .map(|marks| marks[0])
 }
 
 impl Locked<'_> {
@@ -250,46 +255,56 @@ impl Locked<'_> {
         self.directory.0.join(name)
     }
 
-    /// Gives a container an address. Returns whether nobody else has a file there.
+    /// Gives a container an address, unless somebody has made its file without the lock. Either way `names` has it then. Returns
+    /// whether it was given.
     ///
     /// # Errors
     /// A file cannot be written; then nothing is left of it.
-    pub fn take(&self, address: IpAddr, by: &Holder, note: &Note) -> Result<bool, Fault> {
+    pub fn take(
+        &self,
+        names: &mut Names,
+        address: IpAddr,
+        by: &Holder,
+        note: &Note,
+    ) -> Result<bool, Fault> {
         let beside = note::name(address, note::mark_of(by).unwrap_or_default());
-        let taken = self
-            .write(&beside, &note.contents())
-            .and_then(|()| self.link(address, by, &format!("{beside}{UNFINISHED}")));
-        if !matches!(taken, Ok(true)) {
+        let is_given = self
+            .write_note(address, by, note)
+            .and_then(|()| self.link(address, by, &beside));
+        if !matches!(is_given, Ok(true)) {
             let _ = fs::remove_file(self.path(&beside));
         }
-        taken
+        let marks = names.taken.entry(address).or_default();
+        marks.extend(note::mark_of(by).filter(|_| matches!(is_given, Ok(true))));
+        is_given
     }
 
     /// Writes an address's file under another name, and links it: it is there whole or not at all.
-    fn link(&self, address: IpAddr, by: &Holder, unfinished: &str) -> Result<bool, Fault> {
+    fn link(&self, address: IpAddr, by: &Holder, beside: &str) -> Result<bool, Fault> {
         let file = cni::File::Taken {
             address,
             by: Some(by.clone()),
         };
+        let unfinished = format!("{beside}{UNFINISHED}");
+        let from = self.path(&unfinished);
         let path = self.path(&file.name());
-        let contents = file.contents();
-        let from = self.path(unfinished);
-        let linked = self.write(unfinished, &contents).map(|()| {
-            fs::hard_link(&from, &path).or_else(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Err(error),
-                // Not every file system has links.
-                _ => write_new(&path, &contents),
-            })
-        });
+        let linked = self
+            .create(&unfinished, &file.contents(), false)
+            .and_then(|()| {
+                fs::hard_link(&from, &path).or_else(|error| match error.kind() {
+                    ErrorKind::AlreadyExists => Err(error),
+                    // Not every file system has links.
+                    _ => self.create(&file.name(), &file.contents(), true),
+                })
+            });
         let _ = fs::remove_file(&from);
-        match linked? {
-            Ok(()) => Ok(true),
+        match linked {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(Fault::at(&path)(error)),
+            linked => linked.map(|()| true).map_err(Fault::at(&path)),
         }
     }
 
-    /// Writes a note beside an address that its container has already.
+    /// Writes a note beside an address of a container.
     ///
     /// # Errors
     /// It cannot be written.
@@ -299,19 +314,23 @@ impl Locked<'_> {
     }
 
     fn write(&self, name: &str, contents: &str) -> Result<(), Fault> {
+        let written = self.create(name, contents, false);
+        written.map_err(Fault::at(&self.path(name)))
+    }
+
+    /// Writes a file, or leaves none. If it `is_new`, it must not be there before.
+    fn create(&self, name: &str, contents: &str, is_new: bool) -> io::Result<()> {
         let path = self.path(name);
         let mut options = OpenOptions::new();
-        let opened = options
+        options
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
-            .open(&path);
-        let written = opened.and_then(|mut file| file.write_all(contents.as_bytes()));
-        written.map_err(|error| {
-            let _ = fs::remove_file(&path);
-            Fault::at(&path)(error)
-        })
+            .create_new(is_new)
+            .mode(0o600);
+        let mut file = options.open(&path)?;
+        let written = file.write_all(contents.as_bytes());
+        written.inspect_err(|_| drop(fs::remove_file(&path)))
     }
 
     /// Frees an address: its file goes first, the notes after it.
@@ -335,13 +354,8 @@ impl Locked<'_> {
 
     /// Frees all addresses of containers that are proven to be gone.
     pub(crate) fn sweep(&self, names: &mut Names, host: &Host) -> Result<(), Fault> {
-        let noted: Vec<_> = names
-            .taken
-            .iter()
-            .filter(|(_, marks)| !marks.is_empty())
-            .map(|(address, _)| *address)
-            .collect();
-        for address in noted {
+        let taken: Vec<_> = names.addresses().collect();
+        for address in taken {
             if self.directory.life(names, address, host) == Life::Gone {
                 self.free(names, address)?;
             }
@@ -349,18 +363,18 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Returns whether the directory was swept in this boot.
-    pub(crate) fn is_swept(&self, names: &Names, host: &Host) -> bool {
-        host.boot.is_empty() || names.swept.contains(&host.boot)
-    }
-
-    /// Records that the directory was swept in this boot.
-    pub(crate) fn was_swept(&self, names: &Names, host: &Host) {
+    /// Frees what is left of earlier boots, once in a boot.
+    pub(crate) fn sweep_after_boot(&self, names: &mut Names, host: &Host) -> Result<(), Fault> {
+        if host.boot.is_empty() || names.swept.contains(&host.boot) {
+            return Ok(());
+        }
+        self.sweep(names, host)?;
         for boot in &names.swept {
             let _ = fs::remove_file(self.path(&format!("{SWEPT}{boot}")));
         }
         // Without it, the next ADD sweeps too.
         let _ = self.write(&format!("{SWEPT}{}", host.boot), "");
+        Ok(())
     }
 
     /// Returns the last address given of a set.
@@ -383,15 +397,4 @@ impl Locked<'_> {
         self.write(&name, "")?;
         fs::remove_file(self.path(&name)).map_err(Fault::at(&self.path(&name)))
     }
-}
-
-fn write_new(path: &Path, contents: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(contents.as_bytes()).inspect_err(|_| {
-        let _ = fs::remove_file(path);
-    })
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use leasehold_api::cni::{Code, Error};
 
 /// A file or directory that cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
 pub struct Fault {
     /// Which one.
     pub path: PathBuf,
@@ -19,19 +20,15 @@ impl Fault {
         let path = path.to_owned();
         |error| Self { path, error }
     }
+}
 
-    /// Returns CNI's error. Room may be made, so that the next try succeeds.
-    pub(crate) fn error(&self) -> Error {
-        let code = match self.error.kind() {
+/// Room may be made, so that the next try succeeds.
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let code = match fault.error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Code::TryAgainLater,
             _ => Code::Io,
         };
-        Error::new(code, self.to_string())
-    }
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.error)
+        Self::new(code, fault.to_string())
     }
 }

@@ -9,12 +9,12 @@
 mod call;
 mod directory;
 mod fault;
-mod full;
 mod lock;
 mod note;
 mod resolv_conf;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use leasehold_api::cni;
 use leasehold_range::{BadRange, RangeConfig, Sets};
@@ -22,32 +22,22 @@ use leasehold_range::{BadRange, RangeConfig, Sets};
 pub use call::Call;
 pub use directory::{Directory, Locked, Names};
 pub use fault::Fault;
-pub use lock::Awaited;
+pub use lock::Progress;
 pub use note::{Host, Life, Note};
 pub use resolv_conf::parse as resolver;
+pub use usage::{Usage, look};
 
 /// Completes and checks the ranges of a configuration.
 ///
 /// # Errors
 /// The first fault found.
 pub fn sets(said: &[Vec<cni::Range>]) -> Result<Sets, BadRange> {
-    let range = |range: &cni::Range| {
-        let cni::Range {
-            subnet,
-            start,
-            end,
-            gateway,
-        } = *range;
-        RangeConfig {
-            subnet,
-            start,
-            end,
-            gateway,
-        }
+    let range = |range: &cni::Range| RangeConfig {
+        subnet: range.subnet,
+        start: range.start,
+        end: range.end,
+        gateway: range.gateway,
     };
-    let sets: Vec<Vec<_>> = said
-        .iter()
-        .map(|set| set.iter().map(range).collect())
-        .collect();
-    Sets::new(&sets)
+    let sets = said.iter().map(|set| set.iter().map(range).collect());
+    Sets::new(&sets.collect::<Vec<Vec<_>>>())
 }

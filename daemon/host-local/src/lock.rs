@@ -1,40 +1,98 @@
-//! host-local's lock: an exclusive lock of the file `lock` in the network's directory (flock(2)).
+//! host-local's lock: an exclusive lock of the file `lock` in the network's directory (flock(2)). Who waits for it, waits for a time.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-/// A lock that others have, as the kernel's list of locks identifies it.
-#[derive(Clone, Debug)]
-pub struct Awaited {
-    pub(crate) path: PathBuf,
-    ino: u64,
+use leasehold_api::cni::{Code, Error};
+
+/// How far work on a directory has come, for whoever waits for its end.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The lock that it waits for: its path, and the inode by which the kernel lists it.
+    awaits: Option<(PathBuf, u64)>,
+    /// Nobody waits for the work any more: nothing more is changed.
+    is_late: bool,
 }
 
-impl Awaited {
-    pub(crate) fn new(path: &Path, file: &File) -> Self {
-        Self {
-            path: path.to_owned(),
-            ino: file.metadata().map(|found| found.ino()).unwrap_or_default(),
-        }
+impl Progress {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns who holds the lock, for messages.
-    pub(crate) fn holder(&self) -> String {
-        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        let Some(pid) = holder(&locks, self.ino) else {
-            return "a process that cannot be seen from here".to_owned();
-        };
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        match name.trim() {
-            "" => format!("process {pid}"),
-            name => format!("process {pid} ({name})"),
-        }
+    pub(crate) fn awaits(&self, path: &Path, file: &File) {
+        let ino = file.metadata().map_or(0, |found| found.ino());
+        self.change(|state| state.awaits = Some((path.to_owned(), ino)));
+    }
+
+    /// Records that the lock is had. Returns whether somebody still waits for the work.
+    pub(crate) fn has_lock(&self) -> bool {
+        self.change(|state| {
+            state.awaits = None;
+            !state.is_late
+        })
+    }
+}
+
+/// Does work on a directory. Whatever the directory, its disk or its lock does, this takes no longer than `patience`.
+///
+/// # Errors
+/// What the work fails with, or what keeps it from its end.
+pub(crate) fn within<T: Send + 'static>(
+    patience: Duration,
+    directory: &Path,
+    work: impl FnOnce(&Progress) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let progress = Arc::new(Progress::default());
+    let (done, outcome) = mpsc::channel();
+    let its = progress.clone();
+    // Nobody may listen any more.
+    let work = move || drop(done.send(work(&its)));
+    let started = thread::Builder::new().name("files".to_owned()).spawn(work);
+    let later = |text| Error::new(Code::TryAgainLater, text);
+    started.map_err(|error| later(error.to_string()))?;
+    outcome.recv_timeout(patience).unwrap_or_else(|ended| {
+        let waited = patience.as_secs_f64();
+        let awaits = progress.change(|state| {
+            state.is_late = true;
+            state.awaits.take()
+        });
+        Err(later(match (awaits, ended) {
+            (Some((lock, ino)), _) => {
+                let holder = holder(ino);
+                format!("{} has been locked for {waited} s by {holder}", lock.display())
+            }
+            (None, RecvTimeoutError::Timeout) => format!(
+                "{} has not been read and written within {waited} s: it may be on a device that does not answer",
+                directory.display()
+            ),
+            (None, RecvTimeoutError::Disconnected) => "the call broke off: this is a bug".to_owned(),
+        }))
+    })
+}
+
+/// Returns who has the lock with this inode, for messages.
+fn holder(ino: u64) -> String {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let Some(pid) = holder_in(&locks, ino) else {
+        return "a process that cannot be seen from here".to_owned();
+    };
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim() {
+        "" => format!("process {pid}"),
+        name => format!("process {pid} ({name})"),
     }
 }
 
 /// Finds the process that has a file of this inode locked as a whole (proc_locks(5)). Waiting ones are marked by an arrow.
-fn holder(locks: &str, ino: u64) -> Option<u32> {
+fn holder_in(locks: &str, ino: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let [kind, _, _, pid, file] = [(); 5].map(|()| words.next());
@@ -52,8 +110,11 @@ mod tests {
     fn the_holder_of_a_lock_is_found() {
         let locks = "1: POSIX  ADVISORY  WRITE 11 fd:00:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 12 fd:00:76 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 13 fd:00:77 0 EOF\n3: -> FLOCK  ADVISORY  WRITE 14 fd:00:77 0 EOF\n";
-        assert_eq!(holder(locks, 77), Some(13));
-        assert_eq!(holder(locks, 78), None);
-        assert_eq!(holder("4: FLOCK ADVISORY WRITE 0 00:30:9 0 EOF", 9), None);
+        assert_eq!(holder_in(locks, 77), Some(13));
+        assert_eq!(holder_in(locks, 78), None);
+        assert_eq!(
+            holder_in("4: FLOCK ADVISORY WRITE 0 00:30:9 0 EOF", 9),
+            None
+        );
     }
 }

@@ -75,33 +75,32 @@ impl Note {
 
     /// Returns the note of a container that got an address earlier, in that boot. Its namespace's path is seen at `seen_at` here.
     pub fn earlier(host: &Host, boot: &str, netns: &Path, seen_at: &Path) -> Self {
-        let found = fs::metadata(seen_at).map(|found| (found.dev(), found.ino()));
         Self {
             boot: boot.to_owned(),
-            host: host.name.clone(),
             netns: netns.to_owned(),
             // It was there: what is missing now is gone for good.
-            namespace: Some(found.unwrap_or_default()),
+            namespace: Some(Self::of(host, seen_at).namespace.unwrap_or_default()),
+            host: host.name.clone(),
         }
     }
 
     /// Reads a note. What it does not say proves nothing.
     pub fn read(text: &str) -> Self {
-        let mut note = Self::default();
-        for (key, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-            match key {
-                "boot" => note.boot = value.to_owned(),
-                "host" => note.host = value.to_owned(),
-                "netns" => note.netns = value.into(),
-                "namespace" => {
-                    let numbers = value.split_once(':');
-                    note.namespace =
-                        numbers.and_then(|(dev, ino)| Some((dev.parse().ok()?, ino.parse().ok()?)));
-                }
-                _ => {}
-            }
+        let mut lines = text.lines();
+        let mut value = |key| {
+            lines
+                .next()
+                .and_then(|line| line.strip_prefix(key))
+                .unwrap_or_default()
+        };
+        Self {
+            boot: value("boot ").to_owned(),
+            host: value("host ").to_owned(),
+            netns: value("netns ").into(),
+            namespace: value("namespace ")
+                .split_once(':')
+                .and_then(|(dev, ino)| Some((dev.parse().ok()?, ino.parse().ok()?))),
         }
-        note
     }
 
     /// Returns what is in its file.

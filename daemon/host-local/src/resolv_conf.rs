@@ -1,7 +1,7 @@
 //! A resolver's file (resolv.conf(5)), read as host-local reads it.
 
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -17,28 +17,19 @@ const NONBLOCK: i32 = 0o4000;
 
 /// Reads a file's name servers.
 pub(crate) fn read(path: &Path) -> Result<Dns, Fault> {
-    let mut text = Vec::new();
     let mut options = OpenOptions::new();
-    let read = options
-        .read(true)
-        .custom_flags(NONBLOCK)
-        .open(path)
-        .and_then(|file| {
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::new(ErrorKind::InvalidInput, "not a file"));
-            }
-            file.take(MOST + 1).read_to_end(&mut text)
-        });
-    match read.map_err(Fault::at(path))? as u64 {
-        0..=MOST => Ok(parse(&String::from_utf8_lossy(&text))),
-        _ => {
-            let fault = format!("it has more than {MOST} bytes");
-            Err(Fault::at(path)(io::Error::new(
-                ErrorKind::InvalidData,
-                fault,
-            )))
+    let opened = options.read(true).custom_flags(NONBLOCK).open(path);
+    let read = opened.and_then(|file| {
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a file"));
         }
-    }
+        let mut text = Vec::new();
+        match file.take(MOST + 1).read_to_end(&mut text)? as u64 {
+            0..=MOST => Ok(parse(&String::from_utf8_lossy(&text))),
+            _ => Err(io::Error::other(format!("it has more than {MOST} bytes"))),
+        }
+    });
+    read.map_err(Fault::at(path))
 }
 
 /// Returns a result's name servers. Of several domains the last counts; lines without meaning are ignored.

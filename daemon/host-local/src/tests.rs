@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Holder};
 use serde_json::{Value, json};
@@ -178,9 +180,9 @@ fn without_a_note_nothing_is_swept() {
         name: "elsewhere".to_owned(),
     };
     let note = Note::of(&elsewhere, &rig.netns("old"));
-    let directory = Directory::of(rig.data());
+    let directory = Directory::at(rig.data());
     directory
-        .lock(|_| ())
+        .lock(&Progress::default())
         .and_then(|locked| locked.write_note([10, 9, 0, 2].into(), &by, &note))
         .expect("a note");
     assert!(rig.add("c1").starts_with("no IP addresses available"));
@@ -197,8 +199,12 @@ fn the_first_add_after_a_boot_frees_what_was_taken_before() {
     }
     rig.host.boot = "second".to_owned();
     assert_eq!(rig.add("c3"), "10.9.0.4/24");
-    let taken: Vec<_> = rig.taken().into_keys().collect();
-    assert_eq!(taken, ["10.9.0.4", "10.9.0.9"]);
+    let taken = || rig.taken().into_keys().collect::<Vec<_>>();
+    assert_eq!(taken(), ["10.9.0.4", "10.9.0.9"]);
+    // Only the first one does.
+    rig.end("c3");
+    assert_eq!(rig.add("c4"), "10.9.0.5/24");
+    assert_eq!(taken(), ["10.9.0.4", "10.9.0.5", "10.9.0.9"]);
 }
 
 #[test]
@@ -211,11 +217,13 @@ fn an_add_that_was_killed_leaves_what_its_del_finds() {
     let note = note.as_str();
     let unfinished = format!("{note}.new");
     let holder = "c1\r\neth0";
-    let states: [&[(&str, &str)]; 4] = [
+    let states: [&[(&str, &str)]; 5] = [
         &[(note, "boot f")],
         &[(note, ""), (&unfinished, "c1")],
         &[(note, ""), (&unfinished, holder), ("10.9.0.2", holder)],
         &[(note, ""), ("10.9.0.2", holder)],
+        // Without hard links.
+        &[(note, ""), ("10.9.0.2", "")],
     ];
     for state in states {
         let rig = Rig::new("10.9.0.0/24");
@@ -330,7 +338,11 @@ fn a_resolvers_file_is_read_to_a_bound() {
         "{result}"
     );
     fs::write(&file, "#".repeat(100_000)).expect("a file");
-    for path in [file.to_str().expect("UTF-8"), "/dev/zero", "/nowhere"] {
+    let pipe = rig.root.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let [file, pipe] = [&file, &pipe].map(|path| path.to_str().expect("UTF-8"));
+    for path in [file, pipe, "/dev/zero", "/nowhere"] {
         rig.config["ipam"]["resolvConf"] = json!(path);
         fs::write(rig.netns("c2"), "").expect("a file");
         let error = rig.call("ADD", "c2").expect_err(path);
@@ -349,6 +361,59 @@ fn an_empty_file_is_freed_by_its_note() {
     rig.host.boot = "second".to_owned();
     assert_eq!(rig.add("c2"), "10.9.0.3/24");
     assert_eq!(rig.taken().len(), 1);
+}
+
+#[test]
+fn of_an_addresss_file_512_bytes_are_read() {
+    let rig = Rig::new("10.9.0.0/24");
+    for (length, is_held) in [(512, true), (511, false)] {
+        rig.put("10.9.0.2", &format!("{:length$}rest", "c1\r\neth0"));
+        assert_eq!(rig.call("CHECK", "c1").is_ok(), is_held, "{length}");
+    }
+}
+
+/// As `leasehold doctor` does.
+#[test]
+fn a_look_at_the_files_counts_and_changes_nothing() {
+    let rig = Rig::new("10.9.0.0/29");
+    let subnet = cni::Range {
+        subnet: "10.9.0.0/29".parse().expect("a subnet"),
+        start: None,
+        end: None,
+        gateway: None,
+    };
+    let sets = sets(&[vec![subnet]]).expect("a good range");
+    let directory = Directory::at(rig.data());
+    let look = || look(&directory, &sets, Duration::from_millis(200));
+    let found = look().expect("it need not be there");
+    assert!(found.0.is_empty() && found.1 == 0 && !rig.data().exists());
+
+    rig.add("c1");
+    rig.put("10.9.0.6", "of host-local\r\neth0");
+    rig.put("10.9.0.5.by.0123456789abcdef", "");
+    let before = rig.files();
+    let (usage, strays) = look().expect("a directory");
+    assert_eq!((usage.len(), strays), (1, 1));
+    let text = usage[0].to_string();
+    assert!(
+        text.starts_with("2 of 5 addresses of range set 0 are taken, "),
+        "{text}"
+    );
+    assert!(!usage[0].is_full() && rig.files() == before);
+
+    for address in 3..6 {
+        rig.put(&format!("10.9.0.{address}"), "of host-local\r\neth0");
+    }
+    assert!(look().expect("a directory").0[0].is_full());
+    let lock = File::open(rig.data().join("lock")).expect("a file");
+    lock.lock().expect("nobody has it");
+    let error = look().expect_err("it is locked");
+    assert!(
+        error
+            .msg
+            .contains("lock has been locked for 0.2 s by process "),
+        "{error:?}"
+    );
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn local(plugin: &Value) -> Option<LocalNetwork> {
         leasehold_host_local::sets(&read.sets).map_err(|bad| format!("ipam.ranges: {bad}"))
     });
     Some(LocalNetwork {
-        directory: Directory::new(&data_dir, &name),
+        directory: Directory::at(data_dir.join(&name)),
         name,
         lan,
         sets,

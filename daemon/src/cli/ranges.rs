@@ -65,7 +65,7 @@ impl Listed {
         for path in others {
             let network = path.file_name().unwrap_or_default().to_string_lossy();
             let network = network.into_owned();
-            let directory = Directory::of(path.clone());
+            let directory = Directory::at(path.clone());
             let taken = listed.read(&directory, &network);
             if !taken.is_empty() {
                 listed.unconfigured.push(Unconfigured { network, taken });

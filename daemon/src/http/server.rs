@@ -561,7 +561,7 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
 
 /// Returns the addresses that the plugin, or host-local, has given in a network by itself.
 async fn given_without_us(networks: &Path, network: &str) -> BTreeSet<IpAddr> {
-    let directory = Directory::new(networks, network);
+    let directory = Directory::at(networks.join(network));
     let names = tokio::task::spawn_blocking(move || directory.names());
     // A directory that does not answer holds up no ADD. Nearly every network with a fallback has none.
     match timeout(LOOK, names).await {

@@ -360,3 +360,37 @@ fn runs(name: &str, args: &str) -> String {
          ./{name} {args} >/dev/null & until grep -qx {name} /proc/$!/comm; do :; done"
     )
 }
+
+/// Where the plugin serves host-local's networks; elsewhere doctor has nothing to say of them.
+#[test]
+fn the_files_of_local_ranges_are_looked_at() {
+    let Some(home) = Home::new() else { return };
+    let _daemon = host(&home);
+    let at = |name: &str| home.dir.path().join(name);
+    let pods = at("data/pods");
+    let config = format!(
+        r#"{{"cniVersion": "1.0.0", "name": "pods", "type": "ptp",
+            "ipam": {{"type": "host-local", "dataDir": {:?}, "subnet": "10.9.0.0/30"}}}}"#,
+        at("data")
+    );
+    fs::write(at("net.d/20-pods.conf"), config).unwrap();
+    let found = || found(&home, "", &[]);
+    assert!(!found().iter().any(|(_, check, _)| check == "local ranges"));
+    fs::copy(at("bin/dhcp"), at("bin/host-local")).unwrap();
+    let none = format!(
+        "local ranges: pods: its first container will make {}",
+        pods.display()
+    );
+    has(&found(), "ok", &none);
+    fs::create_dir_all(&pods).unwrap();
+    fs::write(pods.join("10.9.0.2"), "c1\r\neth0").unwrap();
+    let full = "local ranges: pods: 1 of 1 addresses of range set 0 are taken, 10.9.0.2 the longest, by c1; 0 belong to";
+    has(&found(), "failure", full);
+    let lock = fs::File::open(pods.join("lock")).unwrap();
+    lock.lock().unwrap();
+    has(
+        &found(),
+        "failure",
+        "data/pods/lock has been locked for 3 s by",
+    );
+}

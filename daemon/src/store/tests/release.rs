@@ -78,6 +78,19 @@ fn all_that_an_earlier_release_wrote_is_read() {
     assert_eq!(damaged_files(earlier.path()), [] as [PathBuf; 0]);
 }
 
+/// The plugin has the address now: the next start finds no record of it.
+#[test]
+fn a_range_record_that_ended_is_not_read_again() {
+    let dir = TempDir::new().unwrap();
+    written(&dir);
+    let found = opened(&dir).1.ranges;
+    let (store, _, _ends) = open(dir.path());
+    let of = found.into_iter().map(|record| record.attachment);
+    store.range_ends()(of.collect());
+    store.close();
+    assert_eq!(opened(&dir).1.ranges, []);
+}
+
 /// Makes a store as a release to come leaves it.
 fn of_a_later_release(dir: &TempDir) -> PathBuf {
     written(dir);

@@ -1,6 +1,8 @@
 //! The CNI networks whose addresses come from us, and the bridges they use.
 
-use crate::cli::doctor::facts::{NetworkFacts, NetworksFacts, ParentFacts};
+use leasehold_host_local::Usage;
+
+use crate::cli::doctor::facts::{LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
 use crate::cli::doctor::finding::Finding;
 use crate::health::judge_link;
 use crate::net::LinkState;
@@ -45,15 +47,52 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
     findings
 }
 
-/// Returns the networks of the plugin host-local that worked with it, and that leasehold refuses in its place.
+/// Returns what is found on the networks of the plugin host-local, where leasehold takes its place: those that worked with it and
+/// that leasehold refuses, and what the directories of the others hold.
 pub(in crate::cli::doctor) fn host_local(facts: &NetworksFacts) -> impl Iterator<Item = Finding> {
-    facts.refused_host_local.iter().map(|(file, name, why)| {
+    let refused = facts.refused_host_local.iter().map(|(file, name, why)| {
         Finding::failure(
             "network",
             format!("{name} ({}), of type host-local: {why}", file.display()),
             "correct its configuration: an ADD fails with the same message",
         )
-    })
+    });
+    refused.chain(facts.local.iter().flat_map(local))
+}
+
+fn local(network: &LocalFacts) -> Vec<Finding> {
+    const CHECK: &str = "local ranges";
+    let name = &network.name;
+    let directory = network.directory.display();
+    let (usage, strays) = match &network.found {
+        Ok((usage, strays)) => (usage, *strays),
+        Err(why) => {
+            let way_out = "until that is mended, an ADD fails with the same message";
+            return vec![Finding::failure(CHECK, format!("{name}: {why}"), way_out)];
+        }
+    };
+    let of_set = |usage: &Usage| {
+        let found = format!("{name}: {usage}");
+        if usage.is_full() {
+            let way_out =
+                "remove containers, free what none of them has, or give the network more addresses";
+            Finding::failure(CHECK, found, way_out)
+        } else {
+            Finding::ok(CHECK, found)
+        }
+    };
+    let mut findings: Vec<_> = usage.iter().map(of_set).collect();
+    if findings.is_empty() {
+        let found = format!("{name}: its first container will make {directory}");
+        findings.push(Finding::ok(CHECK, found));
+    }
+    if strays > 0 {
+        let found = format!(
+            "{name}: calls that were killed left {strays} files in {directory}: the next call removes them"
+        );
+        findings.push(Finding::ok(CHECK, found));
+    }
+    findings
 }
 
 fn network(network: &NetworkFacts) -> Vec<Finding> {
@@ -217,6 +256,70 @@ mod tests {
                 "{found:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_network_with_local_ranges_is_judged_by_its_files() {
+        let usage = |taken, gone| Usage {
+            set: 0,
+            size: 5,
+            taken,
+            running: 3,
+            gone,
+            longest: Some(([10, 9, 0, 2].into(), "c1".to_owned())),
+            directory: "/data/pods".into(),
+        };
+        let locked = "/data/pods/lock has been locked for 2 s by process 7 (host-local)";
+        let table = [
+            (
+                Ok((Vec::new(), 0)),
+                Level::Ok,
+                "pods: its first container will make /data/pods",
+            ),
+            (
+                Ok((vec![usage(3, 0)], 0)),
+                Level::Ok,
+                "pods: 3 of 5 addresses of range set 0 are taken, 10.9.0.2 the longest, by c1; 3 belong to running containers",
+            ),
+            (
+                Ok((vec![usage(5, 1)], 0)),
+                Level::Ok,
+                "pods: 5 of 5 addresses of range set 0 are taken, 10.9.0.2 the longest, by c1; 3 belong to running containers, \
+                 1 to containers that are gone: an ADD that finds the set full frees them; nobody can say whether those of the \
+                 other 1 live: a GC frees what no container has, and so does removing its files in /data/pods",
+            ),
+            (
+                Ok((vec![usage(5, 0)], 0)),
+                Level::Failure,
+                "pods: 5 of 5 addresses of range set 0 are taken, 10.9.0.2 the longest, by c1; 3 belong to running containers; \
+                 nobody can say whether those of the other 2 live: a GC frees what no container has, and so does removing its \
+                 files in /data/pods",
+            ),
+            (
+                Err(locked.to_owned()),
+                Level::Failure,
+                &format!("pods: {locked}"),
+            ),
+        ];
+        for (found, level, text) in table {
+            let facts = LocalFacts {
+                name: "pods".to_owned(),
+                directory: "/data/pods".into(),
+                found,
+            };
+            let [found] = &local(&facts)[..] else {
+                panic!("one finding")
+            };
+            assert_eq!((found.level, found.found.as_str()), (level, text));
+        }
+        let facts = LocalFacts {
+            name: "pods".to_owned(),
+            directory: "/data/pods".into(),
+            found: Ok((vec![usage(3, 0)], 2)),
+        };
+        let strays =
+            "pods: calls that were killed left 2 files in /data/pods: the next call removes them";
+        assert_eq!(local(&facts)[1].found, strays);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use leasehold_api::control::{Bindings, Trouble};
 use leasehold_core::silence::Firewall;
+use leasehold_host_local::Usage;
 
 use super::super::args::DoctorArgs;
 use crate::net::LinkState;
@@ -152,6 +153,8 @@ pub(super) struct NetworksFacts {
     pub(super) ours: Vec<NetworkFacts>,
     /// The networks of the plugin host-local for which our shim refuses an ADD: their files, names and why.
     pub(super) refused_host_local: Vec<(PathBuf, String, String)>,
+    /// The networks with local ranges; empty for another user than root, who may not see who has what.
+    pub(super) local: Vec<LocalFacts>,
     /// What iptables does with a bridge's traffic.
     pub(super) firewall: Firewall,
 }
@@ -168,6 +171,15 @@ pub(super) struct NetworkFacts {
     /// What its configuration has that works but looks like a mistake.
     pub(super) warnings: Vec<String>,
     pub(super) parent: Option<ParentFacts>,
+}
+
+/// A network whose addresses come from local ranges.
+#[derive(Debug)]
+pub(super) struct LocalFacts {
+    pub(super) name: String,
+    pub(super) directory: PathBuf,
+    /// How much of each range set is taken, and how many files say nothing; or why that cannot be told.
+    pub(super) found: Result<(Vec<Usage>, usize), String>,
 }
 
 /// The host link that a network names.

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use super::{LinkFacts, NetworkFacts, NetworksFacts, ParentFacts};
-use crate::cli::networks::{Network, networks as read, site};
+use nix::unistd::geteuid;
+
+use super::daemon::PATIENCE;
+use super::{LinkFacts, LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
+use crate::cli::networks::{LocalNetwork, Network, networks as read, site};
 use crate::net::{self, LinkState};
 
 pub(super) fn networks(directory: &Path) -> NetworksFacts {
@@ -27,6 +30,10 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
         unread: found.unread,
         ours,
         refused_host_local,
+        local: match geteuid().is_root() {
+            true => found.local.into_iter().filter_map(local).collect(),
+            false => Vec::new(),
+        },
         firewall: is_bridged
             .then(net::survey::bridge_firewall)
             .unwrap_or_default(),
@@ -52,6 +59,22 @@ fn network(network: Network) -> NetworkFacts {
         warnings: network.warnings,
         parent,
     }
+}
+
+/// Returns what the directory of a network holds, if its ranges can be used.
+fn local(network: LocalNetwork) -> Option<LocalFacts> {
+    let LocalNetwork {
+        name,
+        directory,
+        sets,
+        ..
+    } = network;
+    let found = leasehold_host_local::look(&directory, &sets.ok()?, PATIENCE);
+    Some(LocalFacts {
+        name,
+        directory: directory.path().to_owned(),
+        found: found.map_err(|error| error.msg),
+    })
 }
 
 fn link(ifname: &str) -> LinkFacts {
