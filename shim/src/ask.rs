@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_api::cni::{Code, Env, Error, Request};
+use leasehold_api::cni::{Code, Env, Error, Request, Verb};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, MAX_BODY, add_timeout, to_json};
 use serde_json::Value;
 
@@ -39,31 +39,14 @@ pub(crate) struct Ask {
     deadline: Instant,
 }
 
-/// The verbs, as far as the shim treats them differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
-    Add,
-    Del,
-    Status,
-    Gc,
-    Check,
-}
-
 impl Ask {
     /// Prepares a call. `parsed` is `config` as JSON, or null if it is not JSON.
-    pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
+    pub(crate) fn new(verb: Verb, env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
         let ipam = get(parsed, "ipam");
         let socket = get(ipam, "daemonSocketPath")
             .as_str()
             .filter(|path| !path.is_empty())
             .unwrap_or(DEFAULT_SOCKET);
-        let verb = match env.command.as_deref() {
-            Some("ADD") => Verb::Add,
-            Some("DEL") => Verb::Del,
-            Some("STATUS") => Verb::Status,
-            Some("GC") => Verb::Gc,
-            _ => Verb::Check,
-        };
         let said = get(ipam, "timeout")
             .as_f64()
             .filter(|seconds| *seconds > 0.0);
@@ -127,10 +110,7 @@ impl Ask {
     /// intervened. The next daemon finds the container's namespace gone and gives its lease back.
     fn keep(&self) -> Result<Answer, Error> {
         let socket = self.socket.display();
-        let done = Ok(Answer {
-            success: true,
-            body: Vec::new(),
-        });
+        let done = Ok(Answer::success(String::new()));
         let kept = match spool::keep(&self.socket, &self.request) {
             Ok(kept) => kept,
             Err(cause) => {
@@ -203,14 +183,11 @@ mod tests {
 
     /// From now until patience runs out, and until the shim gives up, in seconds.
     fn limits(verb: &str, timeout: &str) -> (u64, u64) {
-        let env = Env {
-            command: Some(verb.to_owned()),
-            ..Env::default()
-        };
+        let verb = Verb::of(Some(verb)).unwrap();
         let config = format!(r#"{{"IPAM": {{"TimeOut": {timeout}}}}}"#);
         let parsed = serde_json::from_str(&config).unwrap();
         let now = Instant::now();
-        let ask = Ask::new(env, config, &parsed).unwrap();
+        let ask = Ask::new(verb, Env::default(), config, &parsed).unwrap();
         let seconds = |at: Instant| (at - now).as_secs_f64().round() as u64;
         (seconds(ask.patience), seconds(ask.deadline))
     }

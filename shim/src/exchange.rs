@@ -1,6 +1,5 @@
 //! One HTTP exchange with the daemon: one connection, one request, one answer.
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,42 +25,34 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
+impl Answer {
+    pub(crate) fn success(body: String) -> Self {
+        Self {
+            success: true,
+            body: body.into_bytes(),
+        }
+    }
+}
+
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// Nobody listens, or the listener went away before the first byte of an answer: the daemon is down, starting or
     /// restarting. Asking again is safe and may help.
+    #[error("no leasehold daemon answers there ({0}): start it (leasehold daemon)")]
     Down(io::Error),
     /// The socket cannot be used at all.
+    #[error("the socket cannot be used: {0}")]
     Unusable(io::Error),
     /// The answer broke off in the middle.
+    #[error("the leasehold daemon stopped in the middle of its answer")]
     BrokeOff,
     /// The deadline passed.
+    #[error("the leasehold daemon did not answer in time")]
     TimedOut,
     /// What answered is not leasehold.
+    #[error("not the leasehold daemon: {0}; does another daemon serve this socket (dhcp daemon)?")]
     NotLeasehold(String),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Down(cause) => write!(
-                f,
-                "no leasehold daemon answers there ({cause}): start it (leasehold daemon)"
-            ),
-            Self::Unusable(cause) => write!(f, "the socket cannot be used: {cause}"),
-            Self::BrokeOff => {
-                f.write_str("the leasehold daemon stopped in the middle of its answer")
-            }
-            Self::TimedOut => f.write_str("the leasehold daemon did not answer in time"),
-            Self::NotLeasehold(why) => {
-                write!(
-                    f,
-                    "not the leasehold daemon: {why}; does another daemon serve this socket (dhcp daemon)?"
-                )
-            }
-        }
-    }
 }
 
 /// Posts `body` to the daemon at `socket`, and waits for the answer until `deadline`.

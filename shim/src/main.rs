@@ -18,11 +18,12 @@ use std::env;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use leasehold_api::cni::{Code, Env, Error, VersionInfo};
+use leasehold_api::cni::{Code, Env, Error, Verb, VersionInfo, bad_env};
 use leasehold_api::{MAX_BODY, to_json};
 use leasehold_host_local::{Call, Host};
 use serde_json::Value;
 
+use ask::Ask;
 use exchange::Answer;
 
 /// Says what this is, to people and, with [`leasehold_api::SHIM_MARK`], to `leasehold install`.
@@ -63,20 +64,15 @@ fn plugin() -> ExitCode {
         .as_str()
         .filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
-        Some("VERSION") => Ok(version(said)),
-        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") if ask::has_ranges(&parsed) => {
-            from_ranges(&env, &config)
-        }
-        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") => {
-            ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run)
-        }
-        Some(other) => Err(unknown_command(&format!(
-            "unknown verb {:?}",
-            other.chars().take(32).collect::<String>()
-        ))),
-        None => Err(unknown_command(
+        Some("VERSION") => Ok(Answer::success(to_json(&VersionInfo::answering(said)))),
+        None => Err(bad_env(
+            "CNI_COMMAND",
             "not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`",
         )),
+        command => Verb::of(command).and_then(|verb| match ask::has_ranges(&parsed) {
+            true => from_ranges(&env, &config),
+            false => Ask::new(verb, env, config, &parsed)?.run(),
+        }),
     };
     print(&result.unwrap_or_else(|error| {
         let version = said
@@ -92,10 +88,7 @@ fn from_ranges(env: &Env, config: &str) -> Result<Answer, Error> {
     for warning in call.warnings() {
         eprintln!("dhcp: {warning}");
     }
-    Ok(Answer {
-        success: true,
-        body: call.run(Host::this())?.into_bytes(),
-    })
+    call.run(Host::this()).map(Answer::success)
 }
 
 /// Reads standard input, no more than fits a request.
@@ -115,17 +108,6 @@ fn read_config() -> Result<String, Error> {
             Code::Io,
             format!("cannot read the network configuration: {error}"),
         )),
-    }
-}
-
-fn unknown_command(fault: &str) -> Error {
-    Error::new(Code::InvalidEnvironment, format!("CNI_COMMAND: {fault}"))
-}
-
-fn version(asked: Option<&str>) -> Answer {
-    Answer {
-        success: true,
-        body: to_json(&VersionInfo::answering(asked)).into_bytes(),
     }
 }
 

@@ -452,7 +452,7 @@ fn version_needs_no_daemon_and_no_configuration() {
 #[test]
 fn a_verb_that_is_not_served_is_named_at_once() {
     for verb in ["", "add", "UPDATE"] {
-        assert_error(&run(verb, "{}"), 4, "CNI_COMMAND: unknown verb");
+        assert_error(&run(verb, "{}"), 4, "is not a supported verb");
     }
     let output = start(plugin("").env_remove("CNI_COMMAND"), "")
         .wait_with_output()

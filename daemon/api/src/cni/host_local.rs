@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::ipam::of_routes;
 use super::object::{BadKey, Fault, Object, number, text, u8, u32};
 use super::range::{Range, address, subnet};
-use super::{ClientId, ConflictDetection, Route, Version};
+use super::{Route, Version};
 
 pub use file::{File, Holder};
 
@@ -59,10 +59,6 @@ pub struct HostLocal {
     pub data_dir: Option<String>,
     /// `timeout`: how long an ADD waits for the lock of the directory, in seconds (see [`crate::add_timeout`]).
     pub timeout: Option<f64>,
-    /// `clientId`, which only the plugin of an earlier version has the daemon read.
-    pub client_id: Option<ClientId>,
-    /// `conflictDetection`, also only for that plugin.
-    pub conflict_detection: Option<ConflictDetection>,
 }
 
 impl HostLocal {
@@ -113,10 +109,6 @@ impl HostLocal {
             resolv_conf: said("resolvConf")?,
             data_dir: said("dataDir")?,
             timeout: ipam.read("timeout", number)?,
-            client_id: ipam.choose("clientId", ClientId::read).unwrap_or_default(),
-            conflict_detection: ipam
-                .choose("conflictDetection", ConflictDetection::read)
-                .unwrap_or_default(),
         })
     }
 }

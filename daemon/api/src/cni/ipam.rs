@@ -292,7 +292,7 @@ impl Provide {
 }
 
 impl ClientId {
-    pub(super) fn read(value: &Value) -> Result<Self, Fault> {
+    fn read(value: &Value) -> Result<Self, Fault> {
         const EXPECTED: &str = "container, mac, none, pod, duid, hex:… or text:…";
         match text(value)? {
             "container" => Ok(Self::Container),
@@ -312,7 +312,7 @@ impl ClientId {
 }
 
 impl ConflictDetection {
-    pub(super) fn read(value: &Value) -> Result<Self, Fault> {
+    fn read(value: &Value) -> Result<Self, Fault> {
         match text(value)? {
             "optimistic" => Ok(Self::Optimistic),
             "strict" => Ok(Self::Strict),

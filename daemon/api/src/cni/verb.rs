@@ -51,7 +51,11 @@ impl Verb {
         Ok((verb, config, version))
     }
 
-    fn of(command: Option<&str>) -> Result<Self, Error> {
+    /// Reads the value of `CNI_COMMAND`.
+    ///
+    /// # Errors
+    /// It is not set, or is no verb.
+    pub fn of(command: Option<&str>) -> Result<Self, Error> {
         let word = command.ok_or_else(|| bad_env("CNI_COMMAND", "not set"))?;
         let verb = Self::ALL.into_iter().find(|verb| verb.as_str() == word);
         verb.ok_or_else(|| {

@@ -56,8 +56,6 @@ fn every_key_is_read() {
         resolv_conf: Some("/etc/resolv.conf".to_owned()),
         data_dir: Some("/run/x".to_owned()),
         timeout: Some(5.0),
-        client_id: Some(ClientId::Pod),
-        conflict_detection: Some(ConflictDetection::Strict),
     };
     assert_eq!(read, Ok(expected));
 }
