@@ -134,6 +134,7 @@ impl World {
             }
             Answer::Failed(failure) => {
                 self.stats.count("ADD failed");
+                self.gave_up(index, &failure);
                 let door = self.actors[index].door;
                 door.failed(self, index, &failure);
                 self.end_by_del(index);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use leasehold_core::effect::{BindingState, ExchangeId, Row};
+use leasehold_core::effect::{BindingState, ExchangeId, Failure, Row};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::identity::ClientId;
 use leasehold_core::record::{Record, RecordState};
@@ -141,6 +141,22 @@ impl World {
                     .extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
+        }
+    }
+
+    /// Handles that an ADD failed because of an address in use. What it had asked another server for before, without an answer that
+    /// it heard, stays there: it never asked for the second address, and could say nothing of the first (seed 8,213,138).
+    pub(super) fn gave_up(&mut self, index: usize, failure: &Failure) {
+        let Failure::Conflict { address, .. } = failure else {
+            return;
+        };
+        let who = (self.actors[index].lan, self.actors[index].client_key());
+        if self.plan.loss > 0 {
+            let mut left =
+                self.grants(|lan, other, key| who == (lan, key.clone()) && other != *address);
+            left.retain(|grant| !self.is_anothers(grant));
+            let left = left.into_iter().map(|grant| (grant, Excuse::LeftBehind));
+            self.ledger.left.extend(left);
         }
     }
 
