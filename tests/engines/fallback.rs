@@ -22,8 +22,8 @@ fn starts_without_a_server(host: &Host, server: &mut Dnsmasq) -> Result<(), Erro
     let address = host.address("web")?;
     assert!(is_local(address), "{address}");
     server.restart(None)?;
-    host.lab.daemon().wait_for_event("server_back")?;
     host.docker.keep("db", &LAN)?;
+    host.lab.daemon().wait_for_event("server_back")?;
     assert!(!is_local(host.address("db")?), "the next one is served");
     host.pings("web")?;
     assert_eq!(host.address("web")?, address, "it keeps its address");

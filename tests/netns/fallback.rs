@@ -102,12 +102,12 @@ fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     let mut server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let members = comes_and_goes(&mut server, |i| lab.attach(&format!("c{i}")))?;
 
-    // Restarted, the daemon goes on: one container asks for all, and the next one is served.
+    // Restarted, the daemon goes on, and the next one is served.
     lab.kill9()?;
     lab.start_daemon()?;
     server.restart(None)?;
-    lab.daemon().wait_for_event("server_back")?;
     let next = lab.attach("next")?;
+    lab.daemon().wait_for_event("server_back")?;
     assert!(!is_local(next.address), "{}", next.address);
     assert_eq!(
         of_ranges(lab.daemon())?,
@@ -146,8 +146,8 @@ fn a_hundred_docker_containers_start_on_a_flaky_server() -> Result<(), CallError
     host.lab.kill9()?;
     host.lab.start_daemon()?;
     host.server.restart(None)?;
-    host.lab.daemon().wait_for_event("server_back")?;
     let next = docker.run(&network, "next", RunPlan::default())?;
+    host.lab.daemon().wait_for_event("server_back")?;
     assert!(!is_local(next.address()), "{}", next.address);
     assert_eq!(
         of_ranges(host.lab.daemon())?,

@@ -383,15 +383,6 @@ impl Binding {
         }
     }
 
-    /// Asks whether a server is there, if it may. Returns whether it does.
-    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>) -> bool {
-        if let Life::Held(hold) = &mut self.life {
-            hold.ask(&mut self.common, cx)
-        } else {
-            false
-        }
-    }
-
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.common.close(cx);
     }

@@ -468,9 +468,9 @@ impl Registry {
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
         }
-        if !lease.source.is_asked() {
-            self.await_servers(now);
-        } else if let Some(lan) = self.lan(id) {
+        if lease.source.is_asked()
+            && let Some(lan) = self.lan(id)
+        {
             self.lans.add_succeeded(&lan);
         }
         self.audit_new(id, began);

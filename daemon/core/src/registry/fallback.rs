@@ -1,25 +1,18 @@
 //! Containers that no server answers: which address of a local range each gets, and whether a server is back.
 //!
-//! Such a container keeps its address until its DEL, whatever servers say later. Meanwhile one DISCOVER at a time asks its LAN, for
-//! all of them, and takes nothing: when a server answers, an event says so.
+//! Such a container keeps its address until its DEL, whatever servers say later. When one is heard on its LAN again, an event says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Registry;
-use super::timers::Key;
 use crate::binding::Binding;
-use crate::effect::{RangeRow, Why};
+use crate::effect::RangeRow;
 use crate::identity::{Attachment, Lan};
 use crate::range::{Fallback, FallbackAllocator, NoAddress, RangeAddress, RangeHolding};
 use crate::record::BindingId;
-use crate::source::Timer;
 use crate::time::{Instant, Now, WallTime};
-
-/// The pause between two questions.
-const PAUSE: Duration = Duration::from_secs(20);
 
 /// What is known about the fallbacks of networks.
 #[derive(Debug, Default)]
@@ -146,15 +139,6 @@ impl Registry {
         self.fallbacks.named.iter().flat_map(of_fallback).collect()
     }
 
-    /// Asks for a server from now on, if a container has an address of a local range because servers were silent.
-    pub(super) fn await_servers(&mut self, now: Now) {
-        let has_unserved = || self.bindings.iter().any(|it| self.is_unserved(it, now));
-        if !self.timers.has(Key::Silent) && has_unserved() {
-            let next = (now.boot + PAUSE, Why::Dhcp(Timer::Discover));
-            self.timers.set(Key::Silent, Some(next));
-        }
-    }
-
     /// Returns whether a container has an address of a local range, and no server was heard on its LAN since.
     fn is_unserved(&self, binding: &Binding, now: Now) -> bool {
         let lease = binding.lease(now.boot);
@@ -162,35 +146,10 @@ impl Registry {
         of_range.is_some_and(|lease| !self.lans.heard_since(&binding.identity.lan, lease.start))
     }
 
-    /// Returns such containers by LAN.
-    fn unserved(&self, now: Now) -> BTreeMap<Lan, Vec<BindingId>> {
-        let mut unserved = BTreeMap::<_, Vec<_>>::new();
-        for binding in self.bindings.iter().filter(|it| self.is_unserved(it, now)) {
-            let lan = binding.identity.lan.clone();
-            unserved.entry(lan).or_default().push(binding.id);
-        }
-        unserved
-    }
-
-    /// Has one container of each LAN ask whether a server is back: each time another one, because one container's link may lead
-    /// nowhere.
-    pub(super) fn ask_silent(&mut self, now: Now) {
-        self.timers.set(Key::Silent, None);
-        self.await_servers(now);
-        for mut there in self.unserved(now).into_values() {
-            self.rng.shuffle(&mut there);
-            there.into_iter().any(|id| {
-                let mut asks = false;
-                self.with(now, id, |binding, cx| asks = binding.ask(cx));
-                asks
-            });
-        }
-    }
-
-    /// Returns whether a server is asked for on a LAN.
+    /// Returns whether there is such a container on a LAN.
     pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
         let is_one = |it: &Binding| it.identity.lan == *lan && self.is_unserved(it, now);
-        self.timers.has(Key::Silent) && self.bindings.iter().any(is_one)
+        !self.fallbacks.named.is_empty() && self.bindings.iter().any(is_one)
     }
 }
 

@@ -213,7 +213,6 @@ impl Registry {
             Key::Taken => self.set_up_again(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
-            Key::Silent => self.ask_silent(now),
             Key::Extensions => self.extend_next(now),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }

@@ -60,7 +60,6 @@ impl Registry {
         awaited
             .into_iter()
             .for_each(|id| self.await_interface(now, id));
-        self.await_servers(now);
         self.seek_all();
     }
 

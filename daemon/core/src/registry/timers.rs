@@ -26,8 +26,6 @@ pub(crate) enum Key {
     Orphans,
     /// All namespaces are searched for an interface that has not appeared.
     Seek,
-    /// LANs whose servers were silent are asked whether one is back.
-    Silent,
     /// A lease waits for its turn to be extended.
     Extensions,
     /// A deadline of a door above the registry.

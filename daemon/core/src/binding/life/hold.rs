@@ -1,6 +1,5 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
-mod asks;
 mod ends;
 mod inside;
 mod moves;
@@ -10,7 +9,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::asks::Asks;
 pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{HeldBefore, Waits};
@@ -26,7 +24,7 @@ use crate::plan;
 use crate::record::{Former, Record, RecordState};
 use crate::rules::{Rule, cut};
 use crate::source::{
-    Client, Fate, Lease, Loss, Output, Signal, StateName, Timer, UNREACHED, Verdict,
+    Client, Fate, Lease, Loss, Output, Signal, StateName, UNREACHED, Verdict,
 };
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -55,8 +53,6 @@ struct Rare {
     /// What the interface carried, or what its runtime was given to put there, if the lease has changed since then and the
     /// interface was not known.
     carried: Option<Grant>,
-    /// The question whether a server is there.
-    asks: Option<Box<Asks>>,
     /// Whether only broadcasts reach the container.
     is_unreached: bool,
 }
@@ -266,9 +262,7 @@ impl Hold {
         if let Some(verdict) = verdict {
             self.on_verdict(common, before, verdict, cx)?;
         }
-        if !self.is_asking() {
-            self.after.sockets = Some(listen);
-        }
+        self.after.sockets = Some(listen);
         SAME
     }
 
@@ -508,13 +502,7 @@ impl Living for Hold {
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let asks = self.asks_until().map(|at| (at, Timer::ReceiveWindow));
-        let next = self
-            .client
-            .deadline()
-            .into_iter()
-            .chain(asks)
-            .min_by_key(|(at, _)| *at);
+        let next = self.client.deadline();
         next.map(|(at, timer)| (at, Why::Dhcp(timer)))
     }
 
@@ -542,14 +530,10 @@ impl Living for Hold {
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.end_question(common, cx);
         self.signal(common, Signal::Clock, cx)
     }
 
     fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if self.is_asking() {
-            return self.put_question(common, cx);
-        }
         self.signal(common, Signal::Opened, cx)
     }
 
@@ -565,10 +549,6 @@ impl Living for Hold {
                 tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later")
             }
         }
-        if self.is_asking() {
-            self.asks_no_more(common, cx);
-            return SAME;
-        }
         cx.out
             .report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
@@ -579,9 +559,6 @@ impl Living for Hold {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.is_asking() {
-            return self.hear_answer(common, frame, cx);
-        }
         self.signal(common, frame.into(), cx)
     }
 
