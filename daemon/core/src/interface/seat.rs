@@ -411,16 +411,6 @@ impl Seat {
         }
     }
 
-    /// Has the leased address put back after it was taken off for an ADD that failed. Returns whether there is one.
-    pub(crate) fn put_back(&mut self, holding: &Holding<'_>) -> bool {
-        let is_off = holding.grant.is_some() && self.presence.on_link() && !holding.is_probing;
-        if is_off {
-            self.presence = Presence::Awaited;
-            self.due().expect_bare(true);
-        }
-        is_off
-    }
-
     /// Records that a main plugin is about to put a grant on again, without some of the routes.
     pub(crate) fn route_again(&mut self, grant: &Grant) {
         if grant.has_late() && self.presence != Presence::There && !cut(Rule::RouteAgain) {

@@ -275,16 +275,6 @@ impl Registry {
         matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
-    /// Has a binding put back what was taken off for an ADD that was to replace it and failed.
-    pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
-        let holder = self.slots.holder(attachment);
-        if let Some(holder) = holder.filter(|_| admission.cleared) {
-            self.with(now, holder, |binding, cx| {
-                binding.keeps(cx, |hold, common, cx| hold.put_back(common, cx))
-            });
-        }
-    }
-
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for attachment in self

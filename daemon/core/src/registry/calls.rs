@@ -126,9 +126,6 @@ impl Registry {
             .and_then(Operation::op)
             .into_iter()
             .for_each(|op| self.out.forget(op));
-        if let Some(Operation::Adding(admission)) = ended {
-            self.restore(now, attachment, &admission);
-        }
         self.next_call(now, attachment);
     }
 

@@ -248,34 +248,6 @@ fn an_add_waits_for_the_change_of_an_add_given_up() {
 }
 
 #[test]
-fn what_an_add_took_off_in_vain_is_put_on_again() {
-    for given_up in [false, true] {
-        let mut rig = bound();
-        rig.hold_changes = true;
-        let add = rig.add("a", 1, "another");
-        assert_eq!(rig.changes.len(), 1, "the interface is being cleared");
-        match given_up {
-            true => rig.input(Input::HungUp(RequestId(add))),
-            false => rig.faults.push_back((1, LinkCause::TimedOut)),
-        }
-        rig.change_late();
-        rig.run_until(1002.0);
-        assert_eq!(
-            (rig.on_link(), rig.state("a")),
-            (vec![A.to_owned()], vec!["BOUND"]),
-            "given up: {given_up}"
-        );
-        assert_eq!(
-            (rig.removals(), rig.only_record().former.clone()),
-            (0, None)
-        );
-        rig.sent.clear();
-        rig.run_until(1050.5);
-        assert_eq!(rig.sent, [(3, LEASED)], "renewed from its address");
-    }
-}
-
-#[test]
 fn an_interface_cleared_for_an_add_has_no_other_change() {
     let mut rig = bound();
     rig.hold_looks = true;

@@ -82,20 +82,6 @@ impl Hold {
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
 
-    /// Has the leased address put back, which was taken off for an ADD that failed.
-    pub(crate) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        // The last look was for the ADD.
-        self.go_on_seen(common, cx);
-        let holding = self.holding(common);
-        if common
-            .seat_mut(cx)
-            .is_some_and(|seat| seat.put_back(&holding))
-        {
-            self.record_again();
-            self.has_work();
-        }
-    }
-
     /// Records that a main plugin is about to put the address on again, without some of the routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let grant = self.client.lease().map(|lease| common.grant(lease));
