@@ -16,8 +16,6 @@ pub(crate) struct Holding<'a> {
     pub(crate) last: Grant,
     /// Whether the store certainly has that grant.
     pub(crate) is_durable: bool,
-    /// Whether a write is under way.
-    pub(crate) is_writing: bool,
     /// Whether the lease waits for its probes.
     pub(crate) is_probing: bool,
     /// Whether it does so after the loss of the previous lease.

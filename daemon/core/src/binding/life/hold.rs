@@ -431,14 +431,6 @@ impl Hold {
         common.end_exchange(cx);
         common.persistence.lost();
         self.leaves_lost(common, &left, taken, cx);
-        if !matches!(loss, Loss::Expired { .. }) {
-            let now = cx.now.boot;
-            common
-                .seat_mut(cx)
-                .and_then(Seat::work_mut)
-                .into_iter()
-                .for_each(|work| work.await_note(now));
-        }
         self.record_again();
         self.has_work();
     }
