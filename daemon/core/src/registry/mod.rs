@@ -523,12 +523,6 @@ impl Registry {
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
             }
             Report::Leased { lease, began } => self.leased(now, id, *lease, began),
-            Report::Undone(address, others) => {
-                self.tell_replaced(now, others, |release| release.owes_no_more(address));
-            }
-            Report::Refused(address, others) => {
-                self.tell_replaced(now, others, |release| release.was_refused(address));
-            }
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
                 self.departs(now, id);
@@ -542,15 +536,6 @@ impl Registry {
             Report::Vacated => _ = self.left_inside(now, id),
             Report::NotExtended(cause) => self.not_extended(id, &cause),
             Report::Over => self.over(now, id),
-        }
-    }
-
-    /// Tells the bindings that an ADD takes over, as far as they give their leases back.
-    fn tell_replaced(&mut self, now: Now, others: Vec<BindingId>, tell: impl Fn(&mut Release)) {
-        for other in others {
-            self.with(now, other, |binding, cx| {
-                binding.gives_back(cx, |release, _, _| tell(release))
-            });
         }
     }
 

@@ -87,16 +87,12 @@ impl Acquire {
         }
         let may = common.declined(lease, by, cx);
         common.close_guard(cx);
-        let address = lease.ip();
         let case = Case::InUse {
             lease,
             by,
             may_decline: may,
         };
         let ruling = self.misses.judge(&self.quest, case, None);
-        // The lease that this ADD had taken over was declined with it.
-        cx.out
-            .report(common.id, Report::Undone(address, self.replaces.clone()));
         match ruling {
             Ruling::Fail(failure) if self.is_wanted() => {
                 self.abort(common, Abort::Because(failure), cx)

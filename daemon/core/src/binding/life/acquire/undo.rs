@@ -4,8 +4,7 @@ use std::ops::ControlFlow::Break;
 
 use super::Acquire;
 use crate::binding::life::release::{Owed, Release};
-use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
-use crate::source::Lease;
+use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
 
 impl Acquire {
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
@@ -15,17 +14,10 @@ impl Acquire {
         if common.is_held_over(own, cx) {
             return common.close(cx);
         }
-        let owed = self.client.owed(cx.now.boot).cloned();
-        if let Some(lease) = &owed
+        if let Some(lease) = self.client.owed(cx.now.boot)
             && !common.may_release(lease, cx)
         {
             return common.close(cx);
-        }
-        let owed = owed.as_ref();
-        if let Some(address) = owed.map(Lease::ip).filter(|_| common.exchange.can_send()) {
-            // The lease that this ADD had taken over was given back with it.
-            cx.out
-                .report(common.id, Report::Undone(address, self.replaces.clone()));
         }
         if !common.decline_owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
@@ -56,11 +48,6 @@ impl Acquire {
         } else {
             Owed::Asked
         };
-        // The lease that this ADD had taken over is given back with it.
-        cx.out.report(
-            common.id,
-            Report::Undone(lease.ip(), std::mem::take(&mut self.replaces)),
-        );
         common.close(cx);
         let why = if link_gone {
             Leave::LinkGone

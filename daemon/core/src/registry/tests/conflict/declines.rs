@@ -193,30 +193,6 @@ fn so_it_is_when_nobody_waited_for_it() {
 }
 
 #[test]
-fn a_lease_that_its_successor_declined_is_not_released() {
-    let mut rig = rig(Detection::Strict);
-    rig.add("old", 1, "a");
-    rig.run_until(1010.0);
-    rig.live.remove(&1);
-    rig.stations.insert(FIRST, NEIGHBOUR);
-    rig.add("new", 2, "a");
-    while !rig.messages().contains(&4) {
-        rig.wake();
-    }
-    rig.run_until(rig.seconds() + 0.1);
-    assert_eq!(
-        rig.messages(),
-        [1, 3, 3, 4, 1, 3],
-        "taken over, declined, another"
-    );
-    rig.del("new");
-    rig.run_until(1100.0);
-    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).collect();
-    assert_eq!(released, [&(7, SECOND)]);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
-}
-
-#[test]
 fn a_held_address_is_declined_once_its_loss_is_stored() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
