@@ -242,9 +242,6 @@ impl Common {
     /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over
     /// that.
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
-        if self.exchange.is_closed() {
-            self.end_try(cx);
-        }
         let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
         let parent = self.identity.lan.parent().filter(|_| on_host);
         match (parent, &self.parent) {

@@ -288,11 +288,6 @@ impl Work {
         )
     }
 
-    /// Has it wait until the interface has been looked at, like everything that a restart resumes.
-    pub(crate) fn await_look(&mut self) {
-        self.stage = WorkStage::Unseen;
-    }
-
     /// Lets it go on: the interface has been looked at. Returns whether it waited for that.
     pub(crate) fn is_seen(&mut self) -> bool {
         let waited = matches!(self.stage, WorkStage::Unseen);

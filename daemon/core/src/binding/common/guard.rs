@@ -394,16 +394,6 @@ impl Common {
         }
     }
 
-    /// Stops watching over the sockets of an earlier exchange, which brought no lease: the next try of an address has all its
-    /// probes again.
-    pub(in crate::binding) fn end_try(&mut self, cx: &mut Cx<'_>) {
-        let is_over =
-            |guard: &Guard| guard.own.is_none() && guard.is_idle() && guard.decline.is_none();
-        if self.guard.as_deref().is_some_and(is_over) {
-            self.close_guard(cx);
-        }
-    }
-
     /// Returns when the window next has something to do, if it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref()?;

@@ -45,8 +45,6 @@ pub(crate) struct Release {
     kept: Option<Instant>,
     /// Whether the container's own link is known to be gone.
     link_gone: bool,
-    /// Whether it had no carrier when this began: the first try leaves from the host.
-    mute: bool,
     /// Whether an earlier boot's daemon may have given it back without recording that: another station may have its address
     /// by now.
     of_earlier_boot: bool,
@@ -145,7 +143,6 @@ impl Release {
             good: (is_good || !is_asked) && why != Leave::Undone,
             kept: None,
             link_gone,
-            mute: false,
             of_earlier_boot: false,
             seen: false,
             tried: false,
@@ -169,11 +166,6 @@ impl Release {
     pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
         self.kept
             .filter(|kept| matches!(self.stage, ReleaseStage::Waiting(Some(at)) if at == *kept))
-    }
-
-    /// Records that nothing sent on the container's own link arrives.
-    pub(in crate::binding) fn muted(self, mute: bool) -> Self {
-        Self { mute, ..self }
     }
 
     /// Returns what keeps it from leaving from the host, and for how long.

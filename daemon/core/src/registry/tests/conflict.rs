@@ -287,30 +287,6 @@ fn a_background_lease_is_probed_for_before_its_use() {
 
 /// The probes of a try that ended with a NAK say nothing about an address that is leased later.
 #[test]
-fn each_try_of_an_address_has_all_its_probes() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.lease = 10;
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1040.0);
-    assert!(
-        rig.rows()[0].tenure.is_none() && rig.count(PROBE) > 1,
-        "{:?}",
-        rig.messages()
-    );
-    (rig.server, rig.lease) = (Server::Up, 4000);
-    rig.asked.clear();
-    rig.run_until(1200.0);
-    assert_eq!(
-        (
-            rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()),
-            rig.count(PROBE)
-        ),
-        (Some(FIRST.into()), 3)
-    );
-}
-
-#[test]
 fn an_address_is_announced_when_it_appears() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");

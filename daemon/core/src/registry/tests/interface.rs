@@ -332,29 +332,6 @@ fn changes_cut_by_a_restart_go_on_a_few_at_once() {
 }
 
 #[test]
-fn leases_ended_without_a_daemon_go_off_a_few_at_once() {
-    let mut rig = restarted_on_nine(|record| {
-        let seconds = Duration::from_secs;
-        record.lease.times = Some(LeaseTimes {
-            t1: seconds(10),
-            t2: seconds(20),
-            end: seconds(30),
-        });
-    });
-    let mut most = 0;
-    while !rig.looks.is_empty() {
-        most = most.max(rig.looks.len());
-        rig.end_look();
-    }
-    assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(
-        rig.store
-            .all()
-            .all(|record| record.state == RecordState::Seeking && record.former.is_none())
-    );
-}
-
-#[test]
 fn a_cut_change_leaves_stand_ins_of_foreign_addresses() {
     let (foreign, stand_in) = ("192.0.2.99/24", "192.0.2.99/32");
     for crashes in [false, true] {

@@ -7,7 +7,7 @@ use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Leave, Life, Living, Owed, Release};
 use crate::event::EventKind;
-use crate::interface::{Presence, Seat, Work};
+use crate::interface::Presence;
 use crate::record::Former;
 use crate::source::{Client, Lease};
 
@@ -45,11 +45,6 @@ impl Hold {
                 cx,
             );
             hold.leaves_lost(common, &lease, false, cx);
-            common
-                .seat_mut(cx)
-                .and_then(Seat::work_mut)
-                .into_iter()
-                .for_each(Work::await_look);
             hold.record_again();
         }
         hold
@@ -117,7 +112,6 @@ impl Hold {
             );
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
         let release = Release::new(lease.clone(), owed, why)
-            .muted(!cx.interfaces.has_carrier(&common.link))
             .kept(kept);
         release.begun(common, cx)
     }

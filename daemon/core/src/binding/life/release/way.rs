@@ -62,7 +62,7 @@ impl Release {
     /// if the address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         (self.way, self.seen) = (Way::Inside, false);
-        if self.link_gone || std::mem::take(&mut self.mute) || common.link.in_netns().is_none() {
+        if self.link_gone || common.link.in_netns().is_none() {
             return self.find_parent(common, cx);
         }
         if self.may_be_anothers(common) {
@@ -152,15 +152,6 @@ impl Release {
         cx: &mut Cx<'_>,
     ) {
         match result {
-            Ok(view) if self.is_hosts(common, &view) => {
-                let (attachment, address, ifname) =
-                    (&common.attachment, self.lease.ip(), &view.ifname);
-                tracing::warn!(%attachment, %address, %ifname, "no RELEASE: this host has the address itself");
-                let cause =
-                    format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
-                common.note(EventKind::AddressHeld, &self.lease, cause, cx);
-                self.end_unsaid(common, cx);
-            }
             // A bridge gets carrier from the port that is made.
             Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
                 self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
@@ -182,15 +173,6 @@ impl Release {
             ),
             Err(cause) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
-    }
-
-    /// Returns whether its address is the host's own, according to a look at the LAN's link.
-    fn is_hosts(&self, common: &Common, view: &LinkView) -> bool {
-        common.identity.lan.vlan() == 0
-            && view
-                .addresses
-                .iter()
-                .any(|own| own.addr() == self.lease.ip())
     }
 
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
