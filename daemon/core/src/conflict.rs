@@ -204,8 +204,8 @@ impl Window {
     }
 
     /// Returns whether the address waits for the end of the probes.
-    pub fn is_strict(&self) -> bool {
-        self.strict
+    pub fn is_pending(&self) -> bool {
+        self.strict && self.probe_at.is_some()
     }
 
     /// Returns whether the address has been on the interface.

@@ -16,10 +16,6 @@ pub(crate) struct Holding<'a> {
     pub(crate) last: Grant,
     /// Whether the store certainly has that grant.
     pub(crate) is_durable: bool,
-    /// Whether the lease waits for its probes.
-    pub(crate) is_probing: bool,
-    /// Whether it does so after the loss of the previous lease.
-    pub(crate) probes_after_loss: bool,
     /// The address that the runtime was given, if it cannot be told about another.
     pub(crate) told: Option<IpNet>,
 }
@@ -45,11 +41,6 @@ impl Wish {
 }
 
 impl Holding<'_> {
-    /// Returns whether what the lease gives may be put on the interface.
-    pub(super) fn is_usable(&self) -> bool {
-        self.is_durable && !self.is_probing
-    }
-
     /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is lost:
     /// the runtime cannot be told.
     pub(crate) fn outdated(&self) -> Option<IpNet> {

@@ -114,9 +114,9 @@ impl Seat {
     }
 
     /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None`: there is
-    /// none, it is being probed, or the daemon is changing the interface or about to.
+    /// none, or the daemon is changing the interface or about to.
     pub(crate) fn expected(&self, holding: &Holding<'_>) -> Option<IpAddr> {
-        if self.presence == Presence::Awaited || self.is_at_work(holding) || holding.is_probing {
+        if self.presence == Presence::Awaited || self.is_at_work(holding) {
             return None;
         }
         let kept = || self.keeps_lost(holding).then_some(&holding.last);
@@ -207,13 +207,14 @@ impl Seat {
             Some(next) if self.keeps_changed(holding) => match former.grants.first() {
                 _ if !former.mtu_due && !former.routes_due => Wish::AsIs,
                 Some(kept) => carry(kept),
-                None if holding.is_usable() => carry(next),
+                None if holding.is_durable => carry(next),
                 None => Wish::AsIs,
             },
-            Some(next) if holding.is_usable() => carry(next),
+            Some(next) if holding.is_durable => carry(next),
             // The remains of an earlier loss do not wait for the next lease.
             Some(_)
-                if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() =>
+                if (former.bare && holding.policy.on_expiry == OnExpiry::Remove || former.taken)
+                    && !former.grants.is_empty() =>
             {
                 Wish::Nothing
             }
@@ -223,9 +224,7 @@ impl Seat {
 
     /// Returns whether the interface keeps what it carries although there is another lease.
     fn keeps_changed(&self, holding: &Holding<'_>) -> bool {
-        holding.policy.on_change == OnChange::Keep
-            && !self.keeps_nothing()
-            && !holding.probes_after_loss
+        holding.policy.on_change == OnChange::Keep && !self.keeps_nothing()
     }
 
     /// Returns whether the interface keeps what the lost lease put there.
@@ -233,16 +232,6 @@ impl Seat {
         holding.policy.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
     }
 
-    /// Returns whether the lease that is not used yet follows a loss, whose remains are removed in any case.
-    fn follows_loss(&self, holding: &Holding<'_>) -> bool {
-        let bare = self.work().is_some_and(|work| work.former().bare);
-        holding.policy.on_expiry == OnExpiry::Remove
-            && if holding.is_probing {
-                holding.probes_after_loss
-            } else {
-                bare
-            }
-    }
 }
 
 // What happened to the lease.
@@ -537,7 +526,7 @@ impl Seat {
         let kept = holding
             .grant
             .as_ref()
-            .filter(|_| self.keeps_changed(holding) && !holding.is_probing);
+            .filter(|_| self.keeps_changed(holding));
         let has_lease = holding.grant.is_some() && !self.vacates;
         let is_there = self.presence == Presence::There;
         let Some(work) = self.work.as_deref_mut().filter(|work| work.may_go_on(now)) else {

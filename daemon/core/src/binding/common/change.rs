@@ -63,8 +63,6 @@ impl Common {
             policy: &self.profile.policy,
             last: self.grant(last),
             is_durable: self.persistence.holds(is_same),
-            is_probing: self.is_probing(),
-            probes_after_loss: self.probes_after_loss(),
             told: self.told.map(Into::into),
             grant,
         }

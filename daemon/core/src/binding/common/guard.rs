@@ -3,8 +3,8 @@
 //! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
 //!   lease is durable, the window takes these sockets over and hears everything about the address. If they are gone by then, it
 //!   opens others.
-//! * Strict: the window has its own sockets from the ACK on, and the lease waits for its probes. An ADD fails if the lease would
-//!   end before the probes do; a lease that nobody waits for is extended meanwhile, by INIT-REBOOT.
+//! * Strict: the window has its own sockets from the ACK on, and the ADD waits for its probes. It fails if the lease would end
+//!   before they do. A lease that no ADD waits for is guarded as an optimistic one is: its container runs without an address.
 //!
 //! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, up
 //! to three addresses, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
@@ -34,7 +34,7 @@ use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::link::{Hears, Link, LinkCause, Sockets};
 use crate::rules::{Rule, cut};
-use crate::source::{Client, Lease, Reach, StateName};
+use crate::source::{Client, Lease, Reach};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -55,7 +55,6 @@ pub(in crate::binding) struct Guard {
     exchange: Exchange,
     /// Whether they were lost once, when the link went down.
     reopened: bool,
-    waits: Waits,
     /// Claims that wait until the links of the container's namespace are known.
     claims: Vec<Arp>,
     /// The question whether a claimant claims every address.
@@ -75,37 +74,16 @@ pub(in crate::binding) struct Guard {
 /// What conflict detection found out, for the life whose address is under watch.
 #[derive(Debug)]
 pub(in crate::binding) enum Found {
-    /// Nobody else uses the address; what waited for that goes on.
-    Free(Waits),
-    /// Every station that claims the address claims every address; what waited for that goes on.
-    Cleared(Waits),
+    /// Nobody else uses the address.
+    Free,
+    /// Every station that claims the address claims every address.
+    Cleared,
     /// A station uses the address.
     Conflict { by: Mac },
     /// The window is over, and nothing reaches the container but broadcasts.
     Unreached,
-    /// The address cannot be watched; what waited goes on without.
-    Unwatched { waits: Waits, cause: LinkCause },
-}
-
-/// The state of a held lease before an event.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::binding) struct HeldBefore {
-    /// The client's state.
-    pub(in crate::binding) state: StateName,
-    /// The address that was used.
-    pub(in crate::binding) used: Option<Ipv4Addr>,
-}
-
-/// What waits until the probes are over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::binding) enum Waits {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// An ADD.
-    Add,
-    /// A lease that nobody waits for, and the binding's state before it.
-    Lease(HeldBefore),
+    /// The address cannot be watched.
+    Unwatched(LinkCause),
 }
 
 impl Guard {
@@ -115,7 +93,6 @@ impl Guard {
             own,
             exchange: Exchange::default(),
             reopened: false,
-            waits: Waits::Nothing,
             claims: Vec::new(),
             control: None,
             ignores: false,
@@ -136,38 +113,16 @@ impl Guard {
         )
     }
 
-    /// Returns whether nothing waits for the window, and it has heard of no claim.
+    /// Returns whether the window has heard of no claim.
     fn is_idle(&self) -> bool {
-        matches!(self.waits, Waits::Nothing)
-            && self.heard.is_none()
-            && self.claims.is_empty()
-            && self.control.is_none()
+        self.heard.is_none() && self.claims.is_empty() && self.control.is_none()
     }
 }
 
 impl Common {
+    /// Returns whether an ADD waits for probes before it uses an address.
     pub(in crate::binding) fn probes_first(&self) -> bool {
         self.detects() && self.profile.policy.detection == Detection::Strict
-    }
-
-    /// Returns whether a lease waits for its probes now.
-    pub(in crate::binding) fn is_probing(&self) -> bool {
-        self.guard
-            .as_ref()
-            .is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
-    }
-
-    /// Returns whether a lease waits for its probes after the loss of the previous one.
-    pub(in crate::binding) fn probes_after_loss(&self) -> bool {
-        self.probing().is_some_and(|before| before.used.is_none())
-    }
-
-    /// Returns the binding's state before the lease that waits for its probes, if no ADD waits.
-    fn probing(&self) -> Option<HeldBefore> {
-        match self.guard.as_ref()?.waits {
-            Waits::Lease(before) => Some(before),
-            Waits::Add | Waits::Nothing => None,
-        }
     }
 
     /// Returns who uses the address, if that was heard before the lease could be declined.
@@ -183,8 +138,7 @@ impl Common {
         frames: &mut Vec<Vec<u8>>,
         cx: &mut Cx<'_>,
     ) {
-        let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first())
-        else {
+        let Some((address, taken)) = asked.filter(|_| self.detects()) else {
             return;
         };
         // If another attachment has it, the window need not find that out.
@@ -273,15 +227,8 @@ impl Common {
         self.guard = Some(Guard::new(window, Some(at)));
     }
 
-    /// Watches the leased address over the binding's next link, from the start. A lease that waits for its probes waits for the
-    /// rest of them.
+    /// Watches the leased address over the binding's next link, from the start.
     pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
-        if self.is_probing() {
-            let Some(guard) = &mut self.guard else { return };
-            guard.exchange.close(cx);
-            guard.own = Some(cx.now.boot);
-            return;
-        }
         self.close_guard(cx);
         let goes_on = !self.is_outside() && !cut(Rule::WatchMoved);
         if let Some(address) = leased.filter(|_| goes_on) {
@@ -289,21 +236,14 @@ impl Common {
         }
     }
 
-    /// Probes for an address before it is used; `waits` waits for the result. To be followed by a watch.
-    pub(in crate::binding) fn guard_first(
-        &mut self,
-        address: Ipv4Addr,
-        waits: Waits,
-        cx: &mut Cx<'_>,
-    ) {
+    /// Probes for an address before it is used. To be followed by a watch.
+    pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
         // who else is about to take it.
         let own = (!self.is_aside()).then_some(cx.now.boot);
-        let mut guard = Guard::new(window, own);
-        guard.waits = waits;
-        self.guard = Some(guard);
+        self.guard = Some(Guard::new(window, own));
     }
 
     /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
@@ -440,10 +380,7 @@ impl Common {
                         .send_over(frame, cx.interfaces.lower(&self.link), cx);
                     self.ask_reach(cx);
                 }
-                WindowAction::Free => {
-                    let waits = std::mem::take(&mut guard.waits);
-                    return Some(Found::Free(waits));
-                }
+                WindowAction::Free => return Some(Found::Free),
                 WindowAction::Wait => return None,
                 WindowAction::Over => {
                     let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.times() > 0);
@@ -480,7 +417,7 @@ impl Common {
             .is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
-    /// Opens the window's sockets again, a little later, if nothing waits for it.
+    /// Opens the window's sockets again, a little later, unless a station claims the address.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(guard) = self
             .guard
@@ -494,8 +431,8 @@ impl Common {
         true
     }
 
-    /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless the lease must
-    /// wait for exactly that. `is_lost`: the binding's own link is gone.
+    /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless an ADD waits for
+    /// exactly that. `is_lost`: the binding's own link is gone.
     pub(in crate::binding) fn unwatch(
         &mut self,
         cause: LinkCause,
@@ -512,14 +449,9 @@ impl Common {
         {
             return Some(found);
         }
-        let waits = self
-            .guard
-            .as_mut()
-            .map(|guard| std::mem::take(&mut guard.waits))
-            .unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
-        Some(Found::Unwatched { waits, cause })
+        Some(Found::Unwatched(cause))
     }
 
     /// Has the window ask whether anything reaches the container: an answer came only with the broadcast flag.

@@ -28,7 +28,6 @@ use self::judge::Misses;
 use self::pace::Pace;
 use self::phase::Phase;
 use self::survey::Reason;
-use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
@@ -159,7 +158,9 @@ impl Acquire {
             listen,
             ..
         } = output;
-        common.guard_request(asked, &mut frames, cx);
+        if !common.probes_first() {
+            common.guard_request(asked, &mut frames, cx);
+        }
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
             && !common.may_decline(lease, cx)
         {
@@ -170,8 +171,10 @@ impl Acquire {
             Some(Verdict::Won(lease)) if common.probes_first() => {
                 self.probe_first(common, &lease, cx)
             }
+            // It is held back until it is known whether the station's claim counts. The sockets stay open.
             Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
-                self.await_control(common, cx);
+                self.enter(Phase::Probe);
+                cx.out.report(common.id, Report::ExchangeOver);
                 SAME
             }
             Some(Verdict::Won(_)) => self.make_durable(common, cx),
@@ -252,27 +255,16 @@ impl Acquire {
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         self.enter(Phase::Probe);
         cx.out.report(common.id, Report::ExchangeOver);
-        common.guard_first(lease.ip(), Waits::Add, cx);
+        common.guard_first(lease.ip(), cx);
         self.watch(common, cx)
-    }
-
-    /// Holds the lease back until it is known whether a station's claim to its address counts. The sockets stay open.
-    fn await_control(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.enter(Phase::Probe);
-        cx.out.report(common.id, Report::ExchangeOver);
-        common.await_control(Waits::Add, cx);
     }
 
     /// Goes on after every station that claims the address was found to claim every address, or can no longer be heard.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.phase {
+            Phase::Probe => self.make_durable(common, cx),
             Phase::Doubt | Phase::Fit => self.make_fit(common, cx),
-            Phase::Queue
-            | Phase::Ask
-            | Phase::Probe
-            | Phase::Write
-            | Phase::Forget { .. }
-            | Phase::Over => SAME,
+            Phase::Queue | Phase::Ask | Phase::Write | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -331,14 +323,6 @@ impl Acquire {
     fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let target = Target::Known(common.link.clone()).to_string();
         self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
-    }
-
-    /// Goes on with what waited, now that there is no conflict.
-    fn go_on(&mut self, common: &mut Common, waits: Waits, cx: &mut Cx<'_>) -> Next {
-        match waits {
-            Waits::Add => self.make_durable(common, cx),
-            Waits::Nothing | Waits::Lease(_) => SAME,
-        }
     }
 }
 
@@ -530,29 +514,22 @@ impl Living for Acquire {
 
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
         match found {
-            Found::Free(waits) => {
+            Found::Free => {
                 self.client.is_free();
-                self.go_on(common, waits, cx)
+                match self.phase {
+                    Phase::Probe => self.make_durable(common, cx),
+                    _ => SAME,
+                }
             }
             Found::Unreached => SAME,
-            Found::Cleared(Waits::Nothing)
-            | Found::Unwatched {
-                waits: Waits::Nothing,
-                ..
-            } => self.cleared(common, cx),
-            Found::Cleared(waits) => self.go_on(common, waits, cx),
+            Found::Unwatched(cause) if self.phase == Phase::Probe => {
+                self.fail_link(common, cause, cx)
+            }
+            Found::Cleared | Found::Unwatched(_) => self.cleared(common, cx),
             Found::Conflict { by } => {
                 common.note_conflict(&self.client, by, cx);
                 self.on_conflict(common, by, cx)
             }
-            Found::Unwatched {
-                waits: Waits::Add,
-                cause,
-            } => self.fail_link(common, cause, cx),
-            Found::Unwatched {
-                waits: Waits::Lease(_),
-                ..
-            } => SAME,
         }
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
-use crate::binding::common::guard::{HeldBefore, Waits};
 use crate::binding::common::tenancy::claim_of;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
@@ -70,6 +69,15 @@ struct After {
     sockets: Option<bool>,
 }
 
+/// The state of a held lease before an event.
+#[derive(Clone, Copy, Debug)]
+struct HeldBefore {
+    /// The client's state.
+    state: StateName,
+    /// The address that was used.
+    used: Option<Ipv4Addr>,
+}
+
 impl Rare {
     /// Returns, once, whether the removal of the leased address should be reported by now.
     fn reports_removal(&mut self, now: Instant) -> bool {
@@ -120,12 +128,11 @@ impl Hold {
         }
     }
 
-    /// Tells the client whether servers can answer to the leased address. They cannot while it is probed for, or if it is not
-    /// there. Messages to all servers may then leave over another link than a message to one server.
+    /// Tells the client whether servers can answer to the leased address. They cannot if it is not there. Messages to all servers may then leave over another link than a message to one server.
     fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
         self.client
-            .set_addressed(self.is_addressed(common, cx) && !common.is_probing());
+            .set_addressed(self.is_addressed(common, cx));
         if broadcast != self.client.broadcasts() && !common.exchange.is_closed() {
             common.end_exchange(cx);
             self.client.begin_again(cx.now.boot);
@@ -153,7 +160,7 @@ impl Hold {
         let lease = self
             .client
             .lease()
-            .filter(|lease| !lease.expired(now) && !common.is_probing());
+            .filter(|lease| !lease.expired(now));
         lease.is_some() && self.lease(common, now).is_none()
     }
 
@@ -235,13 +242,6 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// Uses the lease that waited for its probes. `before`: the binding's state when it was granted.
-    fn may_use(&mut self, common: &mut Common, before: HeldBefore, cx: &mut Cx<'_>) {
-        if let Some(lease) = self.client.shared() {
-            self.extended(common, before, lease, cx);
-        }
-    }
-
     /// Handles the client's output, except for its frames.
     fn on_output(
         &mut self,
@@ -259,8 +259,13 @@ impl Hold {
         if anew {
             common.end_exchange(cx);
         }
-        if let Some(verdict) = verdict {
-            self.on_verdict(common, before, verdict, cx)?;
+        match verdict {
+            Some(Verdict::Won(lease) | Verdict::Kept(lease)) => {
+                self.extended(common, before, lease, cx)
+            }
+            Some(Verdict::Lost(lease, loss)) => self.lose(common, &lease, &loss, cx),
+            // Only an ADD insists on an address.
+            Some(Verdict::Unwanted { .. }) | None => {}
         }
         self.after.sockets = Some(listen);
         SAME
@@ -284,40 +289,6 @@ impl Hold {
                 .filter(|_| common.presence(cx.interfaces).on_link() && !common.is_pathless),
         };
         common.open(want, self.client.broadcasts(), cx);
-    }
-
-    /// Handles a verdict of the client.
-    fn on_verdict(
-        &mut self,
-        common: &mut Common,
-        before: HeldBefore,
-        verdict: Verdict,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        match verdict {
-            Verdict::Won(lease) | Verdict::Kept(lease) => {
-                let fresh = before.used != Some(lease.ip());
-                match common.is_probing() {
-                    // Its address is not used before it is probed for: the lease is extended without it.
-                    _ if fresh && common.probes_first() => {
-                        common.guard_first(lease.ip(), Waits::Lease(before), cx);
-                        return self.watch(common, cx);
-                    }
-                    // Nor before it is known whether a station that claims it claims every address.
-                    _ if fresh && common.doubts(lease.ip()) => {
-                        common.await_control(Waits::Lease(before), cx);
-                        return self.watch(common, cx);
-                    }
-                    // The same lease, extended during its probes.
-                    true => {}
-                    false => self.extended(common, before, lease, cx),
-                }
-            }
-            // Only an ADD insists on an address.
-            Verdict::Unwanted { .. } => {}
-            Verdict::Lost(lease, loss) => self.lose(common, &lease, &loss, cx),
-        }
-        SAME
     }
 
     /// Goes on with a lease that was extended, or is new, and may be used.
@@ -397,15 +368,9 @@ impl Hold {
     /// Handles the loss of the lease.
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost: looking for another");
-        // A lease that waited for its probes was never used, but earlier addresses and routes may still be there.
         let seat = common.seat(cx.interfaces);
         let was_used =
             seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
-        let left = if common.is_probing() {
-            self.last.clone()
-        } else {
-            Arc::new(lease.clone())
-        };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
         cx.out
             .report(common.id, Report::NotExtended(loss.to_string()));
@@ -430,7 +395,7 @@ impl Hold {
         }
         common.end_exchange(cx);
         common.persistence.lost();
-        self.leaves_lost(common, &left, taken, cx);
+        self.leaves_lost(common, lease, taken, cx);
         self.record_again();
         self.has_work();
     }
@@ -480,9 +445,7 @@ impl Living for Hold {
         } else {
             common.persistence.still_good()
         };
-        told.filter(|told| {
-            told.address == lease.address && !told.expired(now) && !common.probes_after_loss()
-        })
+        told.filter(|told| told.address == lease.address && !told.expired(now))
     }
 
     fn client(&self) -> Option<&Client> {
@@ -499,8 +462,7 @@ impl Living for Hold {
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
-        // A lease that waits for its probes is not used yet.
-        let record = match self.client.lease().filter(|_| !common.is_probing()) {
+        let record = match self.client.lease() {
             Some(lease) => common.record(lease, RecordState::Bound, cx),
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
@@ -602,20 +564,8 @@ impl Living for Hold {
 
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
         match found {
-            Found::Free(waits) => {
-                self.client.is_free();
-                if let Waits::Lease(before) = waits {
-                    self.may_use(common, before, cx);
-                }
-            }
-            Found::Cleared(Waits::Lease(before))
-            | Found::Unwatched {
-                waits: Waits::Lease(before),
-                ..
-            } => {
-                self.may_use(common, before, cx);
-            }
-            Found::Cleared(_) | Found::Unwatched { .. } => {}
+            Found::Free => self.client.is_free(),
+            Found::Cleared | Found::Unwatched(_) => {}
             Found::Unreached => self.report_unreached(common, cx),
             Found::Conflict { by } => {
                 common.note_conflict(&self.client, by, cx);

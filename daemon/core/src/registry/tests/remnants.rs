@@ -188,30 +188,6 @@ fn changes_on_a_full_disk_do_not_forget_the_old_address() {
 }
 
 #[test]
-fn a_refused_address_goes_before_probes_for_the_next() {
-    let mut rig = rig(Profile::from(Policy {
-        detection: Detection::Strict,
-        ..Policy::default()
-    }));
-    rig.add("a", 1, "a");
-    rig.run_until(1008.0);
-    rig.configure(A);
-    rig.hold_looks = true;
-    rig.server = Server::Naks;
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
-    rig.run_until(1050.01);
-    assert_eq!(rig.looks.len(), 1, "the refused address is to go");
-    rig.server = Server::Up;
-    while !rig.spoken().ends_with(&[1, 3]) || rig.state("a") != ["BOUND"] {
-        rig.wake();
-    }
-    rig.look_up();
-    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
-    rig.run_until(1080.0);
-    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
-}
-
-#[test]
 fn a_full_disk_keeps_no_refused_address_on() {
     let mut rig = rig(Profile::from(Policy {
         detection: Detection::Off,

@@ -1,6 +1,5 @@
 //! Declining an address that another station uses (RFC 2131 §3.1 step 5): when the DECLINE leaves, and how many a LAN may get.
 
-use super::Waits;
 use crate::binding::{Common, Cx};
 use crate::conflict::lans::MOST_DECLINES;
 use crate::event::EventKind;
@@ -15,11 +14,10 @@ impl Common {
         }
     }
 
-    /// Stops watching, unless a DECLINE waits for the store. Nothing else waits for the window then.
+    /// Stops watching, unless a DECLINE waits for the store.
     pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
-        match self.guard.as_mut().filter(|guard| guard.decline.is_some()) {
-            Some(guard) => guard.waits = Waits::Nothing,
-            None => self.close_guard(cx),
+        if self.guard.as_ref().is_some_and(|guard| guard.decline.is_none()) {
+            self.close_guard(cx);
         }
     }
 

@@ -6,13 +6,12 @@
 //! 2. Does it claim every address? It is asked for an address that nobody can have: if it answers for that, its claims are
 //!    ignored. An address in use is defended without that question.
 //!
-//! Meanwhile the lease waits: an ADD is not answered, and a lease that nobody waits for is not used. If a question cannot be
-//! asked, the claim stands.
+//! Meanwhile an ADD is not answered; a lease that no ADD waits for is used. If a question cannot be asked, the claim stands.
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-use super::{Found, Guard, Waits};
+use super::{Found, Guard};
 use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Control, ControlAction, ControlResult};
 use crate::event::EventKind;
@@ -75,16 +74,6 @@ impl Common {
         let asked = || guard.control.as_ref()?.claimant();
         let by = guard.heard.or_else(asked).or_else(held)?;
         Some((guard.window.address(), by))
-    }
-
-    /// Holds back what waits until it is known whether the claim counts. If nobody waits for the lease, its sockets are about to
-    /// close: a watch must follow.
-    pub(in crate::binding) fn await_control(&mut self, waits: Waits, cx: &Cx<'_>) {
-        let Some(guard) = &mut self.guard else { return };
-        guard.waits = waits;
-        if let Waits::Lease(_) = waits {
-            guard.own = Some(cx.now.boot);
-        }
     }
 
     /// Goes on with the control when it is time. `Break` if it waits, or has found something out.
@@ -196,16 +185,10 @@ impl Common {
         self.let_go()
     }
 
-    /// Lets go what waited until it was known whether a claim counts: it does not. A strict window goes on to the end of its
-    /// probes.
-    fn let_go(&mut self) -> Option<Found> {
-        let is_probing =
-            |guard: &Guard| guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
-        let guard = self
-            .guard
-            .as_deref_mut()
-            .filter(|guard| !is_probing(guard))?;
-        Some(Found::Cleared(std::mem::take(&mut guard.waits)))
+    /// Goes on after it became known that no claim counts. A strict window goes on to the end of its probes.
+    fn let_go(&self) -> Option<Found> {
+        let is_over = |guard: &&Guard| !guard.window.is_pending();
+        self.guard.as_deref().filter(is_over).map(|_| Found::Cleared)
     }
 
     /// Notes for the operator that a station's claims are ignored.

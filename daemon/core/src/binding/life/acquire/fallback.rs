@@ -11,7 +11,6 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::{Abort, Acquire, Phase};
-use crate::binding::common::guard::Waits;
 use crate::binding::{Common, Cx, Living, Next, Report, SAME};
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
@@ -230,7 +229,7 @@ impl Acquire {
         let address = lease.ip();
         self.client.hold(Arc::new(lease));
         cx.out.report(common.id, Report::ExchangeOver);
-        common.guard_first(address, Waits::Add, cx);
+        common.guard_first(address, cx);
         self.watch(common, cx)
     }
 

@@ -40,7 +40,7 @@ impl Hold {
         common.seat(interfaces)?.expected(&self.holding(common))
     }
 
-    /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
+    /// Returns whether the interface is about to carry what the lease says: that is being written or put on. What
     /// failed, or waits for room in the store, does not count.
     pub(in crate::binding) fn is_changing(
         &self,
@@ -50,7 +50,7 @@ impl Hold {
     ) -> bool {
         let writes = common.persistence.busy() && self.waits_for_store(common, now);
         let works = common.seat(interfaces).is_some_and(Seat::is_changing);
-        self.client.lease().is_some() && (writes || works || common.is_probing())
+        self.client.lease().is_some() && (writes || works)
     }
 
     /// Takes everything of the lease off the interface before the lease is given back. Reports when that is done.
@@ -274,9 +274,7 @@ impl Hold {
         common.end_exchange(cx);
         self.record_again();
         // What was heard on the previous network says nothing about this one.
-        if !common.is_probing() {
-            common.close_guard(cx);
-        }
+        common.close_guard(cx);
     }
 
     /// Records that the link is down: the kernel has taken its routes.
@@ -335,12 +333,7 @@ impl Hold {
         let Some(seat) = common.seat_mut(cx).filter(|seat| seat.is_settling()) else {
             return;
         };
-        // The routes of a lease that waits for its probes are not on the interface yet, and nobody has removed them.
-        let used = self
-            .client
-            .lease()
-            .filter(|_| !common.is_probing())
-            .map(|lease| common.grant(lease));
+        let used = self.client.lease().map(|lease| common.grant(lease));
         let removed = seat.settle(used.as_ref(), view, now);
         if !removed.is_empty() {
             tracing::info!(attachment = %common.attachment, ?removed, "routes were removed or replaced when the container was set up: they are not put back");

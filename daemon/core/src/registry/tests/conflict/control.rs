@@ -222,50 +222,6 @@ fn a_claim_heard_during_the_write_delays_the_answer() {
     }
 }
 
-/// An attachment whose lease has ended, and whose servers are back.
-fn lost() -> Rig {
-    let mut rig = rig(Detection::Optimistic);
-    rig.lease = 10;
-    rig.add("a", 1, "a");
-    rig.configure("192.0.2.50/24");
-    rig.server = Server::Silent;
-    rig.run_until(1011.0);
-    assert!(rig.on_link().is_empty());
-    (rig.server, rig.lease) = (Server::Up, 4000);
-    rig.sent.clear();
-    rig
-}
-
-#[test]
-fn a_lease_got_in_the_background_waits_for_the_control() {
-    for proxy in [true, false] {
-        let mut rig = lost();
-        rig.stations.insert(if proxy { ANY } else { FIRST }, PROXY);
-        while !rig.messages().ends_with(&[1, 3]) {
-            rig.wake();
-        }
-        let got = rig.seconds();
-        rig.run_until(got + 0.999);
-        assert!(
-            rig.on_link().is_empty() && rig.rows()[0].tenure.is_none(),
-            "proxy: {proxy}"
-        );
-        rig.run_until(got + 1.001);
-        let expected = if proxy {
-            vec!["192.0.2.50/24".to_owned()]
-        } else {
-            vec![]
-        };
-        assert_eq!(
-            (rig.on_link(), rig.messages().contains(&4)),
-            (expected, !proxy)
-        );
-        rig.run_until(got + 30.0);
-        assert_eq!(rig.on_link().len(), 1);
-        assert!(rig.open.is_empty());
-    }
-}
-
 #[test]
 fn an_add_out_of_time_names_who_claims_its_address() {
     let mut rig = rig(Detection::Optimistic);
