@@ -40,17 +40,10 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How long an ADD waits at most for its only acceptable address to be given back before it asks for it: before a RELEASE, a link
-/// that is still going may take five seconds.
-const LONGEST_WAIT: Duration = Duration::from_secs(8);
-
-/// How often to check whether the only acceptable address has been given back.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
-
-/// DISCOVER leaves this long after the last check that found the address still kept: the RELEASE left after that check, and a
+/// How long DISCOVER waits after the only acceptable address began to be given back: the RELEASE is preceded by questions, and a
 /// server that counts in seconds (udhcpd) frees the address within the next second. If it offers another before that, it keeps
 /// offering that one for a minute.
-const SETTLES: Duration = Duration::from_millis(1250);
+const SETTLES: Duration = Duration::from_millis(2500);
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -73,8 +66,8 @@ pub(crate) struct Acquire {
     replaces: Vec<BindingId>,
     /// Whether somebody has taken the address of an adopted container off its interface since.
     taken_off: bool,
-    /// Since when the only acceptable address has been seen in a kept lease, and when it was last seen there.
-    blocked: Option<(Instant, Instant)>,
+    /// Whether the only acceptable address, which was kept, is given back for it.
+    unblocked: bool,
     /// Whether it speaks from beside the LAN's link.
     beside: Beside,
     /// Why it has no offer.
@@ -211,22 +204,19 @@ impl Acquire {
         }
     }
 
-    /// Returns whether DISCOVER must wait: the only acceptable address is kept for another client, or for this one with
-    /// another Ethernet address, and is given back first. Until then its server may give it to nobody else, and keep
-    /// offering another.
-    fn awaits_address(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
-        let now = cx.now.boot;
-        let Some(address) = self.quest.insists().filter(|_| !self.quest.adopts()) else {
+    /// Has the only acceptable address given back, if it is kept for another client, or for this one with another Ethernet address:
+    /// its server may give it to nobody else, and keep offering another. Returns whether DISCOVER must wait for that.
+    fn unblocks(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+        let wanted = self.quest.insists().filter(|_| !self.quest.adopts());
+        let Some(address) = wanted.filter(|it| cx.holders.is_left_with(&common.identity, *it))
+        else {
             return false;
         };
-        if cx.holders.is_left_with(&common.identity, address) {
-            if self.blocked.is_none() {
-                cx.out.report(common.id, Report::Insists(address));
-            }
-            self.blocked = Some((self.blocked.map_or(now, |(since, _)| since), now));
+        if std::mem::replace(&mut self.unblocked, true) {
+            return false;
         }
-        self.blocked
-            .is_some_and(|(since, seen)| now < seen + SETTLES && now < since + LONGEST_WAIT)
+        cx.out.report(common.id, Report::Insists(address));
+        true
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.

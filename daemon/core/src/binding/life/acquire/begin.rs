@@ -94,7 +94,7 @@ impl Acquire {
             replaces,
             taken_off: quest.adopts.is_some_and(is_off),
             quest,
-            blocked: None,
+            unblocked: false,
             beside: Beside::of(&holder.link, view, holder.profile.on_parent),
             reason: Reason::NotLookedFor,
             sized: false,

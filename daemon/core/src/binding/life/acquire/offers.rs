@@ -7,7 +7,7 @@ use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
 use super::judge::{Case, Cause, Ruling};
-use super::{Abort, Acquire, LOOK_AGAIN};
+use super::{Abort, Acquire, SETTLES};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::PROBING;
@@ -35,8 +35,8 @@ impl Acquire {
             let unwanted = matches!(missed.miss, Miss::Unwanted { .. });
             ruling = self.misses.judge(&self.quest, Case::Missed(missed), None);
             let fails = matches!(ruling, Ruling::Fail(_));
-            if !fails && self.awaits_address(common, cx) {
-                ruling = Ruling::Refuse(LOOK_AGAIN);
+            if !fails && self.unblocks(common, cx) {
+                ruling = Ruling::Refuse(SETTLES);
             } else if !fails
                 && unwanted
                 && let Some(patience) = common.profile.wants.patience
@@ -107,9 +107,9 @@ impl Acquire {
 
     /// Returns whether DISCOVER waits, because the only acceptable address is given back first.
     pub(super) fn holds_back(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
-        let waits = self.awaits_address(common, cx);
+        let waits = self.unblocks(common, cx);
         if waits {
-            self.client.hold_back(cx.now.boot + LOOK_AGAIN);
+            self.client.hold_back(cx.now.boot + SETTLES);
         }
         waits
     }
