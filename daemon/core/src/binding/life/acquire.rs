@@ -224,7 +224,7 @@ impl Acquire {
         match self.phase {
             Phase::Ask => self.signal(common, Signal::Conflict { by }, cx),
             Phase::Probe => self.seek_another(common, Some(by), cx),
-            Phase::Doubt | Phase::Fit => self.make_fit(common, cx),
+            Phase::Fit => self.make_fit(common, cx),
             // The write must end first.
             Phase::Write => SAME,
             Phase::Queue | Phase::Forget { .. } | Phase::Over => SAME,
@@ -253,7 +253,7 @@ impl Acquire {
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.phase {
             Phase::Probe => self.make_durable(common, cx),
-            Phase::Doubt | Phase::Fit => self.make_fit(common, cx),
+            Phase::Fit => self.make_fit(common, cx),
             Phase::Queue | Phase::Ask | Phase::Write | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
@@ -302,7 +302,7 @@ impl Acquire {
                 }
             }
             // Nothing can be declined over a link that is gone.
-            Phase::Doubt | Phase::Fit => match common.claim().filter(|_| !link_gone) {
+            Phase::Fit => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), cx),
                 None => return self.give_back_won(common, cx),
             },
@@ -365,7 +365,6 @@ impl Living for Acquire {
                 .map(|at| (at, Why::Dhcp(Timer::Expire))),
             Phase::Queue
             | Phase::Write
-            | Phase::Doubt
             | Phase::Forget { .. }
             | Phase::Fit
             | Phase::Over => None,
@@ -414,7 +413,7 @@ impl Living for Acquire {
         }
         let failure = match common
             .claim()
-            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Doubt))
+            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Fit))
         {
             Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
                 Failure::Conflict { address, by }
@@ -469,9 +468,7 @@ impl Living for Acquire {
         match self.phase {
             Phase::Write => self.on_written(common, result, cx),
             Phase::Forget { by } => self.forgot_won(common, result, by, cx),
-            Phase::Queue | Phase::Ask | Phase::Probe | Phase::Doubt | Phase::Fit | Phase::Over => {
-                SAME
-            }
+            Phase::Queue | Phase::Ask | Phase::Probe | Phase::Fit | Phase::Over => SAME,
         }
     }
 
@@ -489,9 +486,7 @@ impl Living for Acquire {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) => self.fail_link(common, cause, cx),
-            News::Free if matches!(self.phase, Phase::Doubt | Phase::Fit) => {
-                self.make_fit(common, cx)
-            }
+            News::Free if self.phase == Phase::Fit => self.make_fit(common, cx),
             // What the interface carries does not belong to this binding yet.
             News::Free
             | News::Down

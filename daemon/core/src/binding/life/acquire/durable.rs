@@ -95,7 +95,7 @@ impl Acquire {
             }
             (Ok(()), false) => self.give_back_won(common, cx),
             (Ok(()), true) => {
-                self.enter(Phase::Doubt);
+                self.enter(Phase::Fit);
                 self.make_fit(common, cx)
             }
             // It is held in memory until there is room.

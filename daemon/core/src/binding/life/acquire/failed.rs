@@ -11,7 +11,7 @@ impl Acquire {
         if let Some(failure) = self
             .misses
             .in_use(lan)
-            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Doubt))
+            .filter(|_| matches!(self.phase, Phase::Probe | Phase::Fit))
         {
             return failure;
         }
@@ -28,10 +28,9 @@ impl Acquire {
                 "the store to delete a lease whose address another station uses"
             }
             Phase::Forget { by: None } => "the store to delete a lease that has ended",
-            Phase::Doubt => {
-                "the check whether the station that claims the address claims every address"
+            Phase::Fit => {
+                "its temporary macvlan to be removed, the interface's MTU to be set, or the check whether the station that claims the address claims every address"
             }
-            Phase::Fit => "its temporary macvlan to be removed, or the interface's MTU to be set",
             Phase::Ask => return self.unanswered(lan, now),
         };
         Failure::TimedOut {

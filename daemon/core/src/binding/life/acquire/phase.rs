@@ -13,10 +13,8 @@ pub(super) enum Phase {
     Probe,
     /// The lease is being made durable.
     Write,
-    /// The lease is durable, and its sockets are still open: a station claims its address, and is asked whether it claims every
-    /// address.
-    Doubt,
-    /// The lease is durable. The macvlan that was used to acquire it is being removed, or the link's MTU is being set.
+    /// The lease is durable. A station that claims its address is asked whether it claims every address, the macvlan that was used
+    /// to acquire it is being removed, or the link's MTU is being set.
     Fit,
     /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is deleting it.
     Forget {
@@ -31,13 +29,12 @@ impl Phase {
     /// Returns whether another phase may follow. From `Write` on, another life may follow too: from `Fit`, or `Write` without a
     /// store, the lease is held; whatever nobody wants any more is given back.
     pub(super) fn leads_to(self, next: Self) -> bool {
-        use Phase::{Ask, Doubt, Fit, Forget, Over, Probe, Queue, Write};
+        use Phase::{Ask, Fit, Forget, Over, Probe, Queue, Write};
         match self {
             Queue => matches!(next, Ask | Probe | Write | Over),
             Ask => matches!(next, Ask | Probe | Write | Over),
             Probe => matches!(next, Ask | Write | Over),
-            Write => matches!(next, Doubt | Forget { .. }),
-            Doubt | Fit => matches!(next, Fit | Forget { .. }),
+            Write | Fit => matches!(next, Fit | Forget { .. }),
             Forget { .. } => matches!(next, Ask | Over),
             Over => next == Over,
         }
@@ -47,7 +44,7 @@ impl Phase {
     pub(super) fn is_won(self) -> bool {
         match self {
             Self::Queue | Self::Ask | Self::Probe | Self::Over => false,
-            Self::Write | Self::Doubt | Self::Fit | Self::Forget { .. } => true,
+            Self::Write | Self::Fit | Self::Forget { .. } => true,
         }
     }
 }

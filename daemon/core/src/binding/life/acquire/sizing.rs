@@ -40,7 +40,6 @@ impl Acquire {
             self.forget_won(common, Some(by), cx);
             return SAME;
         }
-        self.enter(Phase::Fit);
         common.hand_over(cx);
         common.come_back();
         if cx.out.is_aside(common.id) {
