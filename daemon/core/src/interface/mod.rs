@@ -22,7 +22,7 @@ pub(crate) use self::holding::{Holding, Wish};
 pub(crate) use self::news::News;
 pub(crate) use self::presence::Presence;
 pub(crate) use self::seat::{Seat, without};
-pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Work};
+pub(crate) use self::work::{Act, Around, Done, Lack, Work, Worked};
 use crate::effect::OpId;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link};
@@ -107,16 +107,6 @@ impl Interfaces {
         self.all
             .get(&at)
             .is_some_and(|interface| interface.seats.iter().any(Seat::is_settling))
-    }
-
-    /// Returns the least MTU that other bindings of an interface name: all packets fit into that.
-    pub(crate) fn least_mtu(&self, link: &Link, id: BindingId) -> Option<u16> {
-        let others = self
-            .of(link)?
-            .seats
-            .iter()
-            .filter(|seat| seat.binding != id);
-        others.filter_map(|seat| seat.mtu).min()
     }
 
     /// Returns whether a binding's address is on its interface, as far as is known. On a host link it never is.

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::given::{Due, Given};
-use super::{Act, Around, Changed, Holding, Lack, Presence, Wish, Work};
+use super::{Act, Around, Holding, Lack, Presence, Wish, Work, Worked};
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
@@ -31,8 +31,6 @@ pub(crate) struct Seat {
     vacates: bool,
     /// Since when its runtime could put the address on, if that is known and matters.
     given: Option<Box<Given>>,
-    /// The MTU that its lease names, in bytes.
-    pub(super) mtu: Option<u16>,
     /// The work to be done there; usually none.
     work: Option<Box<Work>>,
 }
@@ -46,7 +44,6 @@ impl Seat {
             moved: false,
             vacates: false,
             given: None,
-            mtu: None,
             work: None,
         }
     }
@@ -213,7 +210,8 @@ impl Seat {
             Some(next) if holding.is_durable => carry(next),
             // The remains of an earlier loss do not wait for the next lease.
             Some(_)
-                if (former.bare && holding.policy.on_expiry == OnExpiry::Remove || former.taken)
+                if (former.bare && holding.policy.on_expiry == OnExpiry::Remove
+                    || former.taken)
                     && !former.grants.is_empty() =>
             {
                 Wish::Nothing
@@ -231,13 +229,11 @@ impl Seat {
     fn keeps_lost(&self, holding: &Holding<'_>) -> bool {
         holding.policy.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
     }
-
 }
 
 // What happened to the lease.
 impl Seat {
-    /// Takes over what a record says. If the policy keeps an earlier address on the interface, the last one was never there. The
-    /// work waits for a look at the interface.
+    /// Takes over what a record says. If the policy keeps an earlier address on the interface, the last one was never there.
     pub(crate) fn recall(
         &mut self,
         policy: &Policy,
@@ -255,13 +251,12 @@ impl Seat {
             self.presence = Presence::Missing;
         }
         self.work = former.map(|former| Box::new(Work::recovered(*former)));
-        self.mtu = last.mtu;
     }
 
     /// Records the work for a lease that was won, when the interface had this MTU: the lease's MTU, and the routes that its main
     /// plugin does not get. A container that already ran keeps its routes as they are.
     pub(crate) fn is_won(&mut self, grant: &Grant, mtu: u32, ran_before: bool) {
-        (self.work, self.mtu) = (None, grant.mtu);
+        self.work = None;
         if grant.mtu.is_some_and(|wanted| u32::from(wanted) != mtu) {
             self.due().size_later();
         }
@@ -288,8 +283,7 @@ impl Seat {
             given.on_up(now);
         }
         self.given = Some(Box::new(given));
-        self.mtu = grant.and_then(|grant| grant.mtu);
-        if self.mtu.is_some() {
+        if grant.is_some_and(|grant| grant.mtu.is_some()) {
             self.due().size_later();
         }
         if grant.is_some_and(|grant| !grant.routes.is_empty()) {
@@ -309,7 +303,6 @@ impl Seat {
         if self.presence.is_left() || missing && !moves {
             return;
         }
-        self.mtu = next.mtu;
         if holding.policy.on_change == OnChange::Apply {
             self.due().leave_behind(was.clone(), missing);
             if moves {
@@ -370,7 +363,6 @@ impl Seat {
         left.into_iter()
             .for_each(|grant| work.leave_behind(grant, false));
         work.route_no_more();
-        work.is_seen();
     }
 
     /// Records that the lease's address, or none, must replace `left`, which the runtime has put there; `None`: it has not yet.
@@ -561,10 +553,12 @@ impl Seat {
         taken: usize,
         result: Result<LinkView, LinkCause>,
         holding: &Holding<'_>,
-    ) -> Option<Changed> {
+    ) -> Worked {
         let current = holding.grant.as_ref().filter(|_| !self.vacates);
         self.work_mut()
-            .and_then(|work| work.on_applied(taken, result, current))
+            .map_or(Worked::Again { without: None }, |work| {
+                work.on_applied(taken, result, current)
+            })
     }
 
     /// Tries again after a pause. Returns the pause.

@@ -180,31 +180,6 @@ fn a_look_is_outdated_once_something_happened() {
 }
 
 #[test]
-fn an_interface_has_the_least_mtu_of_its_bindings() {
-    let (mut interfaces, own) = (shared(), link(AT, MAC));
-    let [a, b] = [1, 2].map(BindingId);
-    let names = |mtu| Grant {
-        mtu,
-        ..Grant::default()
-    };
-    interfaces
-        .seat_mut(&own, a)
-        .unwrap()
-        .is_won(&names(Some(1400)), 1500, false);
-    interfaces
-        .seat_mut(&own, b)
-        .unwrap()
-        .is_won(&names(None), 1500, false);
-    assert_eq!(
-        [a, b].map(|id| interfaces.least_mtu(&own, id)),
-        [None, Some(1400)],
-        "what the other names"
-    );
-    interfaces.leave(&own, a);
-    assert_eq!(interfaces.least_mtu(&own, b), None);
-}
-
-#[test]
 fn a_change_outlives_the_binding_that_it_was_for() {
     let mut interfaces = shared();
     interfaces.begin_change(AT, OpId(7));

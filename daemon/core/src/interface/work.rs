@@ -59,19 +59,20 @@ pub(crate) struct Around {
     pub(crate) has_parent: bool,
     /// Whether another change of the interface is under way.
     pub(crate) is_changing: bool,
-    /// The least MTU that other bindings there name, in bytes.
-    pub(crate) least_mtu: Option<u16>,
 }
 
-/// How a change ended.
+/// The result of a look at the interface, or of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Changed {
-    /// The interface carries what was wanted.
+pub(crate) enum Worked {
+    /// It goes on by itself, or when something happens.
+    Waits,
+    /// It goes on at once: without a dispensable step that the kernel refused, or because the link went down meanwhile.
+    Again {
+        /// That step.
+        without: Option<Step>,
+    },
+    /// The interface was changed, and carries what was wanted.
     Done(Done),
-    /// The kernel refused a dispensable step. Go on.
-    Without(Step),
-    /// The link went down meanwhile. Go on.
-    Again,
     /// It failed.
     Failed(LinkCause),
 }
@@ -130,8 +131,6 @@ enum WorkStage {
     /// Nothing is under way.
     #[default]
     Idle,
-    /// A restart cut it short, and it goes on once the interface has been looked at.
-    Unseen,
     /// The LAN's link is being looked at.
     Parent,
     /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
@@ -153,11 +152,10 @@ enum WorkStage {
 
 // What it may carry.
 impl Work {
-    /// Returns work that a restart interrupted, to continue once the interface has been inspected.
+    /// Returns work that a restart interrupted.
     pub(crate) fn recovered(former: Former) -> Self {
         Self {
             former,
-            stage: WorkStage::Unseen,
             ..Self::default()
         }
     }
@@ -275,26 +273,9 @@ impl Work {
 
 // How far it is.
 impl Work {
-    /// Returns whether something is under way, or waits for a look.
+    /// Returns whether a look at the interface or a change of it is under way.
     pub(crate) fn busy(&self) -> bool {
         !matches!(self.stage, WorkStage::Idle)
-    }
-
-    /// Returns whether a look at the interface or a change of it is under way.
-    pub(crate) fn is_under_way(&self) -> bool {
-        matches!(
-            self.stage,
-            WorkStage::Parent | WorkStage::Looking { .. } | WorkStage::Applying { .. }
-        )
-    }
-
-    /// Lets it go on: the interface has been looked at. Returns whether it waited for that.
-    pub(crate) fn is_seen(&mut self) -> bool {
-        let waited = matches!(self.stage, WorkStage::Unseen);
-        if waited {
-            self.stage = WorkStage::Idle;
-        }
-        waited
     }
 
     /// Returns when it is tried again.
@@ -400,10 +381,7 @@ impl Work {
                 Ok(self.change(&view, most, asked, wish, around))
             }
             (WorkStage::Looking { .. }, Err(cause)) => Err(cause),
-            (
-                stage @ (WorkStage::Idle | WorkStage::Unseen | WorkStage::Applying { .. }),
-                result,
-            ) => {
+            (stage @ (WorkStage::Idle | WorkStage::Applying { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
                 Ok(Act::Wait)
             }
@@ -435,7 +413,6 @@ impl Work {
             return self.look_at_parent();
         }
         let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
-        let mtu = mtu.map(|mtu| mtu.min(around.least_mtu.unwrap_or(mtu)));
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = self.differs();
@@ -488,14 +465,13 @@ impl Work {
         Act::Apply(steps)
     }
 
-    /// Goes on after a change in which this many steps were taken. `current`: the grant of the current lease. Returns `None` if the
-    /// change was dropped meanwhile.
+    /// Goes on after a change in which this many steps were taken. `current`: the grant of the current lease.
     pub(crate) fn on_applied(
         &mut self,
         taken: usize,
         result: Result<LinkView, LinkCause>,
         current: Option<&Grant>,
-    ) -> Option<Changed> {
+    ) -> Worked {
         match (std::mem::take(&mut self.stage), result) {
             (
                 WorkStage::Applying {
@@ -505,32 +481,20 @@ impl Work {
                     ..
                 },
                 Ok(view),
-            ) => Some(Changed::Done(
-                self.applied(next, short, routed, &view, current),
-            )),
-            (WorkStage::Applying { steps, routed, .. }, Err(cause)) => Some(
-                match steps
-                    .into_iter()
-                    .nth(taken)
-                    .filter(|step| is_dispensable(step, &cause))
-                {
-                    Some(Step::AddRoute(_)) if !routed => Changed::Again,
-                    Some(step) => {
-                        self.refused.push(step.clone());
-                        Changed::Without(step)
-                    }
-                    None => Changed::Failed(cause),
-                },
-            ),
-            (
-                stage @ (WorkStage::Idle
-                | WorkStage::Unseen
-                | WorkStage::Parent
-                | WorkStage::Looking { .. }),
-                result,
-            ) => {
+            ) => Worked::Done(self.applied(next, short, routed, &view, current)),
+            (WorkStage::Applying { steps, routed, .. }, Err(cause)) => {
+                let step = steps.into_iter().nth(taken);
+                let without = match step.filter(|step| is_dispensable(step, &cause)) {
+                    Some(Step::AddRoute(_)) if !routed => None,
+                    Some(step) => Some(step),
+                    None => return Worked::Failed(cause),
+                };
+                self.refused.extend(without.clone());
+                Worked::Again { without }
+            }
+            (stage @ (WorkStage::Idle | WorkStage::Parent | WorkStage::Looking { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
-                None
+                Worked::Again { without: None }
             }
         }
     }

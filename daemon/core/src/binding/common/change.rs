@@ -5,26 +5,11 @@ use std::fmt;
 
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::effect::Outcome;
-use crate::interface::{
-    Act, Around, Changed, Done, Holding, Interfaces, Lack, Presence, Seat, Work,
-};
+use crate::interface::{Act, Around, Holding, Interfaces, Lack, Presence, Seat, Work, Worked};
 use crate::link::{LinkCause, Target};
 use crate::plan;
 use crate::record::Former;
 use crate::source::{Client, Lease};
-
-/// The result of a look at the interface, or of a change.
-#[derive(Debug)]
-pub(in crate::binding) enum Worked {
-    /// It goes on by itself, or when something happens.
-    Waits,
-    /// It goes on at once.
-    Again,
-    /// The interface was changed.
-    Done(Done),
-    /// It failed.
-    Failed(LinkCause),
-}
 
 impl Common {
     /// Returns what the binding has at its interface; on a link of the host it has nothing.
@@ -91,33 +76,25 @@ impl Common {
         let around = Around {
             has_parent: self.identity.lan.parent().is_some(),
             is_changing: cx.is_changing(&self.link),
-            least_mtu: cx.interfaces.least_mtu(&self.link, self.id),
         };
-        let seat = self.seat_mut(cx);
+        let Some(seat) = self.seat_mut(cx) else {
+            return Worked::Again { without: None };
+        };
         match outcome {
-            Outcome::Inspected(result) => {
-                match seat.map_or(Ok(Act::Wait), |seat| {
-                    seat.on_inspected(result, holding, around)
-                }) {
-                    Ok(act) => self.act(act, cx),
-                    Err(cause) => return Worked::Failed(cause),
-                }
-            }
+            Outcome::Inspected(result) => match seat.on_inspected(result, holding, around) {
+                Ok(act) => self.act(act, cx),
+                Err(cause) => return Worked::Failed(cause),
+            },
             Outcome::Applied { taken, result } => {
-                let cause = result
-                    .as_ref()
-                    .err()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                match seat.and_then(|seat| seat.on_applied(taken, result, holding)) {
-                    Some(Changed::Done(done)) => return Worked::Done(done),
-                    Some(Changed::Without(step)) => {
-                        tracing::warn!(attachment = %self.attachment, %step, %cause, "not done at the interface");
-                    }
-                    Some(Changed::Failed(cause)) => return Worked::Failed(cause),
-                    Some(Changed::Again) | None => {}
+                let cause = result.as_ref().err().map(ToString::to_string);
+                let worked = seat.on_applied(taken, result, holding);
+                if let Worked::Again {
+                    without: Some(step),
+                } = &worked
+                {
+                    tracing::warn!(attachment = %self.attachment, %step, cause, "not done at the interface");
                 }
-                return Worked::Again;
+                return worked;
             }
             outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
         }

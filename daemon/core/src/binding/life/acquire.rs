@@ -363,11 +363,7 @@ impl Living for Acquire {
                 .lease()
                 .and_then(Lease::expires)
                 .map(|at| (at, Why::Dhcp(Timer::Expire))),
-            Phase::Queue
-            | Phase::Write
-            | Phase::Forget { .. }
-            | Phase::Fit
-            | Phase::Over => None,
+            Phase::Queue | Phase::Write | Phase::Forget { .. } | Phase::Fit | Phase::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));

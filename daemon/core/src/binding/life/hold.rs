@@ -22,9 +22,7 @@ use crate::link::{Hears, LinkCause, Sockets};
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
 use crate::rules::{Rule, cut};
-use crate::source::{
-    Client, Fate, Lease, Loss, Output, Signal, StateName, UNREACHED, Verdict,
-};
+use crate::source::{Client, Fate, Lease, Loss, Output, Signal, StateName, UNREACHED, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -131,8 +129,7 @@ impl Hold {
     /// Tells the client whether servers can answer to the leased address. They cannot if it is not there. Messages to all servers may then leave over another link than a message to one server.
     fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
-        self.client
-            .set_addressed(self.is_addressed(common, cx));
+        self.client.set_addressed(self.is_addressed(common, cx));
         if broadcast != self.client.broadcasts() && !common.exchange.is_closed() {
             common.end_exchange(cx);
             self.client.begin_again(cx.now.boot);
@@ -157,10 +154,7 @@ impl Hold {
 impl Hold {
     /// Returns whether there is a lease that is not reported yet, because the store has not written it.
     pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
-        let lease = self
-            .client
-            .lease()
-            .filter(|lease| !lease.expired(now));
+        let lease = self.client.lease().filter(|lease| !lease.expired(now));
         lease.is_some() && self.lease(common, now).is_none()
     }
 

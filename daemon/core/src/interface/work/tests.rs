@@ -95,7 +95,6 @@ impl Host {
             let around = Around {
                 has_parent: false,
                 is_changing: self.interfaces.is_changing(self.at),
-                least_mtu: None,
             };
             let view = self.view();
             let work = self.work(id);
@@ -119,7 +118,7 @@ impl Host {
             .wishes
             .iter()
             .filter_map(|(id, _)| self.interfaces.seat(&link, *id)?.work());
-        works.filter(|work| work.is_under_way()).count()
+        works.filter(|work| work.busy()).count()
     }
 
     /// Ends the change under way, and calls who waits for that. Returns its steps, and whose they were.
@@ -147,7 +146,7 @@ impl Host {
             self.work(id)
                 .on_applied(taken, Ok(view), wish.as_ref().and_then(Wish::grant));
         assert!(
-            matches!(changed, Some(Changed::Done(Done { lacks: None, .. }))),
+            matches!(changed, Worked::Done(Done { lacks: None, .. })),
             "{changed:?}"
         );
         (id, steps.iter().map(ToString::to_string).collect())
@@ -302,7 +301,6 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let around = Around {
         has_parent: false,
         is_changing: false,
-        least_mtu: None,
     };
     let steps = |work: &mut Work| {
         assert_eq!(work.go_on(&wish, false, false), Act::Look);
@@ -318,7 +316,12 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
         wish.grant(),
     );
     assert!(
-        matches!(changed, Some(Changed::Without(Step::AddRoute(_)))),
+        matches!(
+            &changed,
+            Worked::Again {
+                without: Some(Step::AddRoute(_))
+            }
+        ),
         "{changed:?}"
     );
     assert_eq!(steps(&mut work), 1, "the address alone");
@@ -327,31 +330,7 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
         Err(LinkCause::refused("add the address", "no")),
         wish.grant(),
     );
-    assert!(matches!(changed, Some(Changed::Failed(_))), "{changed:?}");
-}
-
-#[test]
-fn no_mtu_is_set_beyond_that_of_another_binding() {
-    let (mut host, larger) = (
-        Host::new(AT),
-        Grant {
-            mtu: Some(1450),
-            ..v4()
-        },
-    );
-    host.enter(V4, carry(&larger));
-    let around = Around {
-        has_parent: false,
-        is_changing: false,
-        least_mtu: Some(1400),
-    };
-    let view = host.view();
-    let work = host.work(V4);
-    assert_eq!(work.go_on(&carry(&larger), false, false), Act::Look);
-    let Ok(Act::Apply(steps)) = work.on_inspected(Ok(view), carry(&larger), around) else {
-        panic!("a change")
-    };
-    assert_eq!(steps[0], Step::Mtu(1400));
+    assert!(matches!(changed, Worked::Failed(_)), "{changed:?}");
 }
 
 #[test]

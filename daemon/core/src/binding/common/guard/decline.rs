@@ -16,7 +16,11 @@ impl Common {
 
     /// Stops watching, unless a DECLINE waits for the store.
     pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
-        if self.guard.as_ref().is_some_and(|guard| guard.decline.is_none()) {
+        if self
+            .guard
+            .as_ref()
+            .is_some_and(|guard| guard.decline.is_none())
+        {
             self.close_guard(cx);
         }
     }

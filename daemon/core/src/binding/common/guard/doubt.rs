@@ -188,7 +188,10 @@ impl Common {
     /// Goes on after it became known that no claim counts. A strict window goes on to the end of its probes.
     fn let_go(&self) -> Option<Found> {
         let is_over = |guard: &&Guard| !guard.window.is_pending();
-        self.guard.as_deref().filter(is_over).map(|_| Found::Cleared)
+        self.guard
+            .as_deref()
+            .filter(is_over)
+            .map(|_| Found::Cleared)
     }
 
     /// Notes for the operator that a station's claims are ignored.

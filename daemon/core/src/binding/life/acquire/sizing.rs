@@ -6,10 +6,9 @@
 use std::ops::ControlFlow::Break;
 
 use super::{Acquire, Phase};
-use crate::binding::common::change::Worked;
 use crate::binding::{Common, Cx, Life, Next, SAME};
 use crate::effect::Outcome;
-use crate::interface::{Done, Holding, Lack, Seat, Work};
+use crate::interface::{Done, Holding, Lack, Seat, Work, Worked};
 use crate::link::LinkCause;
 
 impl Acquire {
@@ -29,11 +28,8 @@ impl Acquire {
     /// station uses the address; only then are the sockets given up, over which the lease could be declined. After that it waits
     /// until the temporary macvlan is gone.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let is_under_way = common
-            .seat(cx.interfaces)
-            .and_then(Seat::work)
-            .is_some_and(Work::is_under_way);
-        if is_under_way || common.is_in_doubt() {
+        let work = common.seat(cx.interfaces).and_then(Seat::work);
+        if work.is_some_and(Work::busy) || common.is_in_doubt() {
             return SAME;
         }
         if let Some(by) = common.heard_conflict() {
@@ -78,7 +74,7 @@ impl Acquire {
         match common.worked(outcome, &holding, cx) {
             // If another change of the interface is under way, its end will be reported.
             Worked::Waits => return SAME,
-            Worked::Again => {}
+            Worked::Again { .. } => {}
             Worked::Done(Done { lacks, mtu, .. }) => {
                 (self.mtu, self.sized) = (mtu, lacks != Some(Lack::Mtu));
                 lacks

@@ -111,8 +111,7 @@ impl Hold {
                 Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded
             );
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
-        let release = Release::new(lease.clone(), owed, why)
-            .kept(kept);
+        let release = Release::new(lease.clone(), owed, why).kept(kept);
         release.begun(common, cx)
     }
 }

@@ -1,7 +1,7 @@
 //! What a held lease does when something happens at its interface. [`crate::interface`] knows what is there, what should be
 //! there, and how to get from one to the other.
 //!
-//! A change that a restart cut short waits for the look at its interface that each start asks for; these looks take turns.
+//! A change that a restart cut short goes on after the look at its interface that each start asks for; these looks take turns.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow::Break;
@@ -11,13 +11,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::Hold;
-use crate::binding::common::change::Worked;
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::effect::Outcome;
 use crate::event::EventKind;
 use crate::grant::Grant;
 use crate::grant::policy::OnChange;
-use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work};
+use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work, Worked};
 use crate::link::{LinkCause, LinkView};
 use crate::rules::{Rule, cut};
 use crate::source::Lease;
@@ -110,17 +109,6 @@ impl Hold {
         }
     }
 
-    /// Goes on with a change that a restart cut short: the interface was looked at.
-    fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if common
-            .seat_mut(cx)
-            .and_then(Seat::work_mut)
-            .is_some_and(Work::is_seen)
-        {
-            self.has_work();
-        }
-    }
-
     /// Goes on after a look or a change.
     pub(super) fn on_looked_or_changed(
         &mut self,
@@ -130,7 +118,7 @@ impl Hold {
     ) -> Next {
         match common.worked(outcome, &self.holding(common), cx) {
             Worked::Waits => SAME,
-            Worked::Again => {
+            Worked::Again { .. } => {
                 self.has_work();
                 SAME
             }
@@ -319,11 +307,10 @@ impl Hold {
             );
         }
         self.settle_interface(common, view, cx);
-        match view.up {
-            true => self.has_work(),
-            false => self.on_down(common, cx),
+        if !view.up {
+            self.on_down(common, cx);
         }
-        self.go_on_seen(common, cx);
+        self.has_work();
         self.announce_moved(common, cx)
     }
 
