@@ -103,6 +103,7 @@ impl Acquire {
             resort,
             misses: Misses::default(),
             pace: Pace::default(),
+            discarded: None,
             phase: Phase::Queue,
             wanted: true,
         }

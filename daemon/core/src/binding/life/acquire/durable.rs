@@ -89,11 +89,7 @@ impl Acquire {
             );
         }
         match (result, self.wanted) {
-            (Ok(()), false) if let Some((_, by)) = common.claim() => {
-                self.forget_won(common, Some(by), cx);
-                SAME
-            }
-            (Ok(()), false) => self.give_back_won(common, cx),
+            (Ok(()), false) => self.give_up_won(common, false, cx),
             (Ok(()), true) => {
                 self.enter(Phase::Fit);
                 self.make_fit(common, cx)
@@ -128,7 +124,6 @@ impl Acquire {
                 "it ended before its ADD could be answered",
                 cx,
             );
-            self.forget_won(common, None, cx);
             return None;
         }
         log_acquired(&common.attachment, &lease);

@@ -33,8 +33,7 @@ impl Acquire {
             return SAME;
         }
         if let Some(by) = common.heard_conflict() {
-            self.forget_won(common, Some(by), cx);
-            return SAME;
+            return self.discard(common, Some(by), cx);
         }
         common.hand_over(cx);
         common.come_back();
@@ -49,7 +48,7 @@ impl Acquire {
         }
         match self.held(common, cx) {
             Some(hold) => Break(Life::Held(hold)),
-            None => SAME,
+            None => self.discard(common, None, cx),
         }
     }
 
