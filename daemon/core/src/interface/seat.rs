@@ -509,7 +509,7 @@ impl Seat {
 // The way to what is wanted.
 impl Seat {
     /// Goes on with the work there, if there is any and it may be done.
-    pub(crate) fn go_on(&mut self, holding: &Holding<'_>, has_parent: bool, now: Instant) -> Act {
+    pub(crate) fn go_on(&mut self, holding: &Holding<'_>, now: Instant) -> Act {
         let is_set_up = self
             .given
             .as_ref()
@@ -531,7 +531,7 @@ impl Seat {
             self.work = None;
             return Act::Settled;
         }
-        work.go_on(&wish, is_there, has_parent)
+        work.go_on(&wish, is_there)
     }
 
     /// Goes on after a look. Fails if the interface could not be looked at.

@@ -1,6 +1,6 @@
 //! How an interface gets from what it carries of a binding's grants to what it should carry.
 //!
-//! Look at the LAN's link (for the MTU) → look at the interface → apply the difference → forget what was there before. There is
+//! Look at the interface (for a larger MTU, at the LAN's link, and again) → apply the difference → forget what was there before. There is
 //! one look or change at a time; a new wish waits meanwhile, and the latest wins. Each try begins with a look, so after a
 //! failed or timed-out change the daemon looks before it changes anything else.
 //!
@@ -332,7 +332,7 @@ impl Work {
     }
 
     /// Goes on with what is wanted. `is_there`: the address was seen on the interface.
-    pub(crate) fn go_on(&mut self, wish: &Wish, is_there: bool, has_parent: bool) -> Act {
+    pub(crate) fn go_on(&mut self, wish: &Wish, is_there: bool) -> Act {
         if *wish == Wish::AsIs {
             return Act::Wait;
         }
@@ -340,15 +340,7 @@ impl Work {
         if !(self.differs() || resizes || is_there) {
             return Act::Wait;
         }
-        match has_parent && resizes {
-            true => self.look_at_parent(),
-            false => self.look(None, false),
-        }
-    }
-
-    fn look_at_parent(&mut self) -> Act {
-        self.stage = WorkStage::Parent;
-        Act::LookAtParent
+        self.look(None, false)
     }
 
     fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
@@ -388,8 +380,7 @@ impl Work {
         }
     }
 
-    /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
-    /// link must be looked at first.
+    /// Changes the interface from what was seen there. For a larger MTU the LAN's link must be looked at first.
     fn change(
         &mut self,
         view: &LinkView,
@@ -409,10 +400,12 @@ impl Work {
         };
         let addresses = &view.addresses;
         let mtu = self.mtu(next.as_deref());
-        if mtu.is_some() && around.has_parent && !asked {
-            return self.look_at_parent();
+        let grows = mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
+        if grows && around.has_parent && !asked {
+            self.stage = WorkStage::Parent;
+            return Act::LookAtParent;
         }
-        let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
+        let short = grows && asked && most.is_none();
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = self.differs();

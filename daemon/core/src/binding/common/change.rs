@@ -56,11 +56,10 @@ impl Common {
     /// Begins to make the interface carry what is wanted, if anything must be done for that. Returns whether nothing is left
     /// to do.
     pub(in crate::binding) fn go_on(&self, holding: &Holding<'_>, cx: &mut Cx<'_>) -> bool {
-        let has_parent = self.identity.lan.parent().is_some();
         let now = cx.now.boot;
         let act = self
             .seat_mut(cx)
-            .map_or(Act::Wait, |seat| seat.go_on(holding, has_parent, now));
+            .map_or(Act::Wait, |seat| seat.go_on(holding, now));
         let is_settled = act == Act::Settled;
         self.act(act, cx);
         is_settled

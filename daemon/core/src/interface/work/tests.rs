@@ -100,7 +100,7 @@ impl Host {
             let work = self.work(id);
             if work.busy()
                 || work.is_settled(&wish, None, true)
-                || work.go_on(&wish, true, false) != Act::Look
+                || work.go_on(&wish, true) != Act::Look
             {
                 continue;
             }
@@ -303,7 +303,7 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
         is_changing: false,
     };
     let steps = |work: &mut Work| {
-        assert_eq!(work.go_on(&wish, false, false), Act::Look);
+        assert_eq!(work.go_on(&wish, false), Act::Look);
         match work.on_inspected(Ok(host.view()), wish.clone(), around) {
             Ok(Act::Apply(steps)) => steps.len(),
             act => panic!("{act:?}"),

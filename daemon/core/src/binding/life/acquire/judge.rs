@@ -67,14 +67,10 @@ pub(super) enum Case<'a> {
 
 /// What follows.
 pub(super) enum Ruling {
-    /// It is requested, or kept.
-    Take,
-    /// The client waits for another offer.
-    Wait,
+    /// It is requested, kept, declined, or another offer is waited for.
+    GoOn,
     /// It is refused, and DISCOVER leaves again after this pause.
     Refuse(Duration),
-    /// It is declined.
-    Decline,
     /// The ADD fails.
     Fail(Failure),
 }
@@ -249,7 +245,7 @@ impl Misses {
                 let times = self.note(server, address, Cause::Missed(miss));
                 match unwanted && quest.adopts() && times > 1 {
                     true => self.fail(quest),
-                    false => Ruling::Wait,
+                    false => Ruling::GoOn,
                 }
             }
             Case::Offered(lease) => self.judge_tenure(quest, lease, false, held),
@@ -257,7 +253,7 @@ impl Misses {
                 let ruling = self.judge_tenure(quest, lease, true, held);
                 let too_short = probed.is_some_and(|at| lease.expired(at));
                 match (ruling, lease.times) {
-                    (Ruling::Take, Some(times)) if too_short => Ruling::Fail(Failure::TooShort {
+                    (Ruling::GoOn, Some(times)) if too_short => Ruling::Fail(Failure::TooShort {
                         server: lease.server,
                         address: lease.ip(),
                         lease: times.end,
@@ -278,7 +274,7 @@ impl Misses {
                     _ if !may_decline => Ruling::Fail(Failure::NotDeclined { lan, address, by }),
                     true => Ruling::Fail(Failure::Conflict { address, by }),
                     false if is_last => self.fail(quest),
-                    false => Ruling::Decline,
+                    false => Ruling::GoOn,
                 }
             }
         }
@@ -311,14 +307,14 @@ impl Misses {
         match self.user(address).filter(|_| !granted) {
             Some(by) if self.declined(server, address, by) => self.fail(quest),
             Some(_) => Ruling::Refuse(PAUSE),
-            None => Ruling::Take,
+            None => Ruling::GoOn,
         }
     }
 
     /// Fails the ADD by what came to nothing last.
     fn fail(&self, quest: &Quest) -> Ruling {
         let failure = self.failure(&quest.add.lan, 0);
-        failure.map_or(Ruling::Wait, Ruling::Fail)
+        failure.map_or(Ruling::GoOn, Ruling::Fail)
     }
 }
 

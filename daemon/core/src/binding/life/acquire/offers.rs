@@ -30,7 +30,7 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> ControlFlow<Life, bool> {
         let now = cx.now.boot;
-        let (mut ruling, mut asks) = (Ruling::Take, false);
+        let (mut ruling, mut asks) = (Ruling::GoOn, false);
         if let Some(missed) = output.missed.take() {
             let unwanted = matches!(missed.miss, Miss::Unwanted { .. });
             ruling = self.misses.judge(&self.quest, Case::Missed(missed), None);
@@ -48,12 +48,12 @@ impl Acquire {
         if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
             let lease = lease.clone();
             (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
-            if granted && matches!(ruling, Ruling::Take) {
+            if granted && matches!(ruling, Ruling::GoOn) {
                 self.limit = self.limit.max(self.quest.whole_limit());
             }
         }
         match ruling {
-            Ruling::Take | Ruling::Wait | Ruling::Decline => {}
+            Ruling::GoOn => {}
             Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
             Ruling::Fail(failure) => {
                 if asks {
