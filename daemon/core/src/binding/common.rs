@@ -146,23 +146,13 @@ impl Common {
         Self { parent, ..self }
     }
 
-    /// Returns the sender of the messages of a binding that has, or had, a lease.
+    /// Returns the sender of its messages, which learns its station later.
     pub(super) fn sender(&self) -> Sender {
-        self.sender_at(self.station())
-    }
-
-    /// Returns the sender of the messages of a client that goes on after a restart: it learns its station later.
-    pub(super) fn plain_sender(&self) -> Sender {
         Sender::new(
             self.identity.chaddr,
             &self.identity.client_id,
             self.profile.client.clone(),
         )
-    }
-
-    /// Returns the same, if the leased address belongs to this station.
-    pub(super) fn sender_at(&self, station: Mac) -> Sender {
-        self.plain_sender().from_station(station)
     }
 
     /// Returns the Ethernet address that the leased address belongs to. While the address is being requested, that is the

@@ -23,7 +23,7 @@ impl Hold {
     ) -> Self {
         let lease = Arc::new(lease);
         let client = Client::resume(
-            common.plain_sender(),
+            common.sender(),
             lease.clone(),
             cx.now.boot,
             cx.rng.fork(),
@@ -59,7 +59,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(
-            Client::seek(common.plain_sender(), cx.now.boot, cx.rng.fork()),
+            Client::seek(common.sender(), cx.now.boot, cx.rng.fork()),
             last,
         );
         hold.recall(common, former, presence, cx);

@@ -225,7 +225,7 @@ impl Release {
 
     /// Looks for the server, then sends the RELEASE.
     fn send(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let sender = common.sender_at(self.way.station(common));
+        let sender = common.sender().from_station(self.way.station(common));
         let asker = self.way.asker(common);
         if self.way != Way::Inside {
             self.held_up = None;
