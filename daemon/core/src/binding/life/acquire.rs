@@ -292,7 +292,7 @@ impl Acquire {
                 match runs_on {
                     true => common.close(cx),
                     false if self.owes_unsaid(common, link_gone, cx) => {
-                        return self.give_back_unsaid(common, link_gone, cx);
+                        return self.give_back(common, link_gone, cx);
                     }
                     false => self.undo_exchange(common, cx),
                 }

@@ -86,7 +86,7 @@ impl Acquire {
         let can_send = !link_gone && common.can_send();
         let claim = common.claim().filter(|_| can_send);
         let (Some((_, by)), Some(lease)) = (claim, lease) else {
-            return self.give_back_won(common, cx);
+            return self.give_back(common, link_gone, cx);
         };
         if !common.held_by_other(cx) {
             self.let_go(common, Phase::Over, Some(by), cx)?;

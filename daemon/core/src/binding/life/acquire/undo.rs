@@ -35,19 +35,16 @@ impl Acquire {
 
     /// Gives back what a server was asked to commit, or has granted, over sockets other than those of the request: like any
     /// other lease, with tries until it would have ended.
-    pub(super) fn give_back_unsaid(
+    pub(super) fn give_back(
         &mut self,
         common: &mut Common,
         link_gone: bool,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let Some(lease) = self.client.owed(cx.now.boot).cloned() else {
-            return SAME;
-        };
-        let owed = if self.client.lease().is_some() {
-            Owed::Leased
-        } else {
-            Owed::Asked
+        let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
+            (Some(lease), _) => (lease.clone(), Owed::Leased),
+            (None, Some(asked)) => (asked.clone(), Owed::Asked),
+            (None, None) => return SAME,
         };
         common.close(cx);
         let why = if link_gone {
@@ -62,22 +59,13 @@ impl Acquire {
     /// removed.
     pub(super) fn undo_write(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         if self.owes_unsaid(common, false, cx) {
-            return self.give_back_unsaid(common, false, cx);
+            return self.give_back(common, false, cx);
         }
         self.undo_exchange(common, cx);
         match self.client.shared() {
             Some(lease) => forget(&lease, common, cx),
             None => SAME,
         }
-    }
-
-    /// Gives back a durable lease that nobody wants any more.
-    pub(super) fn give_back_won(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let Some(lease) = self.client.lease().cloned() else {
-            return SAME;
-        };
-        common.close(cx);
-        Break(Release::new(lease, Owed::Leased, Leave::Aborted).begun(common, cx))
     }
 }
 

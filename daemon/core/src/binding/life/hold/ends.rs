@@ -22,12 +22,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
-        let client = Client::resume(
-            common.sender(),
-            lease.clone(),
-            cx.now.boot,
-            cx.rng.fork(),
-        );
+        let client = Client::resume(common.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
         let mut hold = Self::new(client, lease.clone());
         hold.recall(common, former, presence, cx);
         if unconfirmed {
