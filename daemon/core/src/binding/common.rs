@@ -115,7 +115,7 @@ impl Common {
         lease.grant(&self.profile.policy)
     }
 
-    pub(super) fn new(id: BindingId, holder: Holder) -> Self {
+    pub(crate) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder {
             attachment,
             identity,

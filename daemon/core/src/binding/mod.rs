@@ -44,12 +44,12 @@ pub(crate) use self::row::row;
 
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Presence, Seat};
+use crate::interface::{Interfaces, News, Seat};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
-use crate::record::{BindingId, Former};
+use crate::record::BindingId;
 use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -87,64 +87,8 @@ impl Binding {
         }
     }
 
-    /// Returns a binding that goes on with a lease where it was. `unconfirmed`: the lease must still be confirmed.
-    pub(crate) fn resumed(
-        id: BindingId,
-        holder: Holder,
-        lease: Lease,
-        unconfirmed: bool,
-        former: Option<Box<Former>>,
-        presence: Presence,
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let mut common = Common::new(id, holder);
-        let mut hold = Hold::resumed(&mut common, lease, unconfirmed, former, presence, cx);
-        hold.settle(&mut common, cx);
-        Self {
-            common,
-            life: Life::Held(Box::new(hold)),
-        }
-    }
-
-    /// Returns a binding that goes on looking for a lease after the loss of the previous one.
-    pub(crate) fn seeking(
-        id: BindingId,
-        holder: Holder,
-        last: Lease,
-        former: Option<Box<Former>>,
-        presence: Presence,
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let common = Common::new(id, holder);
-        let hold = Hold::seeking(&common, last, former, presence, cx);
-        Self {
-            common,
-            life: Life::Held(Box::new(hold)),
-        }
-    }
-
-    /// Returns a binding whose record says that its lease is being given back, at once or after it was kept for long enough.
-    /// A link from an earlier boot is gone.
-    pub(crate) fn releasing(
-        id: BindingId,
-        holder: Holder,
-        lease: Lease,
-        kept: Option<Instant>,
-        link_gone: bool,
-        now: Instant,
-    ) -> Self {
-        let common = Common::new(id, holder);
-        let release = Release::recorded(&common, lease, kept, link_gone, now);
-        Self {
-            common,
-            life: Life::Releasing(Box::new(release)),
-        }
-    }
-
-    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record must be removed.
-    pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
-        let mut common = Common::new(id, holder);
-        let life = Release::forgotten(&mut common, last, cx);
+    /// Returns a binding that a record describes.
+    pub(crate) fn of(common: Common, life: Life) -> Self {
         Self { common, life }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Registry;
 use super::clocks::is_off;
 use super::past::LastAddress;
-use crate::binding::{Binding, Cx, Holder};
+use crate::binding::{Binding, Common, Cx, Hold, Holder, Release};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
 use crate::profile::GRACE;
@@ -118,31 +118,32 @@ impl Registry {
             lans: &self.lans,
             departed,
         };
-        let binding = match (state, same_boot) {
+        let mut common = Common::new(id, holder);
+        let life = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => {
-                Binding::resumed(id, holder, lease, unconfirmed, former, presence, &mut cx)
+                Hold::resumed(&mut common, lease, unconfirmed, former, presence, &mut cx)
             }
             (RecordState::Seeking, true) if !taken => {
-                Binding::seeking(id, holder, lease, former, presence, &mut cx)
+                Hold::seeking(&common, lease, former, presence, &mut cx)
             }
+            (RecordState::Seeking, _) => Release::forgotten(&mut common, lease, &mut cx),
             // No server keeps it for the container.
             (RecordState::Bound, _) if !lease.source.is_asked() => {
-                Binding::forgotten(id, holder, lease, &mut cx)
+                Release::forgotten(&mut common, lease, &mut cx)
             }
             (RecordState::Bound, false) => {
                 // No container can return before there is a daemon.
                 let kept = now.boot + self.config.reboot_grace;
-                Binding::releasing(id, holder, lease, Some(kept), true, now.boot)
+                Release::recorded(&common, lease, Some(kept), true, now.boot)
             }
-            (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
                 // A wall clock that went back across a reboot makes no wait longer than it was at first.
-                let longest = Duration::from_secs(holder.profile.grace.unwrap_or(0).into());
+                let longest = Duration::from_secs(common.profile.grace.unwrap_or(0).into());
                 let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
-                Binding::releasing(id, holder, lease, kept, !same_boot, now.boot)
+                Release::recorded(&common, lease, kept, !same_boot, now.boot)
             }
         };
-        self.insert(now, binding);
+        self.insert(now, Binding::of(common, life));
         if was_set {
             self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
         }

@@ -195,13 +195,13 @@ impl Release {
 
     /// Returns a release that, as its record says, has begun, at once or after the lease was kept for long enough. A link from
     /// an earlier boot is gone.
-    pub(in crate::binding) fn recorded(
+    pub(crate) fn recorded(
         common: &Common,
         lease: Lease,
         kept: Option<Instant>,
         link_gone: bool,
         now: Instant,
-    ) -> Self {
+    ) -> Life {
         let owed = if common.profile.release {
             Owed::Leased
         } else {
@@ -214,18 +214,18 @@ impl Release {
         };
         let stage = ReleaseStage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
-        Self {
+        Life::Releasing(Box::new(Self {
             stage,
             tried,
             del_answered: true,
             of_earlier_boot: link_gone,
             ..Self::new(lease, owed, why).kept(kept)
-        }
+        }))
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record must be
     /// removed.
-    pub(in crate::binding) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
+    pub(crate) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(Self::new(last, Owed::Nothing, Leave::LinkGone));
         release.forget(common, cx);
         Life::Releasing(release)

@@ -13,14 +13,14 @@ use crate::source::{Client, Lease};
 
 impl Hold {
     /// Goes on with a lease where it was.
-    pub(in crate::binding) fn resumed(
+    pub(crate) fn resumed(
         common: &mut Common,
         lease: Lease,
         unconfirmed: bool,
         former: Option<Box<Former>>,
         presence: Presence,
         cx: &mut Cx<'_>,
-    ) -> Self {
+    ) -> Life {
         let lease = Arc::new(lease);
         let client = Client::resume(common.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
         let mut hold = Self::new(client, lease.clone());
@@ -42,24 +42,25 @@ impl Hold {
             hold.leaves_lost(common, &lease, false, cx);
             hold.record_again();
         }
-        hold
+        hold.settle(common, cx);
+        Life::Held(Box::new(hold))
     }
 
     /// Goes on looking for a lease after the loss of the previous one.
-    pub(in crate::binding) fn seeking(
+    pub(crate) fn seeking(
         common: &Common,
         last: Lease,
         former: Option<Box<Former>>,
         presence: Presence,
         cx: &mut Cx<'_>,
-    ) -> Self {
+    ) -> Life {
         let mut hold = Self::new(
             Client::seek(common.sender(), cx.now.boot, cx.rng.fork()),
             last,
         );
         hold.recall(common, former, presence, cx);
         hold.client.set_station(common.station());
-        hold
+        Life::Held(Box::new(hold))
     }
 
     /// Records that Docker is told the lease again, which may have another address by now.
