@@ -36,11 +36,6 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Returns whether a key has a deadline.
-    pub(crate) fn has(&self, key: K) -> bool {
-        self.by_key.contains_key(&key)
-    }
-
     /// Returns how many deadlines some keys have.
     pub(crate) fn count(&self, is_one: impl Fn(&K) -> bool) -> usize {
         let by_time = self

@@ -178,11 +178,15 @@ impl Interfaces {
             .map(|since| now.saturating_since(since))
     }
 
+    /// Returns whether a link has carrier, as far as is known.
+    pub(crate) fn has_carrier(&self, link: &Link) -> bool {
+        self.of(link)
+            .is_none_or(|interface| interface.carrier_lost.is_none())
+    }
+
     /// Returns whether a binding's interface moved to another Ethernet address, and has carrier there.
     pub(crate) fn has_moved(&self, link: &Link, id: BindingId) -> bool {
-        let interface = self.of(link).filter(|it| it.carrier_lost.is_none());
-        let seat = interface.and_then(|interface| interface.seat(id));
-        seat.is_some_and(|seat| seat.moved)
+        self.seat(link, id).is_some_and(|seat| seat.moved) && self.has_carrier(link)
     }
 
     /// Returns the same, once; false also if the binding's address is no longer there.

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::grant::Grant;
 
 const AT: At = (Cookie(1), 2);
 const MAC: Mac = Mac([2, 0, 0, 0, 1, 1]);

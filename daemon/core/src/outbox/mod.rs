@@ -133,6 +133,8 @@ pub(crate) enum Report {
         /// When the ADD came in.
         began: Instant,
     },
+    /// A server refused this address to the identity of these others.
+    Refused(Ipv4Addr, Vec<BindingId>),
     /// The acquisition failed. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.

@@ -523,6 +523,11 @@ impl Registry {
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
             }
             Report::Leased { lease, began } => self.leased(now, id, *lease, began),
+            Report::Refused(address, others) => others.into_iter().for_each(|other| {
+                self.with(now, other, |binding, cx| {
+                    binding.gives_back(cx, |release, _, _| release.was_refused(address))
+                });
+            }),
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
                 self.departs(now, id);

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::effect::Outcome;
 use crate::interface::{Act, Around, Holding, Interfaces, Lack, Presence, Seat, Work, Worked};
-use crate::link::{LinkCause, Target};
+use crate::link::Target;
 use crate::plan;
 use crate::record::Former;
 use crate::source::{Client, Lease};

@@ -378,6 +378,12 @@ impl Release {
         }
     }
 
+    /// Records that a server refused this address under the same identity, so that no successor uses it unconfirmed. The
+    /// server may hold it for the Ethernet address that it was leased to: it is owed the RELEASE all the same.
+    pub(crate) fn was_refused(&mut self, address: Ipv4Addr) {
+        self.good &= self.lease.ip() != address;
+    }
+
     /// Returns whether the lease must be remembered, as the last of an identity that can return, or whose engine may start its
     /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {

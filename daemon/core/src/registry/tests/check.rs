@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rig::*;
 use crate::effect::{Call, Failure};
-use crate::grant::policy::{Detection, OnChange, Policy};
+use crate::grant::policy::{OnChange, Policy};
 use crate::link::LinkCause;
 use crate::profile::Profile;
 
@@ -79,22 +79,6 @@ fn a_check_waits_for_the_store_to_write_another_lease() {
     rig.disk = Disk::Good;
     rig.flush();
     assert_eq!(rig.answers[&check], Answer::Checked);
-}
-
-#[test]
-fn a_check_waits_for_the_probes_of_another_address() {
-    let mut rig = changing(Profile::from(Policy {
-        detection: Detection::Strict,
-        ..Policy::default()
-    }));
-    rig.run_until(1050.5);
-    let check = rig.check(&[]);
-    assert_eq!(rig.answers.get(&check), None);
-    rig.run_until(1058.0);
-    assert_eq!(
-        (rig.on_link(), &rig.answers[&check]),
-        (vec![B.to_owned()], &Answer::Checked)
-    );
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, ClientIdRule, Failure};
-use crate::event::EventKind;
 use crate::identity::{AddressHolder, ClientId, Lan};
 use crate::link::{KernelMessage, LinkCause};
 
@@ -176,29 +175,6 @@ fn an_address_of_the_host_is_not_taken() {
     };
     let tagged = rig.request(Call::Add(tagged));
     assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
-}
-
-#[test]
-fn an_address_that_the_host_has_by_now_is_not_given_back() {
-    for grace in [None, Some(60)] {
-        let mut rig = Rig::new(8);
-        (rig.profile.grace, rig.lease) = (grace, 10_000);
-        rig.endpoint(1);
-        rig.wired.host_addresses = vec!["192.0.2.50/24".parse().unwrap()];
-        rig.release(FIRST);
-        rig.run_until(1100.0);
-        let told = rig
-            .store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::AddressHeld)
-            .count();
-        assert_eq!(
-            (rig.sends(7), rig.rows().len(), told),
-            (0, 0, 1),
-            "{grace:?}"
-        );
-    }
 }
 
 #[test]

@@ -17,7 +17,6 @@ const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 const DISCOVER: u8 = 1;
 const REQUEST: u8 = 3;
 const DECLINE: u8 = 4;
-const RELEASE: u8 = 7;
 
 /// Returns a fallback to the addresses from .200 to `last`, after 20 s of silence, whose first search begins `offset` after .200.
 fn to(last: u8, offset: u128) -> Fallback {

@@ -1,17 +1,14 @@
 //! Looks at an interface, and changes of it, that end after their binding or interface is gone.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Failure, RequestId};
 use crate::event::EventKind;
-use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::{Former, Record, RecordState};
-use crate::source::lease::LeaseTimes;
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
@@ -121,30 +118,6 @@ fn a_look_from_before_carrier_came_back_does_not_count() {
     rig.sent.clear();
     rig.tell_carrier(true);
     assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
-}
-
-#[test]
-fn our_own_removal_does_not_count_against_the_next_lease() {
-    let mut rig = Rig::new(8);
-    rig.profile.policy.detection = Detection::Strict;
-    rig.bind_slowly();
-    rig.server = Server::Naks;
-    rig.run_until(1042.01);
-    while rig.state("a") == ["BOUND"] {
-        rig.run_until(rig.at.as_secs_f64() + 0.5);
-    }
-    rig.server = Server::Up;
-    while rig.state("a") != ["BOUND"] {
-        rig.wake();
-    }
-    assert!(rig.on_link().is_empty(), "it waits for its probes");
-    rig.input(Input::Kernel(KernelMessage::AddressGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-        address: LEASED.into(),
-    }));
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
 }
 
 #[test]

@@ -336,37 +336,6 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
 }
 
 #[test]
-fn a_del_without_carrier_is_released_once_there_is_some() {
-    let mut rig = node(1);
-    rig.tell_carrier(false);
-    rig.interface.carrier = false;
-    let del = rig.del("c1");
-    assert_eq!(
-        (rig.answers.get(&del), rig.releases()),
-        (Some(&Answer::Deleted), 0)
-    );
-    // The main plugin deletes the link.
-    all_die(&mut rig, 1);
-    rig.run_until(1100.0);
-    assert_eq!((rig.releases(), rig.store.records().len()), (0, 1));
-    rig.interface.carrier = true;
-    rig.run_until(1300.0);
-    assert_eq!((rig.releases(), rig.store.records().len()), (1, 0));
-}
-
-#[test]
-fn a_del_without_carrier_leaves_by_the_hosts_link() {
-    let mut rig = node(1);
-    rig.tell_carrier(false);
-    let del = rig.del("c1");
-    assert_eq!(
-        (rig.answers.get(&del), rig.releases()),
-        (Some(&Answer::Deleted), 1)
-    );
-    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
-}
-
-#[test]
 fn a_lease_that_ended_on_a_full_disk_is_not_released() {
     let mut rig = node(1);
     rig.disk = Disk::Full;

@@ -80,25 +80,6 @@ fn on_expiry_keep_takes_off_an_address_in_use_elsewhere() {
 }
 
 #[test]
-fn a_declined_address_takes_no_kept_address_off() {
-    let mut rig = rig(Profile::from(Policy {
-        on_expiry: OnExpiry::Keep,
-        ..Policy::default()
-    }));
-    rig.add("a", 1, "a");
-    rig.configure(A);
-    rig.server = Server::Silent;
-    rig.run_until(1101.0);
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
-    rig.stations.insert(rig.give, NEIGHBOUR);
-    rig.server = Server::Up;
-    while !rig.has_event(EventKind::Declined) {
-        rig.wake();
-    }
-    assert_eq!(rig.on_link(), [A]);
-}
-
-#[test]
 fn a_conflict_heard_during_a_slow_write_is_not_forgotten() {
     let mut rig = rig(Profile::default());
     rig.disk = Disk::Slow;
