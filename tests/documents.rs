@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+/// What Docker's users read.
+pub const DOCKER: &str = "daemon/docs/docker.md";
+
 /// Returns a document from the root of this workspace.
 ///
 /// # Panics
@@ -56,4 +59,45 @@ pub fn commands(document: &str, word: &str) -> BTreeSet<String> {
         .filter(|command| command.split(' ').count() > 2)
         .map(str::to_owned)
         .collect()
+}
+
+/// Returns the blocks in a language under a document's heading.
+///
+/// # Panics
+/// If there is no such heading.
+pub fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
+    let text = text(document);
+    let (_, section) = text
+        .split_once(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("{document}: no {heading}"));
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let opening = format!("```{language}\n");
+    let blocks = section.split(&opening).skip(1);
+    blocks
+        .filter_map(|rest| Some(rest.split_once("```")?.0.to_owned()))
+        .collect()
+}
+
+/// Returns Docker's commands and ours in the shell blocks under a document's heading, each split into words.
+///
+/// # Panics
+/// As [`blocks`].
+pub fn commands_of(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let lines = blocks(document, heading, "sh")
+        .concat()
+        .replace("\\\n", " ");
+    let words = |line: &str| {
+        line.split(" #")
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    let ours = |words: &Vec<String>| {
+        words
+            .first()
+            .is_some_and(|first| ["docker", "leasehold"].contains(&first.as_str()))
+    };
+    lines.lines().map(words).filter(ours).collect()
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -14,6 +15,8 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, ModelServer};
 use netns_fixtures::{
     CallError, DEADLINE, Error, Incumbent, Lab, Lan, Need, Process, binary, sandbox, until_found,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::adopt;
@@ -97,6 +100,21 @@ impl Scene {
             .filter(|kind| !["lost", "expired"].contains(kind))
             .map(str::to_owned)
             .collect()
+    }
+
+    /// Waits until Prometheus has something to answer to a query.
+    fn until(&self, query: &str) -> Result<(), Error> {
+        let host = &self.lab.lan.host;
+        let question = "query?query=".to_owned() + &encoded(query);
+        let found = || !prometheus(host, &question)["result"][0].is_null();
+        until_found(query, PATIENCE, || Ok(found().then_some(()))).map(drop)
+    }
+
+    /// Waits until Prometheus raises an alert.
+    fn fires(&self, alert: &str) -> Result<(), Error> {
+        self.until(&format!(
+            "ALERTS{{alertname=\"Leasehold{alert}\", alertstate=\"firing\"}}"
+        ))
     }
 
     /// Returns how many of the daemon's troubles `doctor` repeats, and whether it ends as if all were well.
@@ -358,29 +376,79 @@ fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
     };
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
-    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     lab.start_daemon()?;
     let scene = Scene::new(lab)?;
-    let host = scene.lab.lan.host.clone();
-    let counts = |query: &str| {
-        let query = "query?query=".to_owned() + &encoded(query);
-        let found = || !prometheus(&host, &query)["result"][0].is_null();
-        until_found(&query, PATIENCE, || Ok(found().then_some(()))).map(drop)
-    };
-    counts("leasehold_events_total{kind=\"orphan_found\"} == 0")?;
+    scene.until("leasehold_events_total{kind=\"orphan_found\"} == 0")?;
     let web = scene.lab.attach("web")?;
     let killed: Vec<_> = (0..9)
         .map(|n| scene.lab.attach(&format!("killed{n}")))
         .collect::<Result<_, _>>()?;
     let flush = ["address", "flush", "dev", "eth0"];
     web.container.netns.run_command("ip", &flush, "")?;
+    let last = server.leases().into_keys().max().expect("there are some");
     // Without a DEL.
     drop(killed);
-    for alert in ["AddressesRemoved", "Orphans"] {
-        counts(&format!(
-            "ALERTS{{alertname=\"Leasehold{alert}\", alertstate=\"firing\"}}"
-        ))?;
+    scene.fires("AddressesRemoved")?;
+    scene.fires("Orphans")?;
+
+    // Somebody has the next addresses. Three are enough to fail an ADD.
+    let neighbour = scene.lab.lan.machine("neighbour", [10, 7, 0, 9].into())?;
+    for next in last.to_bits() + 1..=last.to_bits() + 3 {
+        neighbour.add_address(Lan::IFNAME, Lan::on_lan(next.into()))?;
     }
+    let _squatted = scene.lab.attach("squatted");
+    scene.fires("Conflicts")?;
+
+    server.with(|server| server.config_mut().offer_delay = Duration::from_secs(6));
+    let (attach, names) = (|name: String| scene.lab.attach(&name), 0..20);
+    let slow: Result<Vec<_>, _> = thread::scope(|s| {
+        let adds: Vec<_> = names
+            .map(|n| s.spawn(move || attach(format!("slow{n}"))))
+            .collect();
+        adds.into_iter()
+            .map(|add| add.join().expect("no thread panics"))
+            .collect()
+    });
+    let _slow = slow?;
+    scene.fires("AddsSlow")?;
+    Ok(())
+}
+
+#[test]
+fn a_host_that_is_too_slow_raises_alerts() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&["prometheus", "ip"].map(Need::Program)) else {
+        return Ok(());
+    };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.start_daemon()?;
+    let scene = Scene::new(lab)?;
+    scene.until("leasehold_kernel_messages_lost_total == 0")?;
+    let daemon = Pid::from_raw(scene.lab.daemon().id() as i32);
+    // Twice as many changes as the daemon has room for.
+    let flood: String = (0..20_000)
+        .map(|n| format!("link set dev lo alias a{n}\n"))
+        .collect();
+    for round in 1..=5 {
+        kill(daemon, Signal::SIGSTOP).expect("it runs");
+        let host = &scene.lab.lan.host;
+        let flooded = host.run_command("ip", &["-batch", "-"], &flood);
+        // As long as the loop lags.
+        thread::sleep(Duration::from_secs(2));
+        kill(daemon, Signal::SIGCONT).expect("it runs");
+        flooded?;
+        scene.until(&format!("leasehold_kernel_messages_lost_total >= {round}"))?;
+        // The kernel does not tell of another loss before everything is read.
+        until_found("an empty socket", PATIENCE, || {
+            let sockets = fs::read_to_string(format!("/proc/{daemon}/net/netlink"));
+            let sockets = sockets.unwrap_or_default();
+            let held = |line: &str| line.split_whitespace().nth(4) != Some("0");
+            Ok((!sockets.lines().skip(1).any(held)).then_some(()))
+        })?;
+    }
+    scene.fires("KernelMessagesLost")?;
+    scene.fires("LoopLags")?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use leasehold_tests::documents::{block, command};
+use leasehold_tests::documents::{DOCKER, block, command};
 use netns_fixtures::engine::plugin::Plugin;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::DIST;
 
 const README: &str = "README.md";
-const DOCKER: &str = "daemon/docs/docker.md";
 const METRICS: &str = "daemon/docs/metrics.md";
 
 const SERVICE: &str = "leasehold.service";

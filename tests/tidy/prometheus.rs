@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use leasehold_core::counts::Histogram;
 use netns_fixtures::{Need, are_met};
 use serde_json::{Value, json};
 
@@ -85,6 +86,21 @@ fn every_alert_says_what_to_do_and_is_tried() {
             tried.contains(name),
             "{ALERTS_TEST} has nothing about {name}"
         );
+    }
+}
+
+/// Between two bounds a quantile is a guess, by which three seconds may count as nine.
+#[test]
+fn an_alert_compares_a_quantile_with_a_bound() {
+    let alerts = read(ALERTS);
+    let quantiles = alerts
+        .lines()
+        .filter(|line| line.contains("histogram_quantile("));
+    for line in quantiles {
+        let limit = line.rsplit_once(" > ").expect("a limit").1.trim();
+        let limit: f64 = limit.parse().expect("a number");
+        let is_bound = |bound: &u64| *bound as f64 == limit * 1e6;
+        assert!(Histogram::BOUNDS.iter().any(is_bound), "{line}");
     }
 }
 

@@ -117,9 +117,9 @@ pub struct Histogram {
 
 impl Histogram {
     /// The bounds, in microseconds: from a look at the disk to the longest patience of a runtime.
-    pub const BOUNDS: [u64; 14] = [
+    pub const BOUNDS: [u64; 15] = [
         500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-        2_500_000, 10_000_000, 30_000_000,
+        2_500_000, 5_000_000, 10_000_000, 30_000_000,
     ];
 
     /// Counts a duration.
