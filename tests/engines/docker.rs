@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::thread;
 
+use leasehold_tests::documents::{DOCKER, commands_of};
 use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
 use netns_fixtures::{
@@ -262,6 +263,7 @@ fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
     Ok(())
 }
 
+/// By the document's command.
 #[test]
 fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
@@ -270,32 +272,14 @@ fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let name = format!("com.docker.network.bridge.name={}", Lan::BRIDGE);
-    let parent = format!("parent={}", Lan::BRIDGE);
-    let driver = ["network", "create", "-d", "bridge", "-o", &name];
-    let bridge = [
-        "-o",
-        "com.docker.network.bridge.inhibit_ipv4=true",
-        "--gateway",
-        "10.7.0.1",
-    ];
-    let ours = [
-        "--ipam-driver",
-        "leasehold",
-        "--ipam-opt",
-        &parent,
-        "--ipam-opt",
-        "grace=0",
-    ];
-    host.docker.docker(
-        &[
-            &driver,
-            &bridge[..],
-            &ours,
-            &["--subnet", "10.7.0.0/16", "lan"],
-        ]
-        .concat(),
-    )?;
+    let printed = commands_of(DOCKER, "## Networks");
+    let create = printed.concat().join(" ");
+    let create = create
+        .replace("192.168.1.0/24", "10.7.0.0/16")
+        .replace("192.168.1.1", "10.7.0.1")
+        .replace("br7", Lan::BRIDGE);
+    host.docker
+        .docker(&create.split(' ').skip(1).collect::<Vec<_>>())?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.pings("web")?;

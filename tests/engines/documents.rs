@@ -1,11 +1,10 @@
 //! The commands in the documents, run as written, on a host such as the documents assume.
 
-use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_tests::documents::{DOCKER, blocks, commands_of};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{DEADLINE, Debian13, Dockerd, Error, Lab, Lan, Netns, Sandbox, sandbox};
 
@@ -14,50 +13,8 @@ use crate::docker::needs;
 /// The router and DHCP server of the LAN in the documents, 192.168.1.0/24.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 
-/// What Docker's users read.
-const DOCUMENT: &str = "daemon/docs/docker.md";
-
 /// How long the lease of a container that can be recognised is kept.
 const GRACE: Duration = Duration::from_secs(60);
-
-/// Returns the blocks in a language under a document's heading.
-fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
-        .join(document);
-    let text =
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let (_, section) = text
-        .split_once(&format!("\n{heading}\n"))
-        .unwrap_or_else(|| panic!("{document}: no {heading}"));
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let opening = format!("```{language}\n");
-    let blocks = section.split(&opening).skip(1);
-    blocks
-        .filter_map(|rest| Some(rest.split_once("```")?.0.to_owned()))
-        .collect()
-}
-
-/// Returns Docker's commands and ours in the shell blocks under a document's heading, each split into words.
-fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
-    let lines = blocks(document, heading, "sh")
-        .concat()
-        .replace("\\\n", " ");
-    let words = |line: &str| {
-        line.split(" #")
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect()
-    };
-    let ours = |words: &Vec<String>| {
-        words
-            .first()
-            .is_some_and(|first| ["docker", "leasehold"].contains(&first.as_str()))
-    };
-    lines.lines().map(words).filter(ours).collect()
-}
 
 /// A host on that LAN, with Docker.
 struct Host {
@@ -118,7 +75,7 @@ fn from_nothing_to_a_container_as_the_documents_say() -> Result<(), Error> {
         ("daemon/docs/docker.md", "## Docker's own drivers"),
     ];
     for (document, heading) in sections {
-        let commands = commands(document, heading);
+        let commands = commands_of(document, heading);
         assert!(
             commands
                 .last()
@@ -162,7 +119,7 @@ fn each_compose_file_of_the_document_runs() -> Result<(), Error> {
     )?;
     let on_lan = Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 1, 5), 24);
     host.lab.lan.host.add_address(Lan::IFNAME, on_lan)?;
-    let files = blocks(DOCUMENT, "## Compose", "yaml");
+    let files = blocks(DOCKER, "## Compose", "yaml");
     let [by_mac, by_name, external] = &files[..] else {
         panic!("three files: {files:?}")
     };
@@ -172,7 +129,7 @@ fn each_compose_file_of_the_document_runs() -> Result<(), Error> {
         (external, "inet 192.168.1.10/"),
     ] {
         if file == external {
-            for words in commands(DOCUMENT, "## Compose") {
+            for words in commands_of(DOCKER, "## Compose") {
                 let args: Vec<_> = words[1..].iter().map(String::as_str).collect();
                 host.docker.docker(&args)?;
             }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use leasehold_tests::documents::{DOCKER, commands_of};
 use netns_fixtures::engine::plugin::Plugin;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
@@ -246,41 +247,30 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
 }
 
 #[test]
-fn swarm_services_get_addresses_by_config_from() -> Result<(), Error> {
+fn the_documents_plugin_serves_a_swarms_services_too() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else {
         return Ok(());
     };
     let host = Host::new(&sandbox)?;
-    host.create(NAME)?;
-    host.plugin(&["enable", NAME])?;
+    let printed = commands_of(DOCKER, "## The managed plugin");
+    let [create, enable, network, config, from, _] = &printed[..] else {
+        panic!("six commands: {printed:?}")
+    };
+    let run = |words: &[String]| {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        host.docker.docker(&words[1..])
+    };
+    // The last word is the directory, which is elsewhere.
+    let dir = host.dir.to_string_lossy().into_owned();
+    run(&[&create[..create.len() - 1], &[dir]].concat())?;
+    run(enable)?;
+    run(network)?;
+    host.docker.run(&LAN, &["ip", "addr"])?;
+    host.docker.docker(&["network", "rm", "lan"])?;
     host.docker
         .docker(&["swarm", "init", "--advertise-addr", "127.0.0.1"])?;
-    let parent = format!("parent={}", Lan::IFNAME);
-    let config = [
-        "network",
-        "create",
-        "--config-only",
-        "--ipam-driver",
-        "null",
-        "-o",
-        &parent,
-        "-o",
-        "grace=0",
-    ];
-    host.docker
-        .docker(&[&config[..], &["lan-config"]].concat())?;
-    let from = [
-        "network",
-        "create",
-        "-d",
-        DRIVER,
-        "--scope",
-        "swarm",
-        "--config-from",
-        "lan-config",
-        "lan",
-    ];
-    host.docker.docker(&from)?;
+    run(config)?;
+    run(from)?;
     let service = [
         "service",
         "create",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use leasehold_tests::documents::block;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
     CallError, Capture, Container, Containerd, DEADLINE, Debian13, Engine, Error, Lan, Need, Netns,
@@ -158,16 +159,6 @@ impl Debian {
     }
 }
 
-/// Returns the commands that reference.md gives to go on without a later release's leases.
-fn way_out() -> String {
-    let document = fs::read_to_string(format!("{DIST}/../docs/reference.md")).expect("it is there");
-    let (_, after) = document
-        .split_once("wrote in a format that it does not")
-        .expect("the rule");
-    let (_, block) = after.split_once("```sh\n").expect("its commands");
-    block.split_once("```").expect("their end").0.to_owned()
-}
-
 #[test]
 fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::RealRoot, Debian13::NEED]) else {
@@ -259,7 +250,15 @@ fn comes_changes_and_goes(
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".deb"));
     let mut debian = Debian::new(&lan, &files)?;
 
-    debian.dpkg("--install", &first)?;
+    // As README has it.
+    let install = block("README.md", "\nOn Debian and Ubuntu");
+    let both = install.lines().find(|line| line.starts_with("apt "));
+    let (apt, install) = both.and_then(|line| line.split_once(" && ")).expect("both");
+    let packages = sandbox.dir("clone")?.join("packages");
+    fs::create_dir(&packages).expect("an empty directory takes more");
+    fs::copy(&first, packages.join("leasehold.deb")).expect("there is room");
+    let apt = format!("cd {}/..; {apt}", packages.display());
+    debian.systemd.run("sh", &["-ec", &apt])?;
     debian.daemon();
     let incumbent = fs::read(files.join(&PLUGIN[1..])).expect("it is there");
     assert_eq!(
@@ -267,7 +266,7 @@ fn comes_changes_and_goes(
         incumbent,
         "the package itself puts nothing into CNI directories"
     );
-    let said = debian.systemd.run("leasehold", &["install"])?;
+    let said = debian.systemd.run("sh", &["-ec", install])?;
     assert!(
         said.contains("the file of the package containernetworking-plugins is diverted"),
         "{said}"
@@ -376,7 +375,11 @@ fn comes_changes_and_goes(
     debian
         .dpkg("--install", &first)
         .expect_err("it cannot take over");
-    debian.systemd.run("sh", &["-ec", &way_out()])?;
+    let way_out = block(
+        "daemon/docs/reference.md",
+        "wrote in a format that it does not",
+    );
+    debian.systemd.run("sh", &["-ec", &way_out])?;
     let web = of_engines[0]
         .split_once("inet ")
         .expect("it has an address")
