@@ -88,7 +88,7 @@ fn from_ranges(env: &Env, config: &str) -> Result<Answer, Error> {
     for warning in call.warnings() {
         eprintln!("dhcp: {warning}");
     }
-    call.run(Host::this()).map(Answer::success)
+    call.run(Host::this).map(Answer::success)
 }
 
 /// Reads standard input, no more than fits a request.

@@ -144,10 +144,10 @@ impl Call {
     ///
     /// # Errors
     /// Why it cannot be carried out, in CNI's words.
-    pub fn run(self, host: Host) -> Result<String, Error> {
+    pub fn run(self, host: impl FnOnce() -> Host + Send + 'static) -> Result<String, Error> {
         let call = Arc::new(self);
         let its = call.clone();
-        let work = move |progress: &Progress| its.carry_out(&host, progress);
+        let work = move |progress: &Progress| its.carry_out(host, progress);
         within(call.patience, call.directory.path(), work).map_err(|mut error| {
             if matches!(call.does, Does::Status) {
                 error.code = Code::NotAvailable;
@@ -156,7 +156,7 @@ impl Call {
         })
     }
 
-    fn carry_out(&self, host: &Host, progress: &Progress) -> Result<String, Error> {
+    fn carry_out(&self, host: impl FnOnce() -> Host, progress: &Progress) -> Result<String, Error> {
         let resolv_conf = match &self.does {
             Does::Add(add) => add.resolv_conf.as_deref(),
             _ => None,
@@ -175,7 +175,7 @@ impl Call {
         let locked = self.directory.lock(progress)?;
         match &self.does {
             Does::Add(add) => {
-                let given = self.give(add, &locked, host)?;
+                let given = self.give(add, &locked, &host())?;
                 return Ok(add.success(&given, dns).render(self.version));
             }
             Does::Del(by) => self.give_back(by, &locked)?,

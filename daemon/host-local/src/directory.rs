@@ -3,7 +3,7 @@
 //! Whatever kills a caller between two changes leaves an address that is free, with a stray beside it, or one that is taken and that
 //! its DEL finds. Whoever holds the lock and meets a stray removes it.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use leasehold_api::cni::{self, Holder};
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 use crate::fault::Fault;
 use crate::lock::Progress;
@@ -39,7 +43,7 @@ pub struct Locked<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// The addresses that have a file, and the marks of the notes beside each.
-    taken: BTreeMap<IpAddr, Vec<u64>>,
+    taken: HashMap<IpAddr, Vec<u64>>,
     /// Notes without an address, and what was not finished.
     strays: Vec<String>,
     /// The boots in which the directory was swept.
@@ -47,7 +51,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the addresses that have a file, in order.
+    /// Returns the addresses that have a file, in no order.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.taken.keys().copied()
     }
@@ -60,30 +64,6 @@ impl Names {
     /// Returns how many files say nothing: what calls that were killed have left.
     pub fn strays(&self) -> usize {
         self.strays.len()
-    }
-
-    fn read(names: impl Iterator<Item = String>) -> Self {
-        let mut read = Self::default();
-        let mut notes = Vec::new();
-        for name in names {
-            if let Some((address, mark)) = note::read_name(&name) {
-                match mark {
-                    Some(mark) => notes.push((address, mark, name)),
-                    None => read.strays.push(name),
-                }
-            } else if let Some(boot) = name.strip_prefix(SWEPT) {
-                read.swept.push(boot.to_owned());
-            } else if let Some(address) = address(&name) {
-                read.taken.entry(address).or_default();
-            }
-        }
-        for (address, mark, name) in notes {
-            match read.taken.get_mut(&address) {
-                Some(marks) => marks.push(mark),
-                None => read.strays.push(name),
-            }
-        }
-        read
     }
 }
 
@@ -156,13 +136,36 @@ impl Directory {
     /// # Errors
     /// The directory cannot be read.
     pub fn names(&self) -> Result<Names, Fault> {
-        let fault = || Fault::at(&self.0);
-        let mut names = Vec::new();
-        for file in fs::read_dir(&self.0).map_err(fault())? {
-            let name = file.map_err(fault())?.file_name();
-            names.extend(name.into_string());
+        let fault = |errno: Errno| Fault::at(&self.0)(errno.into());
+        // Not by std, which allocates twice for each name: a directory may have 100,000.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut files = Dir::open(&self.0, flags, Mode::empty()).map_err(fault)?;
+        let mut read = Names::default();
+        let mut notes = Vec::new();
+        for file in files.iter() {
+            let file = file.map_err(fault)?;
+            let Ok(name) = file.file_name().to_str() else {
+                continue;
+            };
+            match note::read_name(name) {
+                Some((address, Some(mark))) => notes.push((address, mark)),
+                Some((_, None)) => read.strays.push(name.to_owned()),
+                None => {
+                    if let Some(address) = address(name) {
+                        read.taken.insert(address, Vec::new());
+                    } else if let Some(boot) = name.strip_prefix(SWEPT) {
+                        read.swept.push(boot.to_owned());
+                    }
+                }
+            }
         }
-        Ok(Names::read(names.into_iter()))
+        for (address, mark) in notes {
+            match read.taken.get_mut(&address) {
+                Some(marks) => marks.push(mark),
+                None => read.strays.push(note::name(address, mark)),
+            }
+        }
+        Ok(read)
     }
 
     /// Returns who has an address according to its file, if the file says so.
@@ -226,7 +229,9 @@ impl Directory {
                 _ => {}
             }
         }
-        if own.is_empty() { old } else { own }
+        let mut held = if own.is_empty() { old } else { own };
+        held.sort();
+        held
     }
 }
 
@@ -325,11 +330,19 @@ impl Locked<'_> {
         options
             .write(true)
             .create(true)
-            .truncate(true)
+            .truncate(false)
             .create_new(is_new)
             .mode(0o600);
         let mut file = options.open(&path)?;
-        let written = file.write_all(contents.as_bytes());
+        // Not emptied before, which is the dearest part of an ADD on some file systems.
+        let written = file.write_all(contents.as_bytes()).and_then(|()| {
+            let length = contents.len() as u64;
+            if file.metadata()?.len() > length {
+                file.set_len(length)
+            } else {
+                Ok(())
+            }
+        });
         written.inspect_err(|_| drop(fs::remove_file(&path)))
     }
 

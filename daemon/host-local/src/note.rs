@@ -160,14 +160,10 @@ pub(crate) fn read_name(name: &str) -> Option<(IpAddr, Option<u64>)> {
 }
 
 /// Returns the mark of a container's interface in the names of its notes (FNV-1a). Two may share one: the address's file decides.
-pub(crate) fn mark(container: &str, ifname: &str) -> u64 {
-    let bytes = container.bytes().chain([0]).chain(ifname.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 pub(crate) fn mark_of(holder: &Holder) -> Option<u64> {
     let ifname = holder.ifname.as_deref()?;
-    Some(mark(&holder.container, ifname))
+    let bytes = holder.container.bytes().chain([0]).chain(ifname.bytes());
+    Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    }))
 }

@@ -46,7 +46,10 @@ impl Rig {
             ifname: said("eth0"),
             ..Env::default()
         };
-        Call::parse(&env, &self.config.to_string())?.run(self.host.clone())
+        Call::parse(&env, &self.config.to_string())?.run({
+            let host = self.host.clone();
+            move || host
+        })
     }
 
     /// Makes the namespace of a container, and returns the addresses that it gets, or why it gets none.

@@ -43,9 +43,12 @@ impl Usage {
             .map(|address| directory.life(names, *address, host))
             .collect();
         let count = |life| lives.iter().filter(|of| **of == life).count();
-        let oldest = taken
-            .iter()
-            .min_by_key(|address| directory.since(**address).unwrap_or(SystemTime::UNIX_EPOCH));
+        let oldest = taken.iter().min_by_key(|address| {
+            (
+                directory.since(**address).unwrap_or(SystemTime::UNIX_EPOCH),
+                **address,
+            )
+        });
         Self {
             set,
             size: ranges.map(|(_, range)| sets.size(range)).sum(),

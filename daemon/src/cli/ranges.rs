@@ -114,8 +114,10 @@ impl Listed {
         match names {
             Ok(names) => {
                 let host = Host::this();
+                let mut addresses: Vec<_> = names.addresses().collect();
+                addresses.sort();
                 let taken = |address| taken(address, directory, &names, network, &host);
-                names.addresses().map(taken).collect()
+                addresses.into_iter().map(taken).collect()
             }
             Err(Fault { path, error }) => {
                 self.unread.push(format!("{}: {error}", path.display()));
