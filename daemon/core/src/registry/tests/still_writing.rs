@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::super::*;
 use super::rig::*;
 use crate::effect::Call;
+use crate::wire::Mac;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 
 impl Rig {
     /// Asks for a container of another network of the same LAN.
@@ -33,6 +35,22 @@ impl Rig {
         self.flush();
         self.run_until(until);
     }
+}
+
+#[test]
+fn two_networks_share_no_address_while_one_writes() {
+    let mut rig = Rig::new(8);
+    // The server knows clients by their Ethernet address alone, and both have the same.
+    (rig.by_chaddr, rig.mac, rig.lease) = (true, Some(SHARED), 3600);
+    rig.disk = Disk::Slow;
+    let first = rig.add("a", 1, "a");
+    let second = rig.add_to_other_network("b", 2, "b");
+    rig.run_until(1005.0);
+    rig.writes(1040.0);
+    assert!(matches!(rig.answers[&first], Answer::Leased { .. }));
+    let held = &rig.answers[&second];
+    assert!(matches!(held, Answer::Failed(_)), "{held:?}");
+    assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)]);
 }
 
 #[test]
