@@ -156,7 +156,7 @@ const LAYERS: [(&str, &str); 33] = [
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict lan profile grant source wire counts effect limits silence event record identity link time range",
+        "binding interface outbox backoff plan conflict question lan profile grant source wire counts effect limits silence event record identity link time range",
     ),
     (
         "interface",
@@ -186,11 +186,11 @@ const LAYERS: [(&str, &str); 33] = [
     ),
     (
         "source",
-        "asking source backoff tenure grant lan wire identity time",
+        "source question backoff tenure grant lan wire identity time",
     ),
     ("lan", "trouble identity time"),
     ("trouble", "identity time"),
-    ("conflict", "asking conflict wire identity time"),
+    ("conflict", "conflict wire identity time"),
     ("range", "identity time"),
     ("link", "link wire identity"),
     ("identity", "wire"),
@@ -202,7 +202,7 @@ const LAYERS: [(&str, &str); 33] = [
     ("pool", "limits profile identity time"),
     ("network", "wire identity link time"),
     ("time", ""),
-    ("asking", "wire time"),
+    ("question", "wire time"),
     ("backoff", ""),
     ("patience", ""),
 ];

@@ -13,7 +13,7 @@
 //! meanwhile. Whoever answers is told off by an announcement, and asked once more within ten seconds; a second answer is a
 //! conflict (§2.4 b).
 //!
-//! Before a conflict has any effect, the claimant is asked for an address that nobody can have ([`control`]).
+//! Before a conflict has any effect, the claimant is asked for an address that nobody can have (`question`).
 //!
 //! A lease that was in use before gives way only as in §2.4, even if its address is probed for again because carrier was
 //! away: a newcomer that got the same address from a server that lost its leases must not drive it out.
@@ -27,10 +27,8 @@
 //! conflict between two of them cannot be seen here; a conflict with a host beyond the parent can, over the parent's link. On
 //! macvlan a conflict with the parent's own address cannot be seen: the two do not hear each other.
 
-pub mod control;
 pub mod departed;
 pub mod lans;
-pub mod stations;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -215,8 +213,7 @@ impl Window {
 
     /// Returns whether an ARP packet is from another station.
     pub fn is_of_another(&self, arp: &Arp) -> bool {
-        let by = arp.sender_mac;
-        by.0[0] & 1 == 0 && by != Mac::default() && !self.own.contains(&by)
+        arp.sender_mac.is_station() && !self.own.contains(&arp.sender_mac)
     }
 
     /// Does what is due by the clock, one thing at a time.

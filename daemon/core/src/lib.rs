@@ -49,7 +49,6 @@
 //! Inside, imports run one way: `core` → `docker` → `registry` → `binding` → `interface` → `plan`, `conflict` → `source` → `wire` →
 //! `time`. `effect` and `record` are the contract with the outside.
 
-mod asking;
 mod backoff;
 mod binding;
 pub mod conflict;
@@ -72,6 +71,7 @@ mod patience;
 pub mod plan;
 pub mod pool;
 pub mod profile;
+mod question;
 pub mod range;
 pub mod record;
 pub mod registry;

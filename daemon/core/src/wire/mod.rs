@@ -26,6 +26,11 @@ pub struct Mac(pub [u8; 6]);
 impl Mac {
     /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// Returns whether it can be one station's.
+    pub(crate) fn is_station(self) -> bool {
+        self.0[0] & 1 == 0 && self != Self::default()
+    }
 }
 
 impl fmt::Display for Mac {

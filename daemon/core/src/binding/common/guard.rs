@@ -27,12 +27,12 @@ use std::time::Duration;
 
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
-use crate::conflict::control::Control;
 use crate::conflict::{Heard, Window, WindowAction};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::link::{Hears, Link, LinkCause, Sockets};
+use crate::question::Question;
 use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Reach};
 use crate::time::Instant;
@@ -58,7 +58,7 @@ pub(in crate::binding) struct Guard {
     /// Claims that wait until the links of the container's namespace are known.
     claims: Vec<Arp>,
     /// The question whether a claimant claims every address.
-    control: Option<Box<Control>>,
+    control: Option<Box<Question>>,
     /// Whether a station that claims every address claimed this one, and that was reported.
     ignores: bool,
     /// The question whether anything reaches the container.

@@ -13,11 +13,11 @@ use crate::backoff::Backoff;
 use crate::binding::common::tenancy::claim_to;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME, Want};
-use crate::conflict::stations::Question;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::News;
 use crate::link::{LinkCause, LinkView};
+use crate::question::Question;
 use crate::record::{Record, RecordState};
 use crate::source::{Client, Lease, ReleaseExchange};
 use crate::time::Instant;
@@ -326,7 +326,7 @@ impl Release {
             ReleaseStage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
             ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
             ReleaseStage::Asking(question) => {
-                let action = question.on_clock(cx.now.boot);
+                let action = question.on_clock(cx.now.boot, true);
                 self.asked(common, action, cx);
             }
             ReleaseStage::Sending(sending) => {
@@ -464,7 +464,7 @@ impl Living for Release {
             | ReleaseStage::Opening
             | ReleaseStage::Leaving(_) => None,
             ReleaseStage::Waiting(at) | ReleaseStage::Queued(at) => at.map(|at| (at, Why::Release)),
-            ReleaseStage::Asking(question) => Some((question.deadline(), Why::Release)),
+            ReleaseStage::Asking(question) => Some((question.deadline(true), Why::Release)),
             ReleaseStage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
         let answer = self

@@ -53,10 +53,10 @@ impl Refused {
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { extension, .. } = &self.state else {
+        let State::Renewing { extension, .. } = &mut self.state else {
             return;
         };
-        let Attempt::Resolving(resolver) = &extension.attempt else {
+        let Attempt::Resolving(resolver) = &mut extension.attempt else {
             return;
         };
         if let Some(mac) = resolver.on_arp(arp) {

@@ -8,7 +8,7 @@ use super::message::Hop;
 use super::state::{State, Unanswered};
 use super::timing::{self, LeasePhase};
 use super::{Client, Line, Loss, Output};
-use crate::asking::{Asking, AskingAction};
+use crate::question::{Question, QuestionAction};
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -147,15 +147,15 @@ impl Client {
                 return self.send_renewal(now, None, out);
             };
             extension.attempt =
-                Attempt::Resolving(Asking::new((self.sender.station, lease.ip()), hop, now));
+                Attempt::Resolving(Question::new((self.sender.station, lease.ip()), hop, now));
         }
         let Attempt::Resolving(resolver) = &mut extension.attempt else {
             return;
         };
-        match resolver.on_clock(now) {
-            AskingAction::Ask(frame) => out.frames.push(frame),
-            AskingAction::Wait => {}
-            AskingAction::Over => self.send_renewal(now, None, out),
+        match resolver.on_clock(now, true) {
+            QuestionAction::Ask(frames) => out.frames.extend(frames),
+            QuestionAction::Wait => {}
+            QuestionAction::Over => self.send_renewal(now, None, out),
         }
     }
 

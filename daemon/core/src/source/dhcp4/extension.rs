@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use fastrand::Rng;
 
 use super::timing;
-use crate::asking::Asking;
+use crate::question::Question;
 use crate::time::Instant;
 
 /// Messages that wait for an answer.
@@ -51,7 +51,7 @@ pub(crate) enum Attempt {
     /// Begins at this instant.
     Due(Instant),
     /// The server's Ethernet address is being looked for.
-    Resolving(Asking),
+    Resolving(Question),
     /// REQUEST is out.
     Sent {
         /// Until when the client listens for an answer.

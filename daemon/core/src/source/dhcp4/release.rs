@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::lease::Lease;
 use super::message::{Hop, Sender};
-use crate::asking::{Asking, AskingAction};
+use crate::question::{Question, QuestionAction};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -14,7 +14,7 @@ use crate::wire::frame::Arp;
 pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
-    resolver: Option<Asking>,
+    resolver: Option<Question>,
     /// Whether the server is being looked for.
     asks: bool,
     xid: u32,
@@ -23,8 +23,8 @@ pub struct ReleaseExchange {
 /// What a [`ReleaseExchange`] wants next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReleaseAction {
-    /// Send this frame, an ARP request, and wait.
-    Ask(Vec<u8>),
+    /// Send these frames, ARP requests, and wait.
+    Ask(Vec<Vec<u8>>),
     /// Wait until the deadline or an answer.
     Wait,
     /// Send this RELEASE, which ends it.
@@ -41,7 +41,7 @@ impl ReleaseExchange {
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
         let resolver = lease
             .next_hop()
-            .map(|hop| Asking::new((asker, lease.ip()), hop, now));
+            .map(|hop| Question::new((asker, lease.ip()), hop, now));
         Self {
             sender,
             lease,
@@ -66,14 +66,14 @@ impl ReleaseExchange {
         match self
             .resolver
             .as_mut()
-            .map(|resolver| resolver.on_clock(now))
+            .map(|resolver| resolver.on_clock(now, true))
         {
-            Some(AskingAction::Ask(frame)) => ReleaseAction::Ask(frame),
-            Some(AskingAction::Wait) => ReleaseAction::Wait,
-            Some(AskingAction::Over) | None if self.lease.on_link() => {
+            Some(QuestionAction::Ask(frames)) => ReleaseAction::Ask(frames),
+            Some(QuestionAction::Wait) => ReleaseAction::Wait,
+            Some(QuestionAction::Over) | None if self.lease.on_link() => {
                 self.send(Mac::BROADCAST, !self.asks)
             }
-            Some(AskingAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
+            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 
@@ -81,7 +81,7 @@ impl ReleaseExchange {
     pub fn on_arp(&mut self, arp: &Arp) -> ReleaseAction {
         match self
             .resolver
-            .as_ref()
+            .as_mut()
             .and_then(|resolver| resolver.on_arp(arp))
         {
             Some(mac) => self.send(mac, true),
@@ -91,7 +91,9 @@ impl ReleaseExchange {
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Option<Instant> {
-        self.resolver.as_ref().map(Asking::deadline)
+        self.resolver
+            .as_ref()
+            .map(|resolver| resolver.deadline(true))
     }
 
     fn send(&self, mac: Mac, answered: bool) -> ReleaseAction {

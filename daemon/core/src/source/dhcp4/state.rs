@@ -419,7 +419,7 @@ impl State {
                 let own = match &extension.attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
                     Attempt::Resolving(resolver) => {
-                        (!opening).then_some((resolver.deadline(), Timer::Resolve))
+                        (!opening).then_some((resolver.deadline(true), Timer::Resolve))
                     }
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };

@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 
 use super::{Found, Guard};
 use crate::binding::{Common, Cx};
-use crate::conflict::control::{self, Control, ControlAction, ControlResult};
 use crate::event::EventKind;
 use crate::link::LinkCause;
+use crate::question::{self, Question, QuestionAction};
 use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease};
 use crate::wire::Mac;
@@ -36,7 +36,7 @@ impl Common {
             cx.out.list_inside(self.id, self.link.clone());
         }
         let is_known = |known: &Arp| known.sender_mac == claim.sender_mac;
-        if guard.claims.len() < control::MOST && !guard.claims.iter().any(is_known) {
+        if guard.claims.len() < question::MOST && !guard.claims.iter().any(is_known) {
             guard.claims.push(*claim);
         }
     }
@@ -71,7 +71,7 @@ impl Common {
     pub(in crate::binding) fn claim(&self) -> Option<(Ipv4Addr, Mac)> {
         let guard = self.guard.as_ref()?;
         let held = || guard.claims.first().map(|claim| claim.sender_mac);
-        let asked = || guard.control.as_ref()?.claimant();
+        let asked = || guard.control.as_ref()?.by();
         let by = guard.heard.or_else(asked).or_else(held)?;
         Some((guard.window.address(), by))
     }
@@ -87,13 +87,13 @@ impl Common {
             return ControlFlow::Continue(());
         };
         let found = match control.on_clock(cx.now.boot, can_send) {
-            ControlAction::Ask(frame) => {
-                self.guard_send(vec![frame], cx);
+            QuestionAction::Ask(frames) => {
+                self.guard_send(frames, cx);
                 None
             }
-            ControlAction::Wait => return ControlFlow::Break(None),
-            ControlAction::Over(ControlResult::Has(_)) => self.believe_claim(),
-            ControlAction::Over(ControlResult::Nobody(proxies)) => self.clear(&proxies, client, cx),
+            QuestionAction::Wait => return ControlFlow::Break(None),
+            QuestionAction::Over if control.by().is_some() => self.believe_claim(),
+            QuestionAction::Over => self.clear(client, cx),
         };
         match found {
             Some(found) => ControlFlow::Break(Some(found)),
@@ -123,14 +123,10 @@ impl Common {
             guard.heard = Some(by);
             return Some(Found::Conflict { by });
         };
-        let control = control::address(lease.address, lease.server, cx.rng);
+        let control = question::control(lease.address, lease.server, cx.rng);
         tracing::info!(%attachment, %address, %by, claim, %control, "another station claims the address: asking for one that nobody can have");
-        guard.control = Some(Box::new(Control::new(
-            control,
-            guard.window.from(),
-            by,
-            cx.now.boot,
-        )));
+        let question = Question::of_claim(by, control, guard.window.from(), cx.now.boot);
+        guard.control = Some(Box::new(question));
         self.watch(client, cx)
     }
 
@@ -169,14 +165,14 @@ impl Common {
     }
 
     /// Goes on after every station that claims the address was found to claim every address.
-    fn clear(&mut self, proxies: &[Mac], client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
+    fn clear(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         let guard = self.guard.as_mut()?;
-        let control = guard.control.take()?;
+        let question = guard.control.take()?;
+        let control = question.control()?;
         guard.ignores = true;
         let address = guard.window.address();
-        let control = control.address();
         let lan = self.identity.lan.clone();
-        for by in proxies {
+        for by in question.claimants() {
             tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
             cx.conflicts
                 .answers_for_all(&lan, *by, control, cx.now.boot);

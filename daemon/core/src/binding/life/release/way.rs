@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::{Owed, Release, ReleaseStage, Way};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
-use crate::conflict::stations::{Question, QuestionAction};
 use crate::event::EventKind;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::question::{Question, QuestionAction, fixed};
 use crate::rules::{Rule, cut};
 use crate::source::{Fate, Form, ReleaseAction, ReleaseExchange};
 use crate::wire::Mac;
@@ -195,9 +195,12 @@ impl Release {
             return self.send(common, cx);
         }
         self.answer_del(common, cx);
-        let own = Some(common.link.mac()).filter(|_| !self.link_gone);
-        let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
-        let action = question.on_clock(cx.now.boot);
+        // Nobody may have the sender's address, not even the client: on another host, a station with the client's own would take
+        // the question for its own.
+        let mut question =
+            Question::new((asker, Ipv4Addr::UNSPECIFIED), self.lease.ip(), cx.now.boot)
+                .with_control(fixed(self.lease.address));
+        let action = question.on_clock(cx.now.boot, true);
         self.stage = ReleaseStage::Asking(Box::new(question));
         self.asked(common, action, cx);
     }
@@ -207,8 +210,13 @@ impl Release {
         match action {
             QuestionAction::Wait => {}
             QuestionAction::Ask(frames) => common.exchange.send(frames, cx),
-            QuestionAction::Over { by: None } => self.send(common, cx),
-            QuestionAction::Over { by: Some(by) } => {
+            QuestionAction::Over => {
+                let ReleaseStage::Asking(question) = &self.stage else {
+                    return;
+                };
+                let Some(by) = question.by() else {
+                    return self.send(common, cx);
+                };
                 let own = common.link.mac();
                 if by == own && self.waits_for_link_to_go(cx) {
                     return common.exchange.close(cx);
@@ -245,7 +253,12 @@ impl Release {
 
     pub(super) fn take_in(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         match (&mut self.stage, frame) {
-            (ReleaseStage::Asking(question), Frame::Arp(arp)) => question.on_arp(arp),
+            // While the container's own link is there, it answers too.
+            (ReleaseStage::Asking(question), Frame::Arp(arp)) => {
+                if self.link_gone || arp.sender_mac != common.link.mac() {
+                    question.on_arp(arp);
+                }
+            }
             (ReleaseStage::Sending(sending), Frame::Arp(arp)) => {
                 let action = sending.on_arp(arp);
                 self.act(common, action, cx);
@@ -257,7 +270,7 @@ impl Release {
     pub(super) fn act(&mut self, common: &mut Common, action: ReleaseAction, cx: &mut Cx<'_>) {
         match action {
             ReleaseAction::Wait => {}
-            ReleaseAction::Ask(frame) => common.exchange.send(vec![frame], cx),
+            ReleaseAction::Ask(frames) => common.exchange.send(frames, cx),
             ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
             ReleaseAction::Send { frame, answered } => {
                 let leaving = common

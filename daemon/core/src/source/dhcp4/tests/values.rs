@@ -404,10 +404,10 @@ fn the_next_hop_follows_the_longest_prefix() {
         );
         let mut release =
             ReleaseExchange::new(plain(), plain().station, lease, at(0.0), &mut rng());
-        let ReleaseAction::Ask(frame) = release.on_clock(at(0.0)) else {
+        let ReleaseAction::Ask(frames) = release.on_clock(at(0.0)) else {
             panic!("sent without ARP")
         };
-        assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
+        assert_eq!(asked(&frames), hop, "RELEASE to {server} by {routes:?}");
     }
 }
 
