@@ -68,17 +68,17 @@ impl Core {
                 exchange,
                 bytes,
                 meta,
-            } => match self.registry.is_above(exchange) {
-                true => self.desk().hears(now, exchange, (bytes, meta)),
-                false => self.registry.frame(now, exchange, bytes, meta),
+            } => match self.registry.above(exchange) {
+                Some(id) => self.desk().hears(now, id, (bytes, meta)),
+                None => self.registry.frame(now, exchange, bytes, meta),
             },
-            Input::Broken { exchange, cause } => match self.registry.is_above(exchange) {
-                true => self.desk().broken(now, exchange, cause),
-                false => self.registry.broken(now, exchange, cause),
+            Input::Broken { exchange, cause } => match self.registry.above(exchange) {
+                Some(id) => self.desk().broken(now, id, cause),
+                None => self.registry.broken(now, exchange, cause),
             },
-            Input::Unsent { exchange, cause } => match self.registry.is_above(exchange) {
-                true => self.desk().unsent(exchange, &cause),
-                false => self.registry.unsent(now, exchange, &cause),
+            Input::Unsent { exchange, cause } => match self.registry.above(exchange) {
+                Some(id) => self.desk().unsent(id, &cause),
+                None => self.registry.unsent(now, exchange, &cause),
             },
             Input::Kernel(message) => self.registry.kernel(now, message),
         }

@@ -1,7 +1,7 @@
 //! Links: where a binding's packets go, what the shell finds there, what it may do there, and how that fails.
 
-mod beside;
 mod cause;
+mod line;
 pub mod own;
 mod step;
 
@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-pub use self::beside::Beside;
 pub use self::cause::LinkCause;
+pub use self::line::Line;
 use self::own::LinkOwner;
 pub use self::step::{LinkRoute, Step};
 use crate::identity::Lan;
@@ -85,43 +85,25 @@ impl Link {
         }
     }
 
-    /// Returns the host's link of a LAN, with this index, in the LAN's VLAN, on behalf of a container with this Ethernet
-    /// address.
-    pub fn of_lan(ifindex: u32, lan: &Lan, mac: Mac) -> Self {
-        Self::Parent {
-            ifindex,
-            mac,
-            vlan: lan.vlan(),
-            port: false,
-        }
-    }
-
-    /// Returns this link with the socket on one of its ports. A link in a container stays as it is.
-    pub fn by_port(self) -> Self {
-        match self {
-            Self::Parent {
-                ifindex,
-                mac,
-                vlan,
-                port: _,
-            } => Self::Parent {
-                ifindex,
-                mac,
-                vlan,
-                port: true,
-            },
-            inside @ Self::InNetns { .. } => inside,
-        }
-    }
-
     /// Returns the host's link that was found for a LAN, on behalf of a container with this Ethernet address; on a bridge with
     /// the socket on a port.
     pub fn parent_of(lan: &Lan, found: &LinkView, mac: Mac) -> Self {
-        let link = Self::of_lan(found.ifindex, lan, mac);
-        if found.has_ports_for(mac) {
-            link.by_port()
-        } else {
-            link
+        Self::Parent {
+            ifindex: found.ifindex,
+            mac,
+            vlan: lan.vlan(),
+            port: found.has_ports_for(mac),
+        }
+    }
+
+    /// Returns whether its sockets are on a temporary port of a host link.
+    pub fn is_port(&self) -> bool {
+        matches!(self, Self::Parent { port: true, .. })
+    }
+
+    fn set_port(&mut self, is_port: bool) {
+        if let Self::Parent { port, .. } = self {
+            *port = is_port;
         }
     }
 
@@ -416,6 +398,17 @@ pub struct Sockets {
     /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel does not
     /// tell the server that the port is unreachable. If it cannot be bound, the exchange goes on.
     pub hold_port: Option<Ipv4Addr>,
+}
+
+impl Sockets {
+    /// Returns those that hold no port.
+    pub fn new(chaddr: Mac, arp: Hears) -> Self {
+        Self {
+            chaddr,
+            arp,
+            hold_port: None,
+        }
+    }
 }
 
 /// What the kernel reported about a namespace or link, unasked.

@@ -1,7 +1,6 @@
 //! What all lives of a binding share: who it is for, where it lives, its sockets and its record.
 
 pub(super) mod change;
-pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
 pub(super) mod persistence;
@@ -15,7 +14,6 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use self::exchange::Exchange;
 use self::guard::Guard;
 use self::persistence::Persistence;
 use self::warnings::Warnings;
@@ -23,7 +21,8 @@ use super::holders::{Claim, Stand};
 use super::{Cx, Report};
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
-use crate::link::{Link, LinkCause, LinkView, Sockets};
+use crate::link::{Line, Link, LinkCause, LinkView, Sockets};
+use crate::outbox::{Exchange, Owner};
 use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
 use crate::source::{Lease, Sender};
@@ -64,8 +63,8 @@ pub(crate) struct Common {
     pub(crate) told: Option<Ipv4Net>,
     /// Whether no path leads to where it lives: then it speaks from the LAN's link.
     pub(crate) is_pathless: bool,
-    /// The host's link over which broadcasts, or all messages, go; set once it is found.
-    pub(super) parent: Option<Box<Link>>,
+    /// Where on the host broadcasts, or all messages, go; set once it is found.
+    pub(super) line: Option<Box<Line>>,
     pub(super) exchange: Exchange,
     pub(super) persistence: Persistence,
     pub(super) permit: Permit,
@@ -131,7 +130,7 @@ impl Common {
             link,
             told,
             is_pathless: false,
-            parent: None,
+            line: None,
             exchange: Exchange::default(),
             persistence: Persistence::default(),
             permit: Permit::default(),
@@ -140,10 +139,11 @@ impl Common {
         }
     }
 
-    /// Returns this holder with its link marked as just found: a host link need not be looked for again.
-    pub(super) fn found(self) -> Self {
-        let parent = self.is_on_host().then(|| Box::new(self.link.clone()));
-        Self { parent, ..self }
+    /// Returns this holder with its link as just found: a host link need not be looked for again.
+    pub(super) fn found(self, view: &LinkView) -> Self {
+        let over = |link| Box::new(Line::over(link, view, self.profile.on_parent));
+        let line = self.is_on_host().then(|| over(self.link.clone()));
+        Self { line, ..self }
     }
 
     /// Returns the sender of its messages, which learns its station later.
@@ -234,33 +234,39 @@ impl Common {
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
         let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
         let parent = self.identity.lan.parent().filter(|_| on_host);
-        match (parent, &self.parent) {
-            (None, _) => self.exchange.open(self.id, &self.link, want, cx),
-            (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
-            (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
+        match (parent, &self.line) {
+            (None, _) => self
+                .exchange
+                .open(Owner::Binding(self.id), &self.link, want, cx.out),
+            (Some(_), Some(line)) => {
+                self.exchange
+                    .open(Owner::Binding(self.id), &line.link, want, cx.out)
+            }
+            (Some(ifname), None) => self.exchange.find(Owner::Binding(self.id), ifname, cx.out),
         }
         if self.is_aside() {
-            self.exchange.reports_close(self.id, cx);
+            self.exchange.reports_close(self.id, cx.out);
         }
     }
 
-    /// Closes the sockets on the LAN's link. The next ones are on a macvlan beside it, until [`Common::come_back`].
-    pub(super) fn go_aside(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
-        self.parent = Some(Box::new(self.link.clone().by_port()));
-    }
-
-    /// Goes on over the LAN's link itself.
-    pub(super) fn come_back(&mut self) {
-        if self.is_aside() {
-            self.parent = Some(Box::new(self.link.clone()));
+    /// Closes the sockets on the LAN's link, if a macvlan beside it is possible: the next ones are there, until
+    /// [`Common::come_back`]. Returns whether they are.
+    pub(super) fn go_aside(&mut self, cx: &mut Cx<'_>) -> bool {
+        let goes = self.line.as_mut().is_some_and(|line| line.go_beside());
+        if goes {
+            self.exchange.close(cx.out);
         }
+        goes
     }
 
-    /// Returns whether it lives on the LAN's link and speaks from a macvlan beside it.
+    /// Goes on over the LAN's link itself. Returns whether it spoke from beside it.
+    pub(super) fn come_back(&mut self) -> bool {
+        self.line.as_mut().is_some_and(|line| line.come_back())
+    }
+
+    /// Returns whether it speaks from a macvlan beside the LAN's link.
     pub(super) fn is_aside(&self) -> bool {
-        let by_port = |link: &Link| matches!(link, Link::Parent { port: true, .. });
-        !by_port(&self.link) && self.is_on_host() && self.parent.as_deref().is_some_and(by_port)
+        self.line.as_ref().is_some_and(|line| line.is_beside())
     }
 
     /// Records the LAN's link, as found.
@@ -274,27 +280,27 @@ impl Common {
         if self.is_on_host() {
             self.link = found.clone();
         }
-        self.parent = Some(Box::new(found));
+        self.line = Some(Box::new(Line::over(found, view, self.profile.on_parent)));
     }
 
     pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
+        self.exchange.close(cx.out);
         self.close_guard(cx);
     }
 
     /// Closes the sockets, and gives up the permit or turn, or the request for one.
     pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
+        self.exchange.close(cx.out);
         if std::mem::take(&mut self.permit) != Permit::None {
             cx.out.report(self.id, Report::ExchangeOver);
         }
     }
 
     /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, that says nothing about
-    /// the binding's own.
+    /// the binding's own. Whoever spoke from beside that link decides whether to come back.
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
-        self.exchange.close(cx);
-        match self.parent.take() {
+        self.exchange.close(cx.out);
+        match self.line.take_if(|line| !line.is_beside()) {
             Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
             Some(_) | None => cause,
         }

@@ -79,8 +79,9 @@ impl Binding {
         now: Instant,
         rng: Rng,
     ) -> Self {
+        let view = known.view;
         let acquire = Acquire::new(&holder, known, now, rng);
-        let common = Common::new(id, holder).found();
+        let common = Common::new(id, holder).found(view);
         Self {
             common,
             life: Life::Acquiring(Box::new(acquire)),

@@ -1,11 +1,13 @@
 //! What the core wants done: the effects, and who hears their outcomes.
 
+mod exchange;
 mod journal;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+pub(crate) use self::exchange::Exchange;
 pub(crate) use self::journal::Stake;
 use self::journal::{DueNotes, Journal};
 use crate::counts::Counts;
@@ -59,9 +61,20 @@ pub(crate) enum Owner {
     /// A binding.
     Binding(BindingId),
     /// A call.
-    Call,
-    /// A door above the registry.
-    Above,
+    Call(RequestId),
+    /// A call's job in a door above the registry.
+    Above(RequestId),
+}
+
+impl Owner {
+    /// Returns who hears an outcome on its behalf. `task`: what a binding waits for.
+    fn waiter(self, task: Task) -> Waiter {
+        match self {
+            Self::Binding(id) => Waiter::Binding(id, task),
+            Self::Call(id) => Waiter::Call(id),
+            Self::Above(id) => Waiter::Above(DoorWaiter::Call(id)),
+        }
+    }
 }
 
 /// What a binding waits for.
@@ -289,16 +302,12 @@ impl Outbox {
         self.journal.dropped()
     }
 
-    pub(crate) fn open(
-        &mut self,
-        owner: BindingId,
-        link: Link,
-        want: Sockets,
-    ) -> (OpId, ExchangeId) {
+    /// Opens sockets for an owner that closes them.
+    pub(crate) fn open(&mut self, owner: Owner, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(Waiter::Binding(owner, Task::Open(exchange)));
-        self.exchanges.insert(exchange, Owner::Binding(owner));
+        let op = self.mint(owner.waiter(Task::Open(exchange)));
+        self.exchanges.insert(exchange, owner);
         self.effects.push_back(Effect::Open {
             op,
             exchange,
@@ -334,27 +343,6 @@ impl Outbox {
         self.exchanges.insert(exchange, Owner::Binding(owner));
     }
 
-    /// Opens sockets for an owner that closes them.
-    pub(crate) fn open_for(
-        &mut self,
-        owner: Owner,
-        waiter: Waiter,
-        link: Link,
-        want: Sockets,
-    ) -> (OpId, ExchangeId) {
-        self.last_exchange += 1;
-        let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(waiter);
-        self.exchanges.insert(exchange, owner);
-        self.effects.push_back(Effect::Open {
-            op,
-            exchange,
-            link,
-            want,
-        });
-        (op, exchange)
-    }
-
     /// Asks for a report when an exchange is closed: its temporary link has the Ethernet address of an interface that is
     /// about to appear.
     pub(crate) fn goes_aside(&mut self, owner: BindingId, exchange: ExchangeId) {
@@ -375,10 +363,6 @@ impl Outbox {
 
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
         self.effects.push_back(Effect::Hear { exchange, arp });
-    }
-
-    pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        self.send_over(exchange, frame, None);
     }
 
     /// Sends a frame, over a link of the host if one is named.

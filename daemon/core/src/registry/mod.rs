@@ -354,7 +354,7 @@ impl Registry {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
             // A STATUS only checks whether sockets can be opened.
-            Some(Owner::Call | Owner::Above) => return,
+            Some(Owner::Call(_) | Owner::Above(_)) => return,
             None => return self.unknown += 1,
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
@@ -396,7 +396,7 @@ impl Registry {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| {
                 binding.on_broken(exchange, cause, cx)
             }),
-            Some(Owner::Call | Owner::Above) => {}
+            Some(Owner::Call(_) | Owner::Above(_)) => {}
             None => self.unknown += 1,
         }
     }
@@ -407,7 +407,7 @@ impl Registry {
             Some(Owner::Binding(id)) => {
                 self.with(now, id, |binding, _| binding.on_unsent(exchange, cause))
             }
-            Some(Owner::Call | Owner::Above) => {}
+            Some(Owner::Call(_) | Owner::Above(_)) => {}
             None => self.unknown += 1,
         }
     }

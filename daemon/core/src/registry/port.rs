@@ -199,7 +199,11 @@ impl Registry {
         self.timers.set(Key::Above(timer), deadline);
     }
 
-    pub(crate) fn is_above(&self, exchange: ExchangeId) -> bool {
-        self.out.exchange(exchange) == Some(Owner::Above)
+    /// Returns the call of a door above that has these sockets.
+    pub(crate) fn above(&self, exchange: ExchangeId) -> Option<RequestId> {
+        match self.out.exchange(exchange)? {
+            Owner::Above(id) => Some(id),
+            Owner::Binding(_) | Owner::Call(_) => None,
+        }
     }
 }

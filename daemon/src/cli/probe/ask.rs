@@ -11,7 +11,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::identity::{ClientId, Lan};
-use leasehold_core::link::{Beside, ByName, Hears, Link, LinkCause, LinkView, Place, Sockets};
+use leasehold_core::link::{ByName, Hears, Line, Link, LinkCause, LinkView, Place, Sockets};
 use leasehold_core::silence::{Silence, Survey};
 use leasehold_core::source::{ClientProfile, Inquiry, Offer, Refused, Sender, Tally};
 use leasehold_core::time::Instant;
@@ -193,7 +193,7 @@ impl Asking<'_> {
         }
         let link = place.link(&view, &lan);
         let goes_beside = question.netns.is_none() && mac != view.mac;
-        let mut beside = Beside::of(&link, &view, !goes_beside) == Beside::Possible;
+        let mut line = Line::over(link.clone(), &view, !goes_beside);
         let mut exchange = self
             .open(link.clone(), mac)
             .await
@@ -217,10 +217,9 @@ impl Asking<'_> {
             if now >= end {
                 break;
             }
-            if beside && inquiry.asks_again(now) {
-                beside = false;
+            if inquiry.asks_again(now) && line.go_beside() {
                 // The first socket stays open, because answers to its DISCOVERs may arrive there.
-                match self.open(link.clone().by_port(), mac).await {
+                match self.open(line.link.clone(), mac).await {
                     Ok(other) => exchange = other,
                     Err(cause) => not_beside = Some(cause),
                 }
@@ -296,16 +295,8 @@ impl Asking<'_> {
     async fn open(&mut self, link: Link, chaddr: Mac) -> Result<ExchangeId, LinkCause> {
         let op = self.op();
         let exchange = ExchangeId(op.0);
-        self.net.open(
-            op,
-            exchange,
-            link,
-            Sockets {
-                chaddr,
-                arp: Hears::Answers,
-                hold_port: None,
-            },
-        );
+        let want = Sockets::new(chaddr, Hears::Answers);
+        self.net.open(op, exchange, link, want);
         match self.outcome(op).await {
             Ok(Outcome::Opened(opened)) => opened.map(|()| exchange),
             _ => Err(LinkCause::TimedOut),

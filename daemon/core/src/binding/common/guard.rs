@@ -25,13 +25,13 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::{Heard, Window, WindowAction};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
-use crate::link::{Hears, Link, LinkCause, Sockets};
+use crate::link::{Hears, Line, Link, LinkCause, Sockets};
+use crate::outbox::{Exchange, Owner};
 use crate::question::Question;
 use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Reach};
@@ -172,17 +172,17 @@ impl Common {
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
             && let Some(sockets) = self
                 .exchange
-                .take_to_hear(Hears::About(guard.window.address()), cx)
+                .take_to_hear(Hears::About(guard.window.address()), cx.out)
         {
             (guard.exchange, guard.own) = (sockets, Some(cx.now.boot));
         }
-        self.exchange.close(cx);
+        self.exchange.close(cx.out);
     }
 
     /// Returns whether its sockets are on a port of the host's link. That port has the Ethernet address of the interface that
     /// is about to appear: two links with one address must not exist at once, and the window goes on at the interface.
     fn lives_on_port(&self) -> bool {
-        matches!(self.link, Link::Parent { port: true, .. })
+        self.link.is_port()
     }
 
     /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
@@ -310,8 +310,11 @@ impl Common {
         *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
         // Frames over the parent bear the parent's Ethernet address, which is the same there.
-        if let (true, Some(Link::Parent { mac: known, .. })) =
-            (self.profile.on_parent, self.parent.as_deref_mut())
+        if self.profile.on_parent
+            && let Some(Line {
+                link: Link::Parent { mac: known, .. },
+                ..
+            }) = self.line.as_deref_mut()
         {
             *known = mac;
         }
@@ -330,7 +333,7 @@ impl Common {
             self.guard_send(frames, cx);
         }
         if let Some(mut guard) = self.guard.take() {
-            guard.exchange.close(cx);
+            guard.exchange.close(cx.out);
         }
     }
 
@@ -377,7 +380,7 @@ impl Common {
                 // The stations of this host have already heard it.
                 WindowAction::Repeat(frame) => {
                     self.guard_exchange()
-                        .send_over(frame, cx.interfaces.lower(&self.link), cx);
+                        .send_over(frame, cx.interfaces.lower(&self.link), cx.out);
                     self.ask_reach(cx);
                 }
                 WindowAction::Free => return Some(Found::Free),
@@ -426,7 +429,7 @@ impl Common {
         else {
             return false;
         };
-        guard.exchange.close(cx);
+        guard.exchange.close(cx.out);
         (guard.reopened, guard.own) = (true, Some(cx.now.boot + LINK_DOWN));
         true
     }
@@ -477,7 +480,7 @@ impl Common {
 
     /// Sends over the window's sockets, or over those of the DHCP exchange if it has none.
     pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        self.guard_exchange().send(frames, cx);
+        self.guard_exchange().send(frames, cx.out);
     }
 
     fn guard_exchange(&self) -> &Exchange {
@@ -509,7 +512,7 @@ impl Common {
     /// Returns the link that the window's frames leave by: the profile's choice for broadcasts applies to ARP too.
     fn guard_link(&self) -> Option<&Link> {
         if self.broadcasts_on_host() {
-            self.parent.as_deref()
+            self.line.as_ref().map(|line| &line.link)
         } else {
             Some(&self.link)
         }
@@ -535,12 +538,10 @@ impl Common {
             return None;
         };
         let arp = Hears::About(guard.window.address());
-        let want = Sockets {
-            chaddr: self.identity.chaddr,
-            arp,
-            hold_port: None,
-        };
-        guard.exchange.open(self.id, &link, want, cx);
+        let want = Sockets::new(self.identity.chaddr, arp);
+        guard
+            .exchange
+            .open(Owner::Binding(self.id), &link, want, cx.out);
         None
     }
 

@@ -28,7 +28,7 @@ impl Common {
             .lower(&self.link)
             .filter(|_| !self.profile.on_parent)
         else {
-            return self.exchange.send(frames, cx);
+            return self.exchange.send(frames, cx.out);
         };
         if client.asks_first() {
             let will_do = |server| self.profile.client.servers.trusts(server);
@@ -38,21 +38,22 @@ impl Common {
             let over = Some(lower).filter(|_| are_on_wire);
             return frames
                 .into_iter()
-                .for_each(|frame| self.exchange.send_over(frame, over, cx));
+                .for_each(|frame| self.exchange.send_over(frame, over, cx.out));
         }
         let Some(server) = first_request_to(client, cx.now.boot) else {
-            return self.exchange.send(frames, cx);
+            return self.exchange.send(frames, cx.out);
         };
         let Some(request) = frames.pop() else { return };
-        self.exchange.send(frames, cx);
+        self.exchange.send(frames, cx.out);
         let lan = &self.identity.lan;
         let now = cx.now.boot;
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
         self.exchange
-            .send_over(request, Some(lower).filter(|_| is_on_wire), cx);
+            .send_over(request, Some(lower).filter(|_| is_on_wire), cx.out);
         if !is_on_wire && cx.conflicts.asks_wire(lan, server, now) {
             let question = Arp::request(self.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
-            self.exchange.send_over(question.encode(), Some(lower), cx);
+            self.exchange
+                .send_over(question.encode(), Some(lower), cx.out);
         }
     }
 

@@ -34,7 +34,7 @@ use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
-use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
+use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Record, RecordState};
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
@@ -69,8 +69,6 @@ pub(crate) struct Acquire {
     taken_off: bool,
     /// Whether the only acceptable address, which was kept, is given back for it.
     unblocked: bool,
-    /// Whether it speaks from beside the LAN's link.
-    beside: Beside,
     /// Why it has no offer.
     reason: Reason,
     /// Whether the MTU that its record calls due was set.
@@ -192,16 +190,15 @@ impl Acquire {
                 cx,
             ),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                let want = Sockets {
-                    chaddr: common.identity.chaddr,
-                    arp: Hears::Answers,
-                    hold_port: None,
-                };
-                common.open(want, true, cx);
+                common.open(
+                    Sockets::new(common.identity.chaddr, Hears::Answers),
+                    true,
+                    cx,
+                );
                 SAME
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
-                common.exchange.close(cx);
+                common.exchange.close(cx.out);
                 SAME
             }
         }
@@ -304,7 +301,7 @@ impl Acquire {
             Phase::Write => {
                 // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
                 if common.is_aside() {
-                    common.exchange.close(cx);
+                    common.exchange.close(cx.out);
                 }
             }
             Phase::Fit => return self.give_up_won(common, link_gone, cx),
@@ -428,12 +425,14 @@ impl Living for Acquire {
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         match self.phase {
-            Phase::Ask => match self.come_back(common, cause, cx) {
-                Ok(next) => next,
-                Err(cause) => self.fail_link(common, cause, cx),
-            },
+            Phase::Ask if common.come_back() => {
+                tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
+                self.client.reopens();
+                self.signal(common, Signal::Clock, cx)
+            }
+            Phase::Ask => self.fail_link(common, cause, cx),
             // Its probes have no other sockets.
-            Phase::Probe if self.beside == Beside::Now && common.probes_first() => {
+            Phase::Probe if common.is_aside() && common.probes_first() => {
                 self.fail_link(common, cause, cx)
             }
             _ => SAME,
@@ -545,7 +544,7 @@ impl Living for Acquire {
                     cx.out.close(sockets);
                     return SAME;
                 }
-                common.exchange.take(common.id, sockets, cx);
+                common.exchange.take(common.id, sockets, cx.out);
                 self.signal(common, Signal::Opened, cx)
             }
         }

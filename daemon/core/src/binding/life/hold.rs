@@ -191,7 +191,9 @@ impl Hold {
             }
             Some(_) | None => {}
         }
-        common.exchange.send(std::mem::take(&mut output.frames), cx);
+        common
+            .exchange
+            .send(std::mem::take(&mut output.frames), cx.out);
         if let Some(loss) = loss {
             output.listen = false;
             self.lose(common, &last, &loss, cx);

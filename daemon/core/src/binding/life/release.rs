@@ -16,7 +16,7 @@ use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME,
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::News;
-use crate::link::{LinkCause, LinkView};
+use crate::link::{Line, LinkCause, LinkView};
 use crate::question::Question;
 use crate::record::{Record, RecordState};
 use crate::source::{Client, Lease, ReleaseExchange};
@@ -52,8 +52,8 @@ pub(crate) struct Release {
     seen: bool,
     /// Whether it was tried.
     tried: bool,
-    /// The way that is being tried.
-    way: Way,
+    /// Where on the host it leaves; `None`: over the container's own link.
+    line: Option<Line>,
     /// Why it leaves without its own port, if it should have one.
     no_port: Option<LinkCause>,
     /// Since when it has waited for the container's link, which is gone, to disappear.
@@ -87,19 +87,6 @@ impl Owed {
     pub(in crate::binding) fn is_nothing(self) -> bool {
         matches!(self, Self::Nothing | Self::Left)
     }
-}
-
-/// The way of a RELEASE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Over the container's own link.
-    Inside,
-    /// Over a bridge port made for this.
-    BridgePort,
-    /// Over a macvlan made for this, on the host's link with this index.
-    Macvlan(u32),
-    /// Over the host's link itself.
-    Parent,
 }
 
 /// How far a release is.
@@ -146,7 +133,7 @@ impl Release {
             of_earlier_boot: false,
             seen: false,
             tried: false,
-            way: Way::Inside,
+            line: None,
             no_port: None,
             going: None,
             answered: false,
@@ -190,7 +177,7 @@ impl Release {
     }
 
     pub(in crate::binding) fn speaks_from_host(&self) -> bool {
-        self.way != Way::Inside
+        self.line.is_some()
     }
 
     /// Returns a release that, as its record says, has begun, at once or after the lease was kept for long enough. A link from
@@ -410,7 +397,7 @@ impl Release {
     }
 
     fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        common.exchange.close(cx);
+        common.exchange.close(cx.out);
         if let ReleaseStage::Finding(op) | ReleaseStage::Leaving(op) =
             std::mem::replace(&mut self.stage, ReleaseStage::Forgetting)
         {

@@ -11,12 +11,10 @@ use fastrand::Rng;
 
 use super::{DockerJob, Next};
 use crate::docker::Desk;
-use crate::effect::{
-    Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId,
-};
+use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
-use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
-use crate::outbox::{DoorWaiter, Owner, Waiter};
+use crate::link::{Hears, Line, LinkCause, Sockets};
+use crate::outbox::{DoorWaiter, Exchange, Owner, Waiter};
 use crate::patience::OFFER;
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
@@ -35,11 +33,13 @@ pub(in crate::docker) struct LanInquiry {
     /// When it gives up.
     limit: Instant,
     began: Instant,
-    stage: InquiryStage,
+    exchange: Exchange,
+    /// The name of the LAN's link, while it has no carrier.
+    no_carrier: Option<String>,
     /// The inquiry, once the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
-    /// The LAN's link, once it is found.
-    link: Option<Link>,
+    /// Where it speaks, once the LAN's link is found.
+    line: Option<Line>,
     /// How many frames had come in on its LAN then, once they are counted.
     before: Option<u64>,
     /// The count, and later the search for the reason of the silence, while it is under way.
@@ -48,37 +48,19 @@ pub(in crate::docker) struct LanInquiry {
     searches: bool,
     /// What was found about the reason.
     reason: Option<Box<Silence>>,
-    /// Whether asking from a macvlan next to that link is possible, or under way.
-    beside: Beside,
-}
-
-/// How far a look is.
-#[derive(Debug)]
-enum InquiryStage {
-    /// The LAN's link is being looked at.
-    Finding(OpId),
-    /// It has no carrier.
-    AwaitingCarrier(Box<LinkView>),
-    /// Sockets are being opened.
-    Opening(OpId, ExchangeId),
-    /// Servers are asked.
-    Asking(ExchangeId),
 }
 
 impl LanInquiry {
-    fn ops(&self) -> impl Iterator<Item = OpId> {
-        let of_stage = match &self.stage {
-            InquiryStage::Finding(op) | InquiryStage::Opening(op, _) => Some(*op),
-            InquiryStage::AwaitingCarrier(_) | InquiryStage::Asking(..) => None,
-        };
-        of_stage.into_iter().chain(self.survey)
-    }
-
     /// Counts the frames that have come in, or searches for the reason of the silence.
-    fn surveys(&mut self, id: RequestId, link: Link, desk: &mut Desk<'_>) {
+    fn surveys(&mut self, id: RequestId, desk: &mut Desk<'_>) {
+        let Some(line) = &self.line else { return };
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let (lan, counts) = (&self.request.lan, !self.searches);
-        self.survey = Some(desk.registry.out.survey_for(waiter, link, lan, counts));
+        self.survey = Some(
+            desk.registry
+                .out
+                .survey_for(waiter, line.link.clone(), lan, counts),
+        );
     }
 
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
@@ -89,7 +71,9 @@ impl LanInquiry {
         desk: &mut Desk<'_>,
     ) -> Option<Instant> {
         let at = self.limit - AHEAD;
-        let link = self.link.clone().filter(|_| !self.searches)?;
+        if self.searches {
+            return None;
+        }
         if now < at {
             return Some(at);
         }
@@ -99,16 +83,8 @@ impl LanInquiry {
             .take()
             .into_iter()
             .for_each(|op| desk.registry.out.forget(op));
-        self.surveys(id, link, desk);
+        self.surveys(id, desk);
         None
-    }
-
-    /// Returns its sockets.
-    pub(super) fn exchange(&self) -> Option<ExchangeId> {
-        match &self.stage {
-            InquiryStage::Opening(_, exchange) | InquiryStage::Asking(exchange) => Some(*exchange),
-            InquiryStage::Finding(_) | InquiryStage::AwaitingCarrier(_) => None,
-        }
     }
 
     /// Returns the client that asks. No server should commit anything to it.
@@ -121,40 +97,28 @@ impl LanInquiry {
         Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(client))
     }
 
+    /// Looks for the LAN's link.
+    fn find(&mut self, id: RequestId, desk: &mut Desk<'_>) {
+        let out = &mut desk.registry.out;
+        self.exchange
+            .find(Owner::Above(id), self.request.place().ifname(), out);
+    }
+
     /// Opens sockets, replacing those it has.
     fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let Some(link) = self.link.clone() else {
-            return;
-        };
-        let link = if self.beside == Beside::Now {
-            link.by_port()
-        } else {
-            link
-        };
-        self.exchange()
-            .into_iter()
-            .for_each(|before| desk.registry.out.close(before));
-        let want = Sockets {
-            chaddr: self.sender().chaddr,
-            arp: Hears::Answers,
-            hold_port: None,
-        };
-        let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let (op, exchange) = desk.registry.out.open_for(Owner::Above, waiter, link, want);
-        self.stage = InquiryStage::Opening(op, exchange);
+        let Some(line) = &self.line else { return };
+        let out = &mut desk.registry.out;
+        let want = Sockets::new(self.request.mac, Hears::Answers);
+        self.exchange.close(out);
+        self.exchange.open(Owner::Above(id), &line.link, want, out);
     }
 
     /// Asks over the open sockets.
     fn asks(&mut self, now: Instant, rng: &mut Rng) {
-        let InquiryStage::Opening(_, exchange) = self.stage else {
-            return;
-        };
-        self.stage = InquiryStage::Asking(exchange);
-        if self.inquiry.is_some() {
-            return;
+        if self.inquiry.is_none() {
+            self.inquiry = Some(Box::new(Inquiry::new(self.sender(), now, rng.fork())));
+            self.limit = (now + OFFER).min(self.began + self.request.timeout);
         }
-        self.inquiry = Some(Box::new(Inquiry::new(self.sender(), now, rng.fork())));
-        self.limit = (now + OFFER).min(self.began + self.request.timeout);
     }
 
     /// Returns why it has failed by now.
@@ -176,16 +140,16 @@ impl LanInquiry {
                 kept: 0,
             };
         }
-        match &self.stage {
-            InquiryStage::AwaitingCarrier(view) => Failure::NoCarrier {
-                ifname: view.ifname.clone(),
+        match &self.no_carrier {
+            Some(ifname) => Failure::NoCarrier {
+                ifname: ifname.clone(),
                 waited,
             },
-            InquiryStage::Finding(_) => Failure::TimedOut {
+            None if self.exchange.is_finding() => Failure::TimedOut {
                 waiting_for: "a look at the LAN's link",
                 waited,
             },
-            InquiryStage::Opening(..) | InquiryStage::Asking(_) => Failure::TimedOut {
+            None => Failure::TimedOut {
                 waiting_for: "sockets on the LAN's link",
                 waited,
             },
@@ -199,26 +163,22 @@ impl LanInquiry {
         id: RequestId,
         request: Box<PoolRequest>,
     ) -> Next {
-        let limit = now.boot + request.timeout.min(OFFER);
-        let stage =
-            InquiryStage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
-        desk.time_call(id, limit);
-        let (inquiry, link, beside) = (None, None, Beside::Never);
-        let (reason, survey, searches) = (None, None, false);
-        Self {
+        let mut look = Self {
+            limit: now.boot + request.timeout.min(OFFER),
             request,
-            limit,
             began: now.boot,
-            stage,
-            inquiry,
-            link,
+            exchange: Exchange::default(),
+            no_carrier: None,
+            inquiry: None,
+            line: None,
             before: None,
-            survey,
-            searches,
-            reason,
-            beside,
-        }
-        .waits()
+            survey: None,
+            searches: false,
+            reason: None,
+        };
+        look.find(id, desk);
+        desk.time_call(id, look.limit);
+        look.waits()
     }
 
     fn waits(self) -> Next {
@@ -233,24 +193,23 @@ impl LanInquiry {
         outcome: Outcome,
     ) -> Next {
         let target = self.request.place().target().to_string();
-        match (outcome, &self.stage) {
-            (Outcome::Inspected(Ok(view)), InquiryStage::Finding(_))
-                if !self.request.place().has_carrier(&view) =>
-            {
-                self.stage = InquiryStage::AwaitingCarrier(Box::new(view));
-                desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
-            }
-            (Outcome::Inspected(Ok(view)), InquiryStage::Finding(_)) => {
+        match outcome {
+            Outcome::Inspected(Ok(view)) if self.exchange.found() => {
+                if !self.request.place().has_carrier(&view) {
+                    self.no_carrier = Some(view.ifname);
+                    desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
+                    return self.waits();
+                }
                 let link = self.request.place().link(&view, &self.request.lan);
-                self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
-                self.surveys(id, link.clone(), desk);
-                self.link = Some(link);
+                let shared = self.request.profile.on_parent;
+                self.line = Some(Line::over(link, &view, shared));
+                self.surveys(id, desk);
                 self.open(id, desk);
             }
-            (Outcome::Surveyed(survey), _) if !self.searches => {
+            Outcome::Surveyed(survey) if !self.searches => {
                 (self.survey, self.before) = (None, survey.received);
             }
-            (Outcome::Surveyed(survey), _) => {
+            Outcome::Surveyed(survey) => {
                 self.survey = None;
                 self.reason = Some(Box::new(Silence {
                     ifname: self.request.ifname.clone(),
@@ -260,16 +219,18 @@ impl LanInquiry {
                     server: None,
                 }));
             }
-            (Outcome::Opened(Ok(())), InquiryStage::Opening(..)) => {
+            Outcome::Opened(Ok(()))
+                if let Some(exchange) = self.exchange.opening()
+                    && self.exchange.opened(exchange) =>
+            {
                 self.asks(now.boot, &mut desk.registry.rng);
                 return self.time_out(desk, now, id);
             }
-            (Outcome::Opened(Err(cause)), InquiryStage::Opening(..)) if self.beside.come_back() => {
+            Outcome::Opened(Err(cause)) if self.line.as_mut().is_some_and(Line::come_back) => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
                 self.open(id, desk);
             }
-            (Outcome::Inspected(Err(cause)), InquiryStage::Finding(_))
-            | (Outcome::Opened(Err(cause)), InquiryStage::Opening(..)) => {
+            Outcome::Inspected(Err(cause)) | Outcome::Opened(Err(cause)) => {
                 return self.end(desk, now, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
@@ -284,26 +245,18 @@ impl LanInquiry {
             return self.end(desk, now, id, Err(failure));
         }
         let mut next = self.limit;
-        match (&self.stage, &mut self.inquiry) {
-            (InquiryStage::AwaitingCarrier(_), _) => {
-                self.stage = InquiryStage::Finding(
-                    desk.inspect(DoorWaiter::Call(id), self.request.place().target()),
-                );
-            }
-            (InquiryStage::Asking(_), Some(inquiry))
-                if inquiry.asks_again(now.boot) && self.beside.go() =>
-            {
-                self.open(id, desk)
-            }
-            (InquiryStage::Asking(exchange), Some(inquiry)) => {
-                inquiry
-                    .on_clock(now.boot)
-                    .into_iter()
-                    .for_each(|frame| desk.registry.out.send(*exchange, frame));
+        if self.no_carrier.take().is_some() {
+            self.find(id, desk);
+        }
+        if let Some(inquiry) = self.inquiry.as_mut().filter(|_| self.exchange.can_send()) {
+            let again = inquiry.asks_again(now.boot);
+            if again && self.line.as_mut().is_some_and(Line::go_beside) {
+                self.open(id, desk);
+            } else {
+                let out = &mut desk.registry.out;
+                self.exchange.send(inquiry.on_clock(now.boot), out);
                 next = next.min(inquiry.deadline());
                 next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
-            }
-            (InquiryStage::Finding(_) | InquiryStage::Opening(..) | InquiryStage::Asking(_), _) => {
             }
         }
         desk.time_call(id, next);
@@ -354,11 +307,10 @@ impl LanInquiry {
         self.waits()
     }
 
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        self.ops().for_each(|op| desk.registry.out.forget(op));
-        self.exchange()
-            .into_iter()
-            .for_each(|exchange| desk.registry.out.close(exchange));
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
+        let out = &mut desk.registry.out;
+        self.survey.into_iter().for_each(|op| out.forget(op));
+        self.exchange.close(out);
         Next::Nothing
     }
 

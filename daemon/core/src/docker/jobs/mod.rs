@@ -10,9 +10,7 @@ pub(super) use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
-use crate::effect::{
-    Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId,
-};
+use crate::effect::{Answer, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
 use crate::job;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
@@ -103,43 +101,25 @@ impl Desk<'_> {
         true
     }
 
-    /// Handles a frame that came in on sockets that were opened here.
-    pub(crate) fn hears(&mut self, now: Now, exchange: ExchangeId, frame: (&[u8], FrameMeta)) {
-        self.at_inquiry(exchange, |desk, id, inquiry| {
-            inquiry.hears(desk, now, id, frame)
-        });
+    /// Handles a frame that came in on a call's sockets.
+    pub(crate) fn hears(&mut self, now: Now, id: RequestId, frame: (&[u8], FrameMeta)) {
+        self.at_inquiry(id, |desk, inquiry| inquiry.hears(desk, now, id, frame));
     }
 
     /// Handles the failure of such sockets.
-    pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
-        self.at_inquiry(exchange, |desk, id, inquiry| {
-            inquiry.broken(desk, now, id, cause)
-        });
+    pub(crate) fn broken(&mut self, now: Now, id: RequestId, cause: LinkCause) {
+        self.at_inquiry(id, |desk, inquiry| inquiry.broken(desk, now, id, cause));
     }
 
     /// Records that the link of such sockets did not take a message.
-    pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
-        self.at_inquiry(exchange, |_, _, inquiry| inquiry.unsent(cause));
+    pub(crate) fn unsent(&mut self, id: RequestId, cause: &LinkCause) {
+        self.at_inquiry(id, |_, inquiry| inquiry.unsent(cause));
     }
 
-    /// Lets the look at a LAN with these sockets go on. No other call uses sockets.
-    fn at_inquiry(
-        &mut self,
-        exchange: ExchangeId,
-        f: impl FnOnce(&mut Self, RequestId, LanInquiry) -> Next,
-    ) {
-        let is_its = |job: &DockerJob| matches!(job, DockerJob::Inquire(look) if look.exchange() == Some(exchange));
-        let Some(id) = self
-            .docker
-            .jobs
-            .iter()
-            .find(|(_, job)| is_its(job))
-            .map(|(id, _)| *id)
-        else {
-            return;
-        };
+    /// Lets a look at a LAN go on. No other call uses sockets.
+    fn at_inquiry(&mut self, id: RequestId, f: impl FnOnce(&mut Self, LanInquiry) -> Next) {
         if let Some(DockerJob::Inquire(look)) = self.docker.jobs.remove(&id) {
-            let next = f(self, id, *look);
+            let next = f(self, *look);
             self.call_goes_on(id, next);
         }
     }

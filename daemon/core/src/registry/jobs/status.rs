@@ -67,12 +67,8 @@ impl Registry {
     pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
         self.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
-        let want = Sockets {
-            chaddr: Mac::default(),
-            arp: Hears::Answers,
-            hold_port: None,
-        };
-        let (_, sockets) = self.out.open_for(Owner::Call, Waiter::Call(id), link, want);
+        let want = Sockets::new(Mac::default(), Hears::Answers);
+        let (_, sockets) = self.out.open(Owner::Call(id), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
             self.out.inspect(Waiter::Call(id), Target::Host { ifname });

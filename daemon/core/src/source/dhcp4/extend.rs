@@ -7,7 +7,7 @@ use super::lease::Lease;
 use super::message::Hop;
 use super::state::{State, Unanswered};
 use super::timing::{self, LeasePhase};
-use super::{Client, Line, Loss, Output};
+use super::{Client, Loss, Output, SocketState};
 use crate::question::{Question, QuestionAction};
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
@@ -86,8 +86,8 @@ impl Client {
                 // A message to all servers may leave over another link than a message to one server, and waits for its own turn.
                 (State::Renewing { extension, .. }, LeasePhase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
-                    out.anew |= self.line != Line::Closed;
-                    self.line = Line::Closed;
+                    out.anew |= self.sockets != SocketState::Closed;
+                    self.sockets = SocketState::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked early, without an answer: now T1 comes.
@@ -97,7 +97,7 @@ impl Client {
                     let is_unconfirmed = extension.unconfirmed;
                     self.state = State::Bound { lease };
                     if is_unconfirmed {
-                        out.anew |= self.line != Line::Closed;
+                        out.anew |= self.sockets != SocketState::Closed;
                         self.confirm(now);
                     }
                 }
@@ -110,15 +110,15 @@ impl Client {
     pub(super) fn extend_unconfirmed(&mut self, now: Instant, lease: Arc<Lease>, out: &mut Output) {
         let mut extension = Extension::due(now);
         extension.unconfirmed = true;
-        out.anew |= self.line != Line::Closed;
-        self.line = Line::Closed;
+        out.anew |= self.sockets != SocketState::Closed;
+        self.sockets = SocketState::Closed;
         self.state = State::Renewing { lease, extension };
     }
 
     /// Goes on after its sockets were closed. A try to extend the lease begins again, and answers to the last one still
     /// count. What is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
-        self.line = Line::Closed;
+        self.sockets = SocketState::Closed;
         let Some((_, limit)) = self.state.extending() else {
             return;
         };

@@ -48,7 +48,7 @@ use crate::wire::Mac;
 
 /// The sockets as the client knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SocketState {
     Closed,
     Opening,
     Open,
@@ -59,7 +59,7 @@ enum Line {
 pub struct Client {
     sender: Sender,
     state: State,
-    line: Line,
+    sockets: SocketState,
     waited_for: bool,
     /// Until when a first message is repeated soon.
     repeats_first: Option<Instant>,
@@ -148,7 +148,7 @@ impl Client {
             declined,
         );
         if begins {
-            (self.line, self.count().in_vain) = (Line::Closed, 0);
+            (self.sockets, self.count().in_vain) = (SocketState::Closed, 0);
         }
         begins
     }
@@ -163,7 +163,7 @@ impl Client {
             return false;
         };
         let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
-        (self.line, self.tally) = (Line::Closed, None);
+        (self.sockets, self.tally) = (SocketState::Closed, None);
         self.state = State::InitReboot {
             at,
             lease,
@@ -175,7 +175,8 @@ impl Client {
     /// Uses this lease although no server answers (RFC 2131 §3.2), and keeps asking for it over other sockets.
     pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
         let at = now + timing::acquisition_wait(3, false, &mut self.rng);
-        (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
+        (self.sockets, self.waited_for, self.tally, self.insists) =
+            (SocketState::Closed, false, None, None);
         self.state = State::InitReboot {
             at,
             lease,
@@ -185,7 +186,8 @@ impl Client {
 
     /// Holds a lease that no server granted. The sockets should be closed.
     pub fn hold(&mut self, lease: Arc<Lease>) {
-        (self.line, self.tally, self.insists, self.asked) = (Line::Closed, None, None, None);
+        (self.sockets, self.tally, self.insists, self.asked) =
+            (SocketState::Closed, None, None, None);
         self.state = State::Bound { lease };
     }
 
@@ -203,7 +205,7 @@ impl Client {
         Self {
             sender,
             state,
-            line: Line::Closed,
+            sockets: SocketState::Closed,
             waited_for,
             repeats_first: None,
             insists: None,
@@ -232,7 +234,7 @@ impl Client {
         let before = (self.state.name(), form::out(&self.state));
         match signal {
             Signal::Clock => {}
-            Signal::Opened => self.line = Line::Open,
+            Signal::Opened => self.sockets = SocketState::Open,
             Signal::Unopened => self.on_unopened(now),
             Signal::Udp(udp) => self.on_udp(now, udp, &mut out),
             Signal::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
@@ -247,18 +249,20 @@ impl Client {
         self.advance(now, &mut out);
         out.settled = form::settled(before, &self.state, &out);
         out.listen = self.state.listens(now);
-        self.line = match (out.listen, self.line) {
-            (true, Line::Closed) => Line::Opening,
-            (true, line) => line,
-            (false, _) => Line::Closed,
+        self.sockets = match (out.listen, self.sockets) {
+            (true, SocketState::Closed) => SocketState::Opening,
+            (true, sockets) => sockets,
+            (false, _) => SocketState::Closed,
         };
         out
     }
 
     /// Returns the next deadline, and what it is for.
     pub fn deadline(&self) -> Option<(Instant, Timer)> {
-        self.state
-            .deadline(self.line == Line::Open, self.line == Line::Opening)
+        self.state.deadline(
+            self.sockets == SocketState::Open,
+            self.sockets == SocketState::Opening,
+        )
     }
 
     /// Returns the state's name.
@@ -312,7 +316,7 @@ impl Client {
     /// Puts discovery off until `at`. The sockets should be closed.
     pub fn hold_back(&mut self, at: Instant) {
         if let State::Init { at: due, .. } = &mut self.state {
-            (*due, self.line) = (at, Line::Closed);
+            (*due, self.sockets) = (at, SocketState::Closed);
         }
     }
 
@@ -401,7 +405,7 @@ impl Client {
         }
         self.on_lease_clock(now, out);
         self.obey_kept_nak(now, out);
-        if self.line != Line::Open || !self.state.listens(now) {
+        if self.sockets != SocketState::Open || !self.state.listens(now) {
             return;
         }
         match &mut self.state {
@@ -467,7 +471,7 @@ impl Client {
 
     /// Goes on without the lease. The sockets are closed: the next exchange uses others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
-        self.line = Line::Closed;
+        self.sockets = SocketState::Closed;
         self.state = State::Init {
             at: now,
             wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()),
@@ -592,7 +596,7 @@ impl Client {
 
     /// Puts off what waits for sockets that cannot be had.
     fn on_unopened(&mut self, now: Instant) {
-        self.line = Line::Closed;
+        self.sockets = SocketState::Closed;
         let in_vain = if self.acquires() {
             self.count().tried_in_vain()
         } else {

@@ -1,7 +1,7 @@
 //! A client whose messages go unanswered: how often it has asked, and when it asks again.
 
 use super::state::State;
-use super::{Client, Line};
+use super::{Client, SocketState};
 use crate::time::Instant;
 
 impl Client {
@@ -40,6 +40,6 @@ impl Client {
 
     /// Has the client go on over other sockets: those that were open are closed.
     pub fn reopens(&mut self) {
-        self.line = Line::Closed;
+        self.sockets = SocketState::Closed;
     }
 }

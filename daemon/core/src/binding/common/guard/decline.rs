@@ -58,7 +58,7 @@ impl Common {
         };
         let frame = client.abort_in_conflict(cx.now.boot);
         if self.exchange.can_send() && self.may_decline(&lease, cx) {
-            self.exchange.send(frame.into_iter().collect(), cx);
+            self.exchange.send(frame.into_iter().collect(), cx.out);
             self.declined(&lease, by, cx);
         }
         true

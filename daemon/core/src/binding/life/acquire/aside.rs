@@ -1,4 +1,4 @@
-//! Asking from a macvlan beside the LAN's link, if nobody answers messages from the link itself (see `link::Beside`).
+//! Asking from a macvlan beside the LAN's link, if nobody answers messages from the link itself (see `link::Line`).
 //!
 //! If an ADD that speaks from the LAN's link gets no answer to its first message, it sends the next one, usually a second
 //! later, from a temporary macvlan, with the Ethernet address that the interface will have.
@@ -8,33 +8,15 @@
 //! from the LAN's link.
 
 use super::{Acquire, Phase};
-use crate::binding::{Common, Cx, Next};
-use crate::link::LinkCause;
-use crate::source::Signal;
+use crate::binding::{Common, Cx};
 
 impl Acquire {
     /// Continues from beside the link with the first message that must be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.phase == Phase::Ask && self.client.asked_in_vain(cx.now.boot) > 0;
-        if asks && self.beside.go() {
+        if asks && common.go_aside(cx) {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
-            common.go_aside(cx);
             self.client.reopens();
         }
-    }
-
-    /// Goes on from the LAN's link if the sockets that failed were beside it. `Err`: they were not.
-    pub(super) fn come_back(
-        &mut self,
-        common: &mut Common,
-        cause: LinkCause,
-        cx: &mut Cx<'_>,
-    ) -> Result<Next, LinkCause> {
-        if !self.beside.come_back() {
-            return Err(cause);
-        }
-        tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
-        self.client.reopens();
-        Ok(self.signal(common, Signal::Clock, cx))
     }
 }

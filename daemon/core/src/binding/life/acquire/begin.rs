@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 
 use super::{Acquire, Misses, Pace, Phase, Reason, Resort};
 use crate::binding::{Holder, Quest};
-use crate::link::{Beside, LinkView};
+use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::source::{Client, Lease, Wanted};
 use crate::time::Instant;
@@ -95,7 +95,6 @@ impl Acquire {
             taken_off: quest.adopts.is_some_and(is_off),
             quest,
             unblocked: false,
-            beside: Beside::of(&holder.link, view, holder.profile.on_parent),
             reason: Reason::NotLookedFor,
             sized: false,
             trusts,

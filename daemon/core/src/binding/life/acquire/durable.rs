@@ -96,7 +96,7 @@ impl Acquire {
             }
             // It is held in memory until there is room.
             (Err(cause), true) if self.quest.adopts() => {
-                common.exchange.close(cx);
+                common.exchange.close(cx.out);
                 let Some(hold) = self.held(common, cx) else {
                     return SAME;
                 };

@@ -215,7 +215,7 @@ impl Acquire {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: falling back to a local range");
         // Sockets on a macvlan beside the link hear the answers to the probes.
         if !common.is_aside() {
-            common.exchange.close(cx);
+            common.exchange.close(cx.out);
         }
         let policy = Policy {
             detection: Detection::Strict,
@@ -286,7 +286,7 @@ impl Acquire {
         lease: Lease,
         cx: &mut Cx<'_>,
     ) -> Next {
-        common.exchange.close(cx);
+        common.exchange.close(cx.out);
         self.client.hold(Arc::new(lease));
         self.make_durable(common, cx)
     }

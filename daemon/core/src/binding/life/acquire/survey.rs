@@ -77,7 +77,7 @@ impl Acquire {
             });
             if let Some(server) = server {
                 let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
-                common.exchange.send(vec![asks.encode()], cx);
+                common.exchange.send(vec![asks.encode()], cx.out);
             }
             self.reason = Reason::LookedFor { before, server };
             cx.out.survey(common.id, link.clone(), lan, false);

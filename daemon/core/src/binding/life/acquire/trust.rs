@@ -40,7 +40,7 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> Next {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: using the last lease as it is");
-        common.exchange.close(cx);
+        common.exchange.close(cx.out);
         self.trusted = true;
         // The limit may be this close because no server was expected to answer: what is left to do has its own time.
         self.limit = self.limit.max(cx.now.boot + SETTLING);

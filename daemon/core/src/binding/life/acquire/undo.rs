@@ -22,14 +22,14 @@ impl Acquire {
         }
         if !common.decline_owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
-            common.exchange.send(release.into_iter().collect(), cx);
+            common.exchange.send(release.into_iter().collect(), cx.out);
         }
         common.close(cx);
     }
 
     /// Returns whether a server may hold a lease for this ADD, and neither RELEASE nor DECLINE can go out on the same sockets.
     pub(super) fn owes_unsaid(&self, common: &Common, link_gone: bool, cx: &Cx<'_>) -> bool {
-        let mute = !common.exchange.can_send() || link_gone && common.parent.is_none();
+        let mute = !common.exchange.can_send() || link_gone && common.line.is_none();
         mute && !common.held_by_other(cx) && self.client.owed(cx.now.boot).is_some()
     }
 

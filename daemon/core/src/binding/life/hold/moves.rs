@@ -61,7 +61,12 @@ impl Hold {
 
     /// Goes on over the LAN's link: the interface is gone. Another interface may take its place.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
+        let link = Link::Parent {
+            ifindex: 0,
+            mac: common.link.mac(),
+            vlan: common.identity.lan.vlan(),
+            port: false,
+        };
         self.move_to(common, link, cx)
     }
 
@@ -106,7 +111,7 @@ impl Hold {
         let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
         common.end_exchange(cx);
         // It is found by its name when needed.
-        common.parent = None;
+        common.line = None;
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
         match was_talking && !self.client.seek_anew(cx.now.boot) {

@@ -63,7 +63,7 @@ impl Release {
                 if let ReleaseStage::Finding(op) = before {
                     cx.out.forget(op);
                 }
-                common.exchange.close(cx);
+                common.exchange.close(cx.out);
                 self.answer_del(common, cx);
             }
             // It leaves before the other binding asks for anything.

@@ -9,11 +9,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Owed, Release, ReleaseStage, Way};
+use super::{Owed, Release, ReleaseStage};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::event::EventKind;
-use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::link::{Hears, Line, Link, LinkCause, LinkView, Sockets, Target};
+use crate::outbox::Owner;
 use crate::question::{Question, QuestionAction, fixed};
 use crate::rules::{Rule, cut};
 use crate::source::{Fate, Form, ReleaseAction, ReleaseExchange};
@@ -30,38 +31,11 @@ const GOES_WITHIN: Duration = Duration::from_secs(5);
 /// The first pause of that wait; it doubles.
 const GOING_PAUSE: Duration = Duration::from_millis(20);
 
-impl Way {
-    /// Returns the Ethernet address that the leased address belongs to.
-    fn station(self, common: &Common) -> Mac {
-        match self {
-            Self::Inside => common.station(),
-            Self::BridgePort | Self::Macvlan(_) | Self::Parent => common.identity.chaddr,
-        }
-    }
-
-    /// Returns the Ethernet address that hears ARP.
-    ///
-    /// A macvlan's is nobody's: with the client's, it would keep a successor's interface from coming up. The same goes for any
-    /// port if the identity can return: a successor on another host would take a question from its own address for its own, and
-    /// stay silent.
-    fn asker(self, common: &Common) -> Mac {
-        match self {
-            Self::Inside | Self::Parent => self.station(common),
-            Self::BridgePort if !common.profile.returns() => self.station(common),
-            Self::BridgePort | Self::Macvlan(_) => {
-                let [a, b, c, d, e, f] = common.identity.chaddr.0;
-                // Locally administered (IEEE 802 §8.4).
-                Mac([a ^ 0x40 | 2, b, c, d, e, f])
-            }
-        }
-    }
-}
-
 impl Release {
     /// Finds a way to the server and takes it. If another host may have the address by now, the RELEASE leaves from inside only
     /// if the address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        (self.way, self.seen) = (Way::Inside, false);
+        (self.line, self.no_port, self.seen) = (None, None, false);
         if self.link_gone || common.link.in_netns().is_none() {
             return self.find_parent(common, cx);
         }
@@ -110,8 +84,7 @@ impl Release {
 
     fn open_inside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.stage = ReleaseStage::Opening;
-        let want = sockets(common.identity.chaddr, self.lease.ip());
-        common.exchange.open(common.id, &common.link, want, cx);
+        self.open(common, &common.link.clone(), cx);
     }
 
     /// Looks for the host's link on the LAN, if there is one.
@@ -121,7 +94,9 @@ impl Release {
         match common.identity.lan.parent() {
             Some(ifname) => {
                 self.stage = ReleaseStage::Opening;
-                common.exchange.find(common.id, ifname, cx);
+                common
+                    .exchange
+                    .find(Owner::Binding(common.id), ifname, cx.out);
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
@@ -151,18 +126,18 @@ impl Release {
         result: Result<LinkView, LinkCause>,
         cx: &mut Cx<'_>,
     ) {
+        let chaddr = common.identity.chaddr;
+        let asker = match common.profile.returns() {
+            true => nobodys(chaddr),
+            false => chaddr,
+        };
         match result {
             // A bridge gets carrier from the port that is made.
-            Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
-                self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
-            }
-            Ok(view) if view.carrier => {
-                let link = Link::of_lan(view.ifindex, &common.identity.lan, common.identity.chaddr);
-                let way = match Beside::of(&link, &view, common.profile.on_parent) {
-                    Beside::Possible => Way::Macvlan(view.ifindex),
-                    Beside::Never | Beside::Now => Way::Parent,
-                };
-                self.open_on_host(common, way, view.ifindex, cx);
+            Ok(view) if view.carrier || view.has_ports_for(asker) => {
+                let link = Link::parent_of(&common.identity.lan, &view, asker);
+                let mut line = Line::over(link, &view, common.profile.on_parent);
+                line.go_beside();
+                self.open_on_host(common, line, cx);
             }
             // Frames would be lost silently.
             Ok(_) => self.no_way_by_host(common, "has no carrier: plug it in, or set it up", cx),
@@ -175,23 +150,40 @@ impl Release {
         }
     }
 
-    fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
-        (self.stage, self.way) = (ReleaseStage::Opening, way);
-        let link = Link::of_lan(ifindex, &common.identity.lan, self.way.asker(common));
-        let link = if way == Way::Parent {
-            link
-        } else {
-            link.by_port()
-        };
-        let want = sockets(common.identity.chaddr, self.lease.ip());
-        common.exchange.open(common.id, &link, want, cx);
+    /// Opens sockets on the host.
+    ///
+    /// The Ethernet address of a macvlan is nobody's: with the client's, it would keep a successor's interface from coming up. The
+    /// same goes for any port if the identity can return: a successor on another host would take a question from its own address
+    /// for its own, and stay silent.
+    fn open_on_host(&mut self, common: &mut Common, mut line: Line, cx: &mut Cx<'_>) {
+        let is_nobodys = line.is_beside() || line.link.is_port() && common.profile.returns();
+        let chaddr = common.identity.chaddr;
+        if let Link::Parent { mac, .. } = &mut line.link {
+            *mac = if is_nobodys { nobodys(chaddr) } else { chaddr };
+        }
+        self.stage = ReleaseStage::Opening;
+        self.open(common, &line.link, cx);
+        self.line = Some(line);
+    }
+
+    fn open(&self, common: &mut Common, link: &Link, cx: &mut Cx<'_>) {
+        let want = Sockets::new(common.identity.chaddr, Hears::About(self.lease.ip()));
+        let owner = Owner::Binding(common.id);
+        common.exchange.open(owner, link, want, cx.out);
+    }
+
+    /// Returns the Ethernet address that hears ARP.
+    fn asker(&self, common: &Common) -> Mac {
+        self.line
+            .as_ref()
+            .map_or(common.station(), |line| line.link.mac())
     }
 
     /// Goes on when there are sockets. If another station may have the address, and it was not seen inside, the LAN is asked
     /// first, and no caller waits.
     pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asker = self.way.asker(common);
-        if !self.may_be_anothers(common) || self.seen && self.way == Way::Inside {
+        let asker = self.asker(common);
+        if !self.may_be_anothers(common) || self.seen && self.line.is_none() {
             return self.send(common, cx);
         }
         self.answer_del(common, cx);
@@ -209,7 +201,7 @@ impl Release {
     pub(super) fn asked(&mut self, common: &mut Common, action: QuestionAction, cx: &mut Cx<'_>) {
         match action {
             QuestionAction::Wait => {}
-            QuestionAction::Ask(frames) => common.exchange.send(frames, cx),
+            QuestionAction::Ask(frames) => common.exchange.send(frames, cx.out),
             QuestionAction::Over => {
                 let ReleaseStage::Asking(question) = &self.stage else {
                     return;
@@ -219,7 +211,7 @@ impl Release {
                 };
                 let own = common.link.mac();
                 if by == own && self.waits_for_link_to_go(cx) {
-                    return common.exchange.close(cx);
+                    return common.exchange.close(cx.out);
                 }
                 self.owed = Owed::Nothing;
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, %by, "not released: in use");
@@ -233,11 +225,12 @@ impl Release {
 
     /// Looks for the server, then sends the RELEASE.
     fn send(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let sender = common.sender().from_station(self.way.station(common));
-        let asker = self.way.asker(common);
-        if self.way != Way::Inside {
-            self.held_up = None;
+        let asker = self.asker(common);
+        let mut station = common.station();
+        if self.line.is_some() {
+            (self.held_up, station) = (None, common.identity.chaddr);
         }
+        let sender = common.sender().from_station(station);
         let lease = self.lease.clone();
         let sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
         let is_elsewhere = common.presence(cx.interfaces).is_left();
@@ -270,12 +263,12 @@ impl Release {
     pub(super) fn act(&mut self, common: &mut Common, action: ReleaseAction, cx: &mut Cx<'_>) {
         match action {
             ReleaseAction::Wait => {}
-            ReleaseAction::Ask(frames) => common.exchange.send(frames, cx),
+            ReleaseAction::Ask(frames) => common.exchange.send(frames, cx.out),
             ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
             ReleaseAction::Send { frame, answered } => {
                 let leaving = common
                     .exchange
-                    .send_release(common.id, frame, cx)
+                    .send_release(common.id, frame, cx.out)
                     .map(ReleaseStage::Leaving);
                 self.answered = answered;
                 self.stage = leaving.expect("only open sockets speak");
@@ -290,7 +283,7 @@ impl Release {
         result: Result<(), LinkCause>,
         cx: &mut Cx<'_>,
     ) {
-        common.exchange.close(cx);
+        common.exchange.close(cx.out);
         let fate = if result.is_ok() {
             Fate::Sent
         } else {
@@ -327,17 +320,15 @@ impl Release {
             | ReleaseStage::Forgetting => return,
         }
         tracing::debug!(attachment = %common.attachment, %cause, "no way for the RELEASE here");
-        match self.way {
-            Way::Inside => {
+        match self.line.clone() {
+            None => {
                 self.link_gone |= cause.is_gone();
                 self.find_parent(common, cx);
             }
-            Way::Macvlan(parent) if matches!(self.stage, ReleaseStage::Opening) => {
-                self.without_macvlan(common, parent, cause, cx)
+            Some(line) if line.is_beside() && matches!(self.stage, ReleaseStage::Opening) => {
+                self.without_macvlan(common, line, cause, cx)
             }
-            Way::Macvlan(_) | Way::BridgePort | Way::Parent => {
-                self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx);
-            }
+            Some(_) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
     }
 
@@ -345,7 +336,7 @@ impl Release {
     fn without_macvlan(
         &mut self,
         common: &mut Common,
-        parent: u32,
+        mut line: Line,
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) {
@@ -353,7 +344,8 @@ impl Release {
             return;
         }
         self.no_port = Some(cause);
-        self.open_on_host(common, Way::Parent, parent, cx);
+        line.come_back();
+        self.open_on_host(common, line, cx);
     }
 
     pub(super) fn lose_link(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
@@ -365,7 +357,7 @@ impl Release {
             // It is about to leave from the host.
             ReleaseStage::Opening if common.exchange.is_finding() => {}
             ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {
-                common.exchange.close(cx);
+                common.exchange.close(cx.out);
                 self.find_parent(common, cx);
             }
             // No caller waits for this any more.
@@ -430,13 +422,13 @@ impl Release {
     /// Returns why the lease was given back, for a person, and what may have kept the RELEASE from arriving.
     fn cause(&self) -> String {
         let why = self.why.cause();
-        match (self.answered, self.way, &self.no_port) {
-            (true, ..) => why.to_owned(),
-            (false, Way::Parent, Some(cause)) => format!(
+        match (self.answered, &self.no_port) {
+            (true, _) => why.to_owned(),
+            (false, Some(cause)) => format!(
                 "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived: it left from \
                  the host's link itself, where a server in a macvlan on that link does not hear it ({cause})"
             ),
-            (false, ..) => {
+            (false, None) => {
                 format!(
                     "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived"
                 )
@@ -445,10 +437,9 @@ impl Release {
     }
 }
 
-fn sockets(chaddr: Mac, leased: Ipv4Addr) -> Sockets {
-    Sockets {
-        chaddr,
-        arp: Hears::About(leased),
-        hold_port: None,
-    }
+/// Returns the Ethernet address of no client, but for this one's use.
+fn nobodys(chaddr: Mac) -> Mac {
+    let [a, b, c, d, e, f] = chaddr.0;
+    // Locally administered (IEEE 802 §8.4).
+    Mac([a ^ 0x40 | 2, b, c, d, e, f])
 }

@@ -1,4 +1,4 @@
-//! Whether the host speaks to a LAN from the LAN's link itself, or from a macvlan beside it.
+//! Where the host speaks on a LAN: over the LAN's link itself, or from a macvlan beside it.
 //!
 //! A frame from the parent of macvlans leaves on the wire and reaches none of them, so a server in one of them, such as in a
 //! container on the same network, does not hear it. A frame from a macvlan reaches the others and the wire.
@@ -9,20 +9,19 @@
 use super::{Link, LinkView};
 use crate::rules::{Rule, cut};
 
-/// Whether the host speaks to a LAN from a macvlan beside the LAN's link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// It does not, and will not.
-    Never,
-    /// It may.
-    Possible,
-    /// It does.
-    Now,
+/// Where the host speaks on a LAN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The link for its sockets.
+    pub link: Link,
+    /// Whether it may go beside the LAN's link.
+    may_go: bool,
+    is_beside: bool,
 }
 
-impl Beside {
-    /// Returns what is possible on a LAN's link that was found like this. `shared`: the LAN's clients have the link's Ethernet address.
-    pub fn of(link: &Link, found: &LinkView, shared: bool) -> Self {
+impl Line {
+    /// Returns the line over a LAN's link that was found like this. `shared`: the LAN's clients have the link's Ethernet address.
+    pub fn over(link: Link, found: &LinkView, shared: bool) -> Self {
         let is_plain = matches!(
             link,
             Link::Parent {
@@ -31,27 +30,33 @@ impl Beside {
                 ..
             }
         ) && !found.bridge;
-        if is_plain && !shared {
-            Self::Possible
-        } else {
-            Self::Never
+        Self {
+            link,
+            may_go: is_plain && !shared && !cut(Rule::Beside),
+            is_beside: false,
         }
     }
 
+    /// Returns whether it speaks from beside the LAN's link.
+    pub fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
     /// Goes there from the LAN's link, if possible. Returns whether it does so now.
-    pub fn go(&mut self) -> bool {
-        let goes = *self == Self::Possible && !cut(Rule::Beside);
+    pub fn go_beside(&mut self) -> bool {
+        let goes = std::mem::take(&mut self.may_go);
         if goes {
-            *self = Self::Now;
+            self.is_beside = true;
+            self.link.set_port(true);
         }
         goes
     }
 
     /// Goes back to the LAN's link and stays there: no such macvlan is possible. Returns whether it was beside the link.
     pub fn come_back(&mut self) -> bool {
-        let was_there = *self == Self::Now;
+        let was_there = std::mem::take(&mut self.is_beside);
         if was_there {
-            *self = Self::Never;
+            self.link.set_port(false);
         }
         was_there
     }
