@@ -15,9 +15,9 @@ use crate::binding::{Common, Cx, Task, Waiter};
 use crate::event::EventKind;
 use crate::link::{Hears, Line, Link, LinkCause, LinkView, Sockets, Target};
 use crate::outbox::Owner;
-use crate::question::{Question, QuestionAction, fixed};
+use crate::question::{self, Question, QuestionAction};
 use crate::rules::{Rule, cut};
-use crate::source::{Fate, Form, ReleaseAction, ReleaseExchange};
+use crate::source::{Fate, Form, Lease, ReleaseAction, ReleaseExchange};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
@@ -189,9 +189,12 @@ impl Release {
         self.answer_del(common, cx);
         // Nobody may have the sender's address, not even the client: on another host, a station with the client's own would take
         // the question for its own.
-        let mut question =
-            Question::new((asker, Ipv4Addr::UNSPECIFIED), self.lease.ip(), cx.now.boot)
-                .with_control(fixed(self.lease.address));
+        let Lease {
+            address, server, ..
+        } = self.lease;
+        let control = question::control(address, server, cx.rng);
+        let from = (asker, Ipv4Addr::UNSPECIFIED);
+        let mut question = Question::new(from, address.addr(), cx.now.boot).with_control(control);
         let action = question.on_clock(cx.now.boot, true);
         self.stage = ReleaseStage::Asking(Box::new(question));
         self.asked(common, action, cx);
@@ -247,10 +250,10 @@ impl Release {
     pub(super) fn take_in(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         match (&mut self.stage, frame) {
             // While the container's own link is there, it answers too.
-            (ReleaseStage::Asking(question), Frame::Arp(arp)) => {
-                if self.link_gone || arp.sender_mac != common.link.mac() {
-                    question.on_arp(arp);
-                }
+            (ReleaseStage::Asking(question), Frame::Arp(arp))
+                if self.link_gone || arp.sender_mac != common.link.mac() =>
+            {
+                question.on_arp(arp);
             }
             (ReleaseStage::Sending(sending), Frame::Arp(arp)) => {
                 let action = sending.on_arp(arp);
