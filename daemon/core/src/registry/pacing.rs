@@ -133,8 +133,10 @@ pub(super) struct Extensions(BTreeMap<Lan, Extending>);
 struct Extending {
     /// Those that have their turn: at which server, and until when.
     active: BTreeMap<BindingId, (Ipv4Addr, Instant)>,
-    /// Those that wait, by server. The lease that ends first goes first.
-    waiting: BTreeMap<Ipv4Addr, BTreeSet<(Instant, BindingId)>>,
+    /// Those that wait: at which server, and until when their lease lasts.
+    waiting: BTreeMap<BindingId, (Ipv4Addr, Instant)>,
+    /// The same by server. The lease that ends first goes first.
+    queues: BTreeMap<Ipv4Addr, BTreeSet<(Instant, BindingId)>>,
 }
 
 impl Extensions {
@@ -150,8 +152,11 @@ impl Extensions {
 
     /// Waits for a turn to have a lease of this server extended, which ends then.
     pub(super) fn wait(&mut self, lan: Lan, binding: BindingId, server: Ipv4Addr, ends: Instant) {
-        let waiting = &mut self.0.entry(lan).or_default().waiting;
-        waiting.entry(server).or_default().insert((ends, binding));
+        let extending = self.0.entry(lan).or_default();
+        extending.wait_no_more(binding);
+        extending.waiting.insert(binding, (server, ends));
+        let queue = extending.queues.entry(server).or_default();
+        queue.insert((ends, binding));
     }
 
     /// Takes back a turn or a request for one.
@@ -159,12 +164,8 @@ impl Extensions {
         let Some(extending) = self.0.get_mut(lan) else {
             return;
         };
-        if extending.active.remove(&binding).is_none() {
-            for waiting in extending.waiting.values_mut() {
-                waiting.retain(|(_, other)| *other != binding);
-            }
-            extending.waiting.retain(|_, waiting| !waiting.is_empty());
-        }
+        extending.active.remove(&binding);
+        extending.wait_no_more(binding);
         if extending.active.is_empty() && extending.waiting.is_empty() {
             self.0.remove(lan);
         }
@@ -191,12 +192,22 @@ impl Extending {
             return None;
         }
         let asked = |of: Ipv4Addr| self.active.values().filter(|(at, _)| *at == of).count();
-        let server = *self.waiting.keys().min_by_key(|server| asked(**server))?;
-        let waiting = self.waiting.get_mut(&server)?;
-        let (_, next) = waiting.pop_first()?;
-        self.waiting.retain(|_, waiting| !waiting.is_empty());
+        let server = *self.queues.keys().min_by_key(|server| asked(**server))?;
+        let (_, next) = *self.queues.get(&server)?.first()?;
+        self.wait_no_more(next);
         self.active.insert(next, (server, now + RECEIVE_WINDOW));
         Some(next)
+    }
+
+    fn wait_no_more(&mut self, binding: BindingId) {
+        let Some((server, ends)) = self.waiting.remove(&binding) else {
+            return;
+        };
+        let queue = self.queues.entry(server).or_default();
+        queue.remove(&(ends, binding));
+        if queue.is_empty() {
+            self.queues.remove(&server);
+        }
     }
 }
 
@@ -316,6 +327,9 @@ mod tests {
         assert_eq!((next.len(), next.contains(&BindingId(200))), (32, true));
         turns.leave(&lan, BindingId(200));
         assert_eq!(turns.next(at(4000)), Some(BindingId(37)), "with an answer");
+        turns.wait(lan.clone(), BindingId(1), other, at(1));
+        turns.leave(&lan, BindingId(37));
+        assert_eq!(turns.next(at(4000)), Some(BindingId(1)), "it waits once");
         (1..=100).for_each(|id| turns.leave(&lan, BindingId(id)));
         assert_eq!((turns.len(), turns.deadline()), (0, None));
     }
