@@ -137,22 +137,36 @@ impl Writer {
             };
             answers.push((Persisted { op, result }, ends));
         }
-        match self.write(&encoded) {
+        let was_faulty = self.commits.is_faulty();
+        let written = self.write(&encoded);
+        match &written {
             Ok(()) => {
                 self.ends.recorded();
                 self.file.copy.owe(copied);
             }
             Err(cause) => {
-                tracing::error!(%cause, transactions = answers.len(), "nothing written");
+                if !answers.is_empty() {
+                    tracing::error!(%cause, transactions = answers.len(), "nothing written");
+                }
                 for (answer, ends) in answers
                     .iter_mut()
                     .filter(|(answer, _)| answer.result.is_ok())
                 {
-                    answer.result = self.keep(ends.take(), &cause);
+                    answer.result = self.keep(ends.take(), cause);
                 }
             }
         }
-        let tried = (!tries.is_empty() || self.is_to_try()).then(|| self.try_file());
+        // Where this found no room, an ADD would find none.
+        let tried = match written {
+            Err(cause) => Some(Err(cause)),
+            Ok(()) => (!tries.is_empty() || self.is_to_try()).then(|| self.try_file()),
+        };
+        if let Some(Err(cause)) = &tried
+            && answers.is_empty()
+            && !was_faulty
+        {
+            tracing::error!(%cause, "no ADD could be recorded");
+        }
         let answers = answers.into_iter().map(|(answer, _)| answer);
         let trials = tries.into_iter().zip(tried.into_iter().cycle());
         answers
@@ -184,9 +198,8 @@ impl Writer {
     fn try_file(&mut self) -> Result<(), StoreCause> {
         let tried = self.write(&[Encoded::trial()]);
         self.tried = Some(Instant::now());
-        match &tried {
-            Ok(()) => self.commits.works(),
-            Err(cause) => tracing::error!(%cause, "no ADD could be recorded"),
+        if tried.is_ok() {
+            self.commits.works();
         }
         tried
     }
