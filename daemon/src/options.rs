@@ -3,89 +3,16 @@
 use std::net::Ipv4Addr;
 
 use data_encoding::HEXLOWER;
-use leasehold_core::wire::option::{WireRoute, routes, search};
+use leasehold_core::wire::option::{
+    OPTIONS,
+    OptionForm::{self, *},
+    WireRoute, routes, search,
+};
 
-use Form::*;
-
-/// How an option's bytes are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// One address or several.
-    Addresses,
-    /// Text of any bytes.
-    Text,
-    /// A number of one, two or four bytes.
-    Number,
-    /// A number of seconds.
-    Seconds,
-    /// Names in DNS wire form (RFC 3397).
-    Names,
-    /// Destinations and routers (33, 121, 249).
-    Routes,
-    /// Anything else.
-    Bytes,
-}
-
-/// The options that servers send, by their numbers (IANA, BOOTP vendor extensions and DHCP options). The names are those of
-/// `request` and `provide` in a network's configuration, and otherwise those that DHCP servers' own configurations share.
-const OPTIONS: [(u8, &str, Form); 50] = [
-    (1, "subnet-mask", Addresses),
-    (2, "time-offset", Number),
-    (3, "routers", Addresses),
-    (4, "time-servers", Addresses),
-    (6, "domain-name-servers", Addresses),
-    (7, "log-servers", Addresses),
-    (9, "lpr-servers", Addresses),
-    (12, "host-name", Text),
-    (13, "boot-size", Number),
-    (15, "domain-name", Text),
-    (17, "root-path", Text),
-    (19, "ip-forwarding", Number),
-    (23, "default-ip-ttl", Number),
-    (26, "interface-mtu", Number),
-    (28, "broadcast-address", Addresses),
-    (31, "router-discovery", Number),
-    (33, "static-routes", Routes),
-    (35, "arp-cache-timeout", Seconds),
-    (40, "nis-domain", Text),
-    (41, "nis-servers", Addresses),
-    (42, "ntp-servers", Addresses),
-    (43, "vendor-encapsulated-options", Bytes),
-    (44, "netbios-name-servers", Addresses),
-    (46, "netbios-node-type", Number),
-    (47, "netbios-scope", Text),
-    (51, "dhcp-lease-time", Seconds),
-    (53, "dhcp-message-type", Number),
-    (54, "dhcp-server-identifier", Addresses),
-    (56, "dhcp-message", Text),
-    (57, "dhcp-max-message-size", Number),
-    (58, "dhcp-renewal-time", Seconds),
-    (59, "dhcp-rebinding-time", Seconds),
-    (60, "vendor-class-identifier", Text),
-    (61, "dhcp-client-identifier", Bytes),
-    (66, "tftp-server-name", Text),
-    (67, "bootfile-name", Text),
-    (69, "smtp-servers", Addresses),
-    (80, "rapid-commit", Bytes),
-    (81, "fqdn", Bytes),
-    (82, "relay-agent-information", Bytes),
-    (100, "posix-timezone", Text),
-    (101, "tzdb-timezone", Text),
-    (108, "v6-only-preferred", Seconds),
-    (114, "captive-portal", Text),
-    (116, "auto-config", Number),
-    (119, "domain-search", Names),
-    (121, "classless-static-routes", Routes),
-    (150, "tftp-server-addresses", Addresses),
-    (249, "ms-classless-static-routes", Routes),
-    (252, "wpad", Text),
-];
-
-fn known(code: u8) -> Option<(&'static str, Form)> {
-    OPTIONS
-        .iter()
-        .find(|(known, ..)| *known == code)
-        .map(|(_, name, form)| (*name, *form))
+fn known(code: u8) -> Option<(&'static str, OptionForm)> {
+    let mut all = OPTIONS.iter();
+    let (_, name, form) = all.find(|(known, ..)| *known == code)?;
+    Some((name, *form))
 }
 
 /// Returns an option's name, if it has one that people know.
@@ -151,6 +78,8 @@ fn route(WireRoute { destination, via }: &WireRoute) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -182,7 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn the_options_are_in_order_and_each_once() {
-        assert!(OPTIONS.is_sorted_by(|(one, ..), (other, ..)| one < other));
+    fn each_option_and_each_name_is_listed_once() {
+        let codes: BTreeSet<_> = OPTIONS.iter().map(|(code, ..)| code).collect();
+        let names: BTreeSet<_> = OPTIONS.iter().map(|(_, name, _)| name).collect();
+        assert_eq!([codes.len(), names.len()], [OPTIONS.len(); 2]);
     }
 }

@@ -129,7 +129,7 @@ fn is_what_the_model_reads(ours: &Result<Message, BadMessage>, modelled: &model:
 
 /// Checks what must hold for options, whatever the bytes were.
 fn are_safe(options: &Options) {
-    for list in [&options.routers, &options.dns, &options.ntp] {
+    for list in [&options.routers, &options.dns] {
         assert!(
             list.len() <= MAX_ADDRESSES && list.iter().all(|address| can_be_host(*address)),
             "{list:?}"
@@ -159,7 +159,6 @@ fn are_safe(options: &Options) {
     for name in options
         .search
         .iter()
-        .chain(&options.hostname)
         .chain(&options.domains)
     {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

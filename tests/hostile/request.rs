@@ -440,8 +440,6 @@ fn lease() -> Lease {
         dns: vec![Ipv4Addr::new(192, 0, 2, 53)],
         domain: Some("example.net".to_owned()),
         search: Vec::new(),
-        ntp: Vec::new(),
         mtu: NonZeroU16::new(1400),
-        hostname: None,
     }
 }

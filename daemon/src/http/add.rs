@@ -12,9 +12,10 @@ use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::link::{ByName, Place};
 use leasehold_core::profile::{GRACE, Profile, Wants};
-use leasehold_core::source::{ClientProfile, REQUEST_LIST, Servers, Wanted};
+use leasehold_core::source::{ClientProfile, Servers, Wanted};
 use leasehold_core::wire::message::{ClientMessage, is_own};
-use leasehold_core::wire::option::fqdn;
+use leasehold_core::wire::option::code::*;
+use leasehold_core::wire::option::{REQUEST_LIST, fqdn};
 
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
@@ -22,17 +23,6 @@ use super::fallback;
 use super::named::{Named, attachment, host_netns, lan, netns};
 use super::names::{Names, POD_NAME};
 use super::refusal::{bad_config, bad_env, quoted, refused};
-
-const HOST_NAME: u8 = 12;
-const STATIC_ROUTE: u8 = 33;
-const ROUTER: u8 = 3;
-const VENDOR_CLASS: u8 = 60;
-const CLIENT_ID: u8 = 61;
-const USER_CLASS: u8 = 77;
-const RAPID_COMMIT: u8 = 80;
-const FQDN: u8 = 81;
-const CLASSLESS_ROUTES: u8 = 121;
-const MICROSOFT_ROUTES: u8 = 249;
 
 /// The longest host name, in bytes: that of a domain name without its last dot (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
@@ -360,11 +350,7 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     if *said == RequestList::default() {
         return None;
     }
-    let default: &[u8] = if said.skip_default {
-        &[]
-    } else {
-        &REQUEST_LIST
-    };
+    let default: &[u8] = if said.skip_default { &[] } else { REQUEST_LIST };
     let mut list = Vec::new();
     for option in default.iter().chain(&said.options) {
         if !list.contains(option) {

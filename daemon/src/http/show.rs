@@ -152,7 +152,6 @@ fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
         (1, lease.address.netmask().octets().to_vec()),
         (3, addresses(lease.gateway.as_slice())),
         (6, addresses(&lease.dns)),
-        (12, text(&lease.hostname)),
         (15, text(&lease.domain)),
         (
             26,
@@ -161,7 +160,6 @@ fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
                 .map(|mtu| mtu.get().to_be_bytes().to_vec())
                 .unwrap_or_default(),
         ),
-        (42, addresses(&lease.ntp)),
         (51, times.map_or(vec![0xff; 4], |times| seconds(times.end))),
         (54, lease.server.octets().to_vec()),
         (58, times.map(|times| seconds(times.t1)).unwrap_or_default()),

@@ -741,7 +741,11 @@ fn child_on_a_disk_that_cannot_be_written() {
     let failed = store.commits().failed;
     store.persist(OpId(5), Vec::new());
     assert!(ends.blocking_recv().unwrap().result.is_err());
-    assert_eq!(store.commits().failed, failed + 1, "what is tried in vain is tried once");
+    assert_eq!(
+        store.commits().failed,
+        failed + 1,
+        "what is tried in vain is tried once"
+    );
     store.close();
     assert_eq!(beside(), 2);
     let (store, records, _ends) = open_beside(dir, run.path());

@@ -57,15 +57,9 @@ pub struct Lease {
     /// Domain search list (119, then 15 if that has several), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
-    /// NTP servers (42).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ntp: Vec<Ipv4Addr>,
     /// Interface MTU (26), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<NonZeroU16>,
-    /// Host name (12), checked to have a host name's characters only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
 }
 
 /// The three times of a finite lease, each from its start: t1 < t2 < end.
@@ -94,9 +88,7 @@ impl Lease {
             dns: Vec::new(),
             domain: None,
             search: Vec::new(),
-            ntp: Vec::new(),
             mtu: None,
-            hostname: None,
         }
     }
 

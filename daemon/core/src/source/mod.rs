@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::dhcp4::accept::Refusal;
 pub use self::dhcp4::form::{Fate, Form};
 pub use self::dhcp4::inquiry::{Inquiry, Offer, OfferedLan};
-pub use self::dhcp4::message::{REQUEST_LIST, Sender};
+pub use self::dhcp4::message::Sender;
 pub use self::dhcp4::profile::{ClientProfile, Servers, Wanted};
 pub(crate) use self::dhcp4::reach::Reach;
 pub use self::dhcp4::reach::{UNREACHED, UNREACHED_REMEDY};

@@ -357,7 +357,6 @@ fn write_option(bytes: &mut Vec<u8>, code: u8, value: &[u8]) {
 /// `extra`.
 pub fn is_own(code: u8) -> bool {
     use code::*;
-    const RELAY_AGENT: u8 = 82;
     matches!(
         code,
         PAD | REQUESTED_ADDRESS

@@ -13,17 +13,17 @@
 //! | mask (1) not contiguous or 0.0.0.0 | dropped: as if absent |
 //! | mask absent | `None`; what to do is decided on acceptance |
 //! | router (3) outside the subnet | passed on: valid with a route on the link |
-//! | 0/8, 127/8, 224/4, 240/4 in a list (3, 6, 42) | that address is dropped, the rest stays |
-//! | an address twice in a list (3, 6, 42) | once, where it came first |
-//! | more than [`MAX_ADDRESSES`] in a list (3, 6, 42) | the first ones stay: it is in order of preference |
-//! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
+//! | 0/8, 127/8, 224/4, 240/4 in a list (3, 6) | that address is dropped, the rest stays |
+//! | an address twice in a list (3, 6) | once, where it came first |
+//! | more than [`MAX_ADDRESSES`] in a list (3, 6) | the first ones stay: it is in order of preference |
+//! | an address list (3, 6) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
 //! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
 //! | 121 or 249 empty, cut short, or with a width over 32 | dropped whole: as if *absent*, so that option 3 is used |
 //! | 121 or 249: host bits in a destination | masked off |
 //! | 33, 121, 249: a router that cannot be a host, a destination that is no network of others | that route is dropped |
 //! | 33: destination 0.0.0.0 | that route is dropped (RFC 2132 §5.8) |
 //! | 121 or 249 without any usable route | dropped whole: as if absent |
-//! | names (12, 15) with newlines, NULs, non-ASCII, bad labels, and 12 with blanks | dropped; a NUL or dot at the end is cut off |
+//! | names (15) with newlines, NULs, non-ASCII or bad labels | dropped; a NUL or dot at the end is cut off |
 //! | 15: several names, with blanks, tabs or commas between them, or a dot before them | each is read; one bad name drops all |
 //! | 15: more than [`MAX_SEARCH`] names | the first ones stay |
 //! | 119 with a loop, a pointer forward or out of it, an unknown label type, or cut short | dropped whole |
@@ -45,47 +45,15 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 mod fields;
+mod table;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
 pub(super) use fields::Fields;
-use fields::Value;
+pub use table::{OPTIONS, OptionForm, REQUEST_LIST, code};
 pub(crate) use value::can_be_host;
-
-/// The numbers of the options that this client knows (IANA, BOOTP vendor extensions and DHCP options).
-pub(crate) mod code {
-    pub(crate) const PAD: u8 = 0;
-    pub(crate) const SUBNET_MASK: u8 = 1;
-    pub(crate) const ROUTER: u8 = 3;
-    pub(crate) const DOMAIN_NAME_SERVER: u8 = 6;
-    pub(crate) const HOST_NAME: u8 = 12;
-    pub(crate) const DOMAIN_NAME: u8 = 15;
-    pub(crate) const INTERFACE_MTU: u8 = 26;
-    pub(crate) const BROADCAST_ADDRESS: u8 = 28;
-    pub(crate) const STATIC_ROUTE: u8 = 33;
-    pub(crate) const NTP_SERVER: u8 = 42;
-    pub(crate) const REQUESTED_ADDRESS: u8 = 50;
-    pub(crate) const LEASE_TIME: u8 = 51;
-    pub(crate) const OVERLOAD: u8 = 52;
-    pub(crate) const MESSAGE_TYPE: u8 = 53;
-    pub(crate) const SERVER_ID: u8 = 54;
-    pub(crate) const PARAMETER_REQUEST_LIST: u8 = 55;
-    pub(crate) const MESSAGE: u8 = 56;
-    pub(crate) const MAX_MESSAGE_SIZE: u8 = 57;
-    pub(crate) const T1: u8 = 58;
-    pub(crate) const T2: u8 = 59;
-    pub(crate) const VENDOR_CLASS: u8 = 60;
-    pub(crate) const CLIENT_ID: u8 = 61;
-    pub(crate) const USER_CLASS: u8 = 77;
-    pub(crate) const RAPID_COMMIT: u8 = 80;
-    pub(crate) const FQDN: u8 = 81;
-    pub(crate) const DOMAIN_SEARCH: u8 = 119;
-    pub(crate) const CLASSLESS_ROUTES: u8 = 121;
-    pub(crate) const MICROSOFT_ROUTES: u8 = 249;
-    pub(crate) const END: u8 = 255;
-}
 
 /// Returns the value of option 81 for a client that lets the server update DNS (RFC 4702 §2): the flags S and E, two bytes of
 /// zero, and the name in DNS wire form, ended by the root if the name is qualified. `None` if it is not a domain name.
@@ -148,18 +116,12 @@ pub struct Options {
     pub routers: Vec<Ipv4Addr>,
     /// Domain name servers (6), in order of preference.
     pub dns: Vec<Ipv4Addr>,
-    /// NTP servers (42), in order of preference.
-    pub ntp: Vec<Ipv4Addr>,
-    /// Host name (12): letters, digits, hyphens, underscores and dots.
-    pub hostname: Option<String>,
-    /// Domain names (15), each with a host name's characters only. The option has one name, but servers send several.
+    /// Domain names (15), each with a host name's characters only: letters, digits, hyphens, underscores and dots. The option has one name, but servers send several.
     pub domains: Vec<String>,
     /// Domain search list (119, RFC 3397), each with a host name's characters only.
     pub search: Vec<String>,
     /// Interface MTU (26), 68 bytes or more.
     pub mtu: Option<u16>,
-    /// Broadcast address (28).
-    pub broadcast_address: Option<Ipv4Addr>,
     /// Static routes (33); the router is always given.
     pub static_routes: Vec<WireRoute>,
     /// Classless static routes (121, RFC 3442), never empty. If present, 33 and 3 must be ignored.
@@ -336,45 +298,14 @@ impl Options {
         } = fields;
         let mut options = Self::default();
         for (code, value) in values {
-            if let Err(cause) = options.set(code, value, &mut dropped) {
+            let read = table::read(&mut options, code, value, &mut |cause| {
+                dropped.note(code, cause)
+            });
+            if let Err(cause) = read {
                 dropped.note(code, cause);
             }
         }
         options.dropped = dropped.0;
         options
-    }
-
-    /// Reads one option. Parts of a list that it drops are noted; an error drops the whole option.
-    fn set(&mut self, code: u8, value: Value<'_>, dropped: &mut Dropped) -> Result<(), BadOption> {
-        let mut note = |cause| dropped.note(code, cause);
-        let bytes = &value.bytes;
-        match code {
-            code::SUBNET_MASK => self.subnet_mask = Some(value::mask(&value)?),
-            code::ROUTER => self.routers = value::hosts(bytes, &mut note)?,
-            code::DOMAIN_NAME_SERVER => self.dns = value::hosts(bytes, &mut note)?,
-            code::NTP_SERVER => self.ntp = value::hosts(bytes, &mut note)?,
-            code::HOST_NAME => self.hostname = Some(value::name(bytes)?),
-            code::DOMAIN_NAME => self.domains = value::domains(bytes, &mut note)?,
-            code::DOMAIN_SEARCH => self.search = value::search(bytes, &mut note)?,
-            code::INTERFACE_MTU => self.mtu = Some(value::mtu(&value)?),
-            code::BROADCAST_ADDRESS => self.broadcast_address = Some(value::broadcast(&value)?),
-            code::STATIC_ROUTE => self.static_routes = value::static_routes(bytes, &mut note)?,
-            code::CLASSLESS_ROUTES => {
-                self.classless_routes = Some(value::classless_routes(bytes, &mut note)?)
-            }
-            code::MICROSOFT_ROUTES => {
-                self.microsoft_routes = Some(value::classless_routes(bytes, &mut note)?)
-            }
-            code::LEASE_TIME => self.lease_time = Some(value::u32(&value)?),
-            code::T1 => self.t1 = Some(value::u32(&value)?),
-            code::T2 => self.t2 = Some(value::u32(&value)?),
-            code::SERVER_ID => self.server_id = Some(value::host(&value)?),
-            code::CLIENT_ID => self.client_id = Some(value::bytes(value)?),
-            code::MESSAGE => self.message = Some(value::text(bytes)?),
-            code::RAPID_COMMIT => self.rapid_commit = value::flag(&value)?,
-            // The message type, read before all others.
-            _ => {}
-        }
-        Ok(())
     }
 }

@@ -7,8 +7,9 @@ use leasehold_api::cni::{Code, Error, Request};
 use leasehold_core::effect::{Add, Call};
 use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::profile::Profile;
-use leasehold_core::source::{ClientProfile, REQUEST_LIST, Servers, Wanted};
+use leasehold_core::source::{ClientProfile, Servers, Wanted};
 use leasehold_core::wire::Mac;
+use leasehold_core::wire::option::{OPTIONS, REQUEST_LIST};
 
 use super::super::Site;
 use super::super::cni::Asked;
@@ -344,7 +345,7 @@ fn requested_options_join_or_replace_the_default_list() {
             .request
             .clone()
     };
-    let with = |more: &[u8]| Some([&REQUEST_LIST, more].concat());
+    let with = |more: &[u8]| Some([REQUEST_LIST, more].concat());
     assert_eq!(request(""), None);
     assert_eq!(request("{}"), None);
     assert_eq!(
@@ -356,6 +357,12 @@ fn requested_options_join_or_replace_the_default_list() {
         request(r#"{"skipDefault": true, "option": "1"}, {"option": "43"}"#),
         Some(vec![1, 43])
     );
+    let is_said = |code: &u8| [1, 3, 12, 33, 60, 61, 77, 121].contains(code);
+    for (code, name, _) in OPTIONS.iter().filter(|(code, ..)| is_said(code)) {
+        let skipped = r#"{"skipDefault": true}, "#;
+        let named = request(&format!(r#"{skipped}{{"option": "{name}"}}"#));
+        assert_eq!(named, Some(vec![*code]), "{name}");
+    }
     // RFC 3442: 121 before 3 and 33.
     let routes = r#"{"skipDefault": true}, {"option": "1"}, {"option": "3"}, {"option": "6"}, {"option": "121"}"#;
     assert_eq!(request(routes), Some(vec![1, 121, 3, 6]));

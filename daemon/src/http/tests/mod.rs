@@ -109,8 +109,6 @@ fn lease() -> Lease {
         dns: vec!["192.0.2.53".parse().unwrap()],
         domain: Some("example.net".into()),
         search: vec!["example.net".into(), "example.org".into()],
-        ntp: Vec::new(),
         mtu: NonZeroU16::new(1400),
-        hostname: None,
     }
 }

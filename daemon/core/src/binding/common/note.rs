@@ -129,8 +129,6 @@ fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
             before.domain != lease.domain || before.search != lease.search,
             "domains",
         ),
-        (before.ntp != lease.ntp, "NTP servers"),
-        (before.hostname != lease.hostname, "host name"),
     ];
     all.extend(
         parts

@@ -12,7 +12,7 @@
 //! | T1, T2 reversed or past the end, T1 below 3 s | the defaults (`timing::times`) |
 //! | router outside the subnet | kept: valid with an on-link route |
 //! | router that is the network or broadcast address of the subnet | that route dropped |
-//! | router, DNS or NTP server equal to the leased address | that one dropped |
+//! | router or DNS server equal to the leased address | that one dropped |
 //! | 121 or 249 without any usable route | as if absent |
 //! | MTU below 1280 | dropped, and reported: any server on the LAN could stop IPv6 on the link (RFC 8200 §5) |
 //! | server identifier missing | refused whole (RFC 2131 table 3: MUST) |
@@ -227,24 +227,17 @@ pub(crate) fn lease(
 /// Returns a lease with what an answer says about the interface's configuration.
 fn said(options: &Options, address: Ipv4Net) -> Lease {
     let (gateway, routes) = routes(options, address);
-    let others = |list: &[Ipv4Addr]| {
-        list.iter()
-            .copied()
-            .filter(|a| *a != address.addr())
-            .collect()
-    };
+    let others = options.dns.iter().copied();
     Lease {
         gateway,
         routes,
-        dns: others(&options.dns),
+        dns: others.filter(|other| *other != address.addr()).collect(),
         domain: options.domains.first().cloned(),
         search: search(options),
-        ntp: others(&options.ntp),
         mtu: options
             .mtu
             .filter(|mtu| *mtu >= MIN_MTU)
             .and_then(NonZeroU16::new),
-        hostname: options.hostname.clone(),
         ..Lease::unknown(address, Instant::BOOT)
     }
 }
@@ -274,14 +267,8 @@ fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
     if options.search.is_empty() && options.is_unread(code::DOMAIN_SEARCH) {
         lease.search.clone_from(&before.search);
     }
-    if options.ntp.is_empty() && options.is_unread(code::NTP_SERVER) {
-        lease.ntp.clone_from(&before.ntp);
-    }
     if options.mtu.is_none() && options.is_unread(code::INTERFACE_MTU) {
         lease.mtu = before.mtu;
-    }
-    if options.hostname.is_none() && options.is_unread(code::HOST_NAME) {
-        lease.hostname.clone_from(&before.hostname);
     }
     lease
 }
@@ -325,30 +312,18 @@ pub(crate) fn dropped(options: &Options, lease: &Lease) -> Vec<DroppedOption> {
 
 /// Returns whether an answer says nothing about the interface's configuration.
 fn is_bare(options: &Options) -> bool {
-    let Options {
-        subnet_mask,
-        routers,
-        dns,
-        ntp,
-        hostname,
-        domains,
-        search,
-        mtu,
-        ..
-    } = options;
-    let Options {
-        broadcast_address,
-        static_routes,
-        classless_routes,
-        microsoft_routes,
-        ..
-    } = options;
-    let addresses = [routers, dns, ntp].into_iter().all(Vec::is_empty);
-    let names = hostname.is_none() && domains.is_empty() && search.is_empty();
-    let subnet = subnet_mask.is_none() && broadcast_address.is_none() && mtu.is_none();
-    let routes =
-        static_routes.is_empty() && classless_routes.is_none() && microsoft_routes.is_none();
-    addresses && names && subnet && routes
+    let other = Options {
+        lease_time: options.lease_time,
+        t1: options.t1,
+        t2: options.t2,
+        server_id: options.server_id,
+        client_id: options.client_id.clone(),
+        message: options.message.clone(),
+        rapid_commit: options.rapid_commit,
+        dropped: options.dropped.clone(),
+        ..Options::default()
+    };
+    *options == other
 }
 
 /// Returns yiaddr with its prefix, if a host can have it.

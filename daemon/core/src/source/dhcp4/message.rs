@@ -25,12 +25,7 @@ use crate::identity::ClientId;
 use crate::wire::Mac;
 use crate::wire::frame::Udp;
 use crate::wire::message::{ClientMessage, MessageType};
-use crate::wire::option::{self, code};
-
-/// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
-pub const REQUEST_LIST: [u8; 16] = [
-    1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12,
-];
+use crate::wire::option::{self, REQUEST_LIST, code};
 
 /// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host accepts that much, in fragments.
 const LEAST_SIZE: u16 = 576;
@@ -228,7 +223,7 @@ impl Sender {
         secs: u16,
         said: &'a [(u8, Vec<u8>)],
     ) -> ClientMessage<'a> {
-        let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
+        let request_list = self.profile.request.as_deref().unwrap_or(REQUEST_LIST);
         let broadcast = self.is_flagged() || self.wants_broadcast();
         let max_size = Some(self.max_size);
         ClientMessage {

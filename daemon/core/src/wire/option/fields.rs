@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 use super::{BadOption, Dropped, code};
 use crate::wire::read::Reader;
 
-/// The bytes of each known option.
+/// The bytes of each option.
 #[derive(Debug, Default)]
 pub(in crate::wire) struct Fields<'a> {
     pub(super) values: BTreeMap<u8, Value<'a>>,
     pub(super) dropped: Dropped,
     /// The options that reached past their field: three at most, because a field ends there.
     broken: Vec<u8>,
-    /// Whether options that this client does not know are kept too.
-    whole: bool,
 }
 
 /// All instances of one option, joined.
@@ -44,29 +42,7 @@ impl<'a> Fields<'a> {
     ///
     /// Instances of one option are joined in that order of the fields, wherever they stand (RFC 3396 §5, §7).
     pub(in crate::wire) fn split(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
-        Self::default().with(options, file, sname)
-    }
-
-    /// Returns every option as it was sent, known to this client or not, except those that say how the others are sent.
-    pub(in crate::wire) fn as_sent(
-        options: &'a [u8],
-        file: &'a [u8],
-        sname: &'a [u8],
-    ) -> BTreeMap<u8, Vec<u8>> {
-        let fields = Self {
-            whole: true,
-            ..Self::default()
-        }
-        .with(options, file, sname);
-        fields
-            .values
-            .into_iter()
-            .map(|(code, value)| (code, value.bytes.into_owned()))
-            .collect()
-    }
-
-    fn with(mut self, options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
-        let fields = &mut self;
+        let mut fields = Self::default();
         fields.scan(options);
         let overload = fields.take_overload();
         for (bit, field) in [(1, file), (2, sname)] {
@@ -75,7 +51,20 @@ impl<'a> Fields<'a> {
             }
         }
         fields.drop_broken();
-        self
+        fields
+    }
+
+    /// Returns every option as it was sent, known to this client or not, except those that say how the others are sent.
+    pub(in crate::wire) fn as_sent(
+        options: &'a [u8],
+        file: &'a [u8],
+        sname: &'a [u8],
+    ) -> BTreeMap<u8, Vec<u8>> {
+        let values = Self::split(options, file, sname).values;
+        values
+            .into_iter()
+            .map(|(code, value)| (code, value.bytes.into_owned()))
+            .collect()
     }
 
     /// Returns the message type (53) as sent, if it is there and one byte long.
@@ -98,16 +87,14 @@ impl<'a> Fields<'a> {
                 self.broken.push(code);
                 return;
             };
-            if self.whole || is_known(code) {
-                let value = Value {
-                    bytes: Cow::Borrowed(piece),
-                    first: piece.len(),
-                };
-                self.values
-                    .entry(code)
-                    .and_modify(|v| v.bytes.to_mut().extend(piece))
-                    .or_insert(value);
-            }
+            let value = Value {
+                bytes: Cow::Borrowed(piece),
+                first: piece.len(),
+            };
+            self.values
+                .entry(code)
+                .and_modify(|v| v.bytes.to_mut().extend(piece))
+                .or_insert(value);
         }
     }
 
@@ -140,33 +127,4 @@ impl<'a> Fields<'a> {
             self.values.remove(code);
         }
     }
-}
-
-/// Returns whether an option is read at all; the bytes of others are not kept.
-fn is_known(code: u8) -> bool {
-    use code::*;
-    matches!(
-        code,
-        SUBNET_MASK
-            | ROUTER
-            | DOMAIN_NAME_SERVER
-            | HOST_NAME
-            | DOMAIN_NAME
-            | INTERFACE_MTU
-            | BROADCAST_ADDRESS
-            | STATIC_ROUTE
-            | NTP_SERVER
-            | LEASE_TIME
-            | OVERLOAD
-            | MESSAGE_TYPE
-            | SERVER_ID
-            | MESSAGE
-            | T1
-            | T2
-            | CLIENT_ID
-            | RAPID_COMMIT
-            | DOMAIN_SEARCH
-            | CLASSLESS_ROUTES
-            | MICROSOFT_ROUTES
-    )
 }

@@ -308,16 +308,7 @@ fn unknown_options_are_skipped() {
 
 #[test]
 fn every_option_of_fixed_length_refuses_other_lengths() {
-    for (code, length) in [
-        (1, 4),
-        (26, 2),
-        (28, 4),
-        (51, 4),
-        (54, 4),
-        (58, 4),
-        (59, 4),
-        (80, 0),
-    ] {
+    for (code, length) in [(1, 4), (26, 2), (51, 4), (54, 4), (58, 4), (59, 4), (80, 0)] {
         for wrong in [0, 1, 2, 3, 4, 5, 8]
             .into_iter()
             .filter(|wrong| *wrong != length)
@@ -388,9 +379,9 @@ fn addresses_that_no_host_has_are_left_out_of_lists() {
         "198.51.100.53",
     ];
     let bytes: Vec<u8> = list.iter().flat_map(|text| ip(text).octets()).collect();
-    for code in [3, 6, 42] {
+    for code in [3, 6] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns, &options.ntp]
+        let found = [&options.routers, &options.dns]
             .into_iter()
             .find(|list| !list.is_empty())
             .unwrap();
@@ -418,9 +409,9 @@ fn an_address_that_a_list_names_twice_is_there_once() {
         .take(40)
         .flat_map(|n| [10, 0, 0, n])
         .collect();
-    for code in [3, 6, 42] {
+    for code in [3, 6] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns, &options.ntp]
+        let found = [&options.routers, &options.dns]
             .into_iter()
             .find(|list| !list.is_empty())
             .unwrap();
@@ -447,7 +438,7 @@ fn long_address_lists_keep_their_beginning() {
 
 #[test]
 fn an_address_list_of_an_odd_length_is_dropped_whole() {
-    for code in [3, 6, 42] {
+    for code in [3, 6] {
         for length in [0, 1, 3, 5, 7] {
             assert_dropped(code, &vec![10; length], BadOption::Length(length));
         }
@@ -644,10 +635,6 @@ fn names_have_letters_digits_hyphens_underscores_and_dots() {
         (&longest, &longest),
     ] {
         assert_eq!(read_one(15, sent.as_bytes()).domains, [read]);
-        assert_eq!(
-            read_one(12, sent.as_bytes()).hostname.as_deref(),
-            Some(read)
-        );
     }
 }
 
@@ -685,7 +672,6 @@ fn names_with_anything_else_are_dropped() {
             .collect();
         let shown = &shown[..shown.len().min(MAX_NO_NAME)];
         assert_dropped(15, name.as_bytes(), BadOption::Name(shown.to_owned()));
-        assert_dropped(12, name.as_bytes(), BadOption::Name(shown.to_owned()));
     }
     assert_dropped(15, &[0xff, 0xfe], BadOption::Name(r"\xff\xfe".to_owned()));
 }
@@ -723,7 +709,6 @@ fn option_15_may_have_several_names() {
             "{bad:?}"
         );
     }
-    assert_dropped(12, b"a b", BadOption::Name("a b".to_owned()));
     let many = (0..40)
         .map(|n| format!("n{n}"))
         .collect::<Vec<_>>()
@@ -876,24 +861,6 @@ fn times_are_passed_on_as_they_are() {
     assert_eq!(
         (options.lease_time, options.t1, options.t2),
         (Some(0), Some(u32::MAX), Some(1))
-    );
-}
-
-#[test]
-fn a_broadcast_address_may_be_the_limited_one() {
-    assert_eq!(
-        read_one(28, &[255; 4]).broadcast_address,
-        Some(Ipv4Addr::BROADCAST)
-    );
-    assert_eq!(
-        read_one(28, &[192, 0, 2, 255]).broadcast_address,
-        Some(ip("192.0.2.255"))
-    );
-    assert_dropped(28, &[0; 4], BadOption::NotAHost(Ipv4Addr::UNSPECIFIED));
-    assert_dropped(
-        28,
-        &[127, 255, 255, 255],
-        BadOption::NotAHost(ip("127.255.255.255")),
     );
 }
 

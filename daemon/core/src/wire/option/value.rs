@@ -55,17 +55,6 @@ pub(super) fn host(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     }
 }
 
-/// Reads the address that reaches all hosts of a subnet, 255.255.255.255 included.
-pub(super) fn broadcast(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
-    let address = address(value)?;
-    let good = address.is_broadcast() || can_be_host(address);
-    if good {
-        Ok(address)
-    } else {
-        Err(BadOption::NotAHost(address))
-    }
-}
-
 fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     value.fixed::<4>().map(Ipv4Addr::from)
 }
@@ -227,11 +216,6 @@ pub(super) fn domains(
         return Err(bad_name(BadName::NotAName, value));
     }
     Ok(names)
-}
-
-/// Reads a name in text form (12).
-pub(super) fn name(value: &[u8]) -> Result<String, BadOption> {
-    name::from_text(value).map_err(|bad| bad_name(bad, value))
 }
 
 /// Reads a search list (119, RFC 3397): names in DNS wire form, compressed within the option.

@@ -33,9 +33,7 @@ fn expected(secs: u16, ciaddr: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-const LIST: [u8; 16] = [
-    1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12,
-];
+const LIST: [u8; 13] = [1, 121, 249, 3, 33, 6, 15, 26, 51, 54, 58, 59, 119];
 const SIZE: [u8; 2] = [0x05, 0xc0];
 
 #[track_caller]
