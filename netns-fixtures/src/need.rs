@@ -107,6 +107,17 @@ pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
     }
 }
 
+/// Enters a namespace of the test's own, or returns from a test that lacks one of its needs.
+#[macro_export]
+macro_rules! sandbox {
+    ($needs:expr) => {
+        match $crate::sandbox($needs) {
+            Some(sandbox) => sandbox,
+            None => return Ok(()),
+        }
+    };
+}
+
 fn skip(missing: &str) {
     let thread = std::thread::current();
     let line = format!(

@@ -212,9 +212,7 @@ pub(crate) fn only(server: &Dnsmasq, addresses: &[Ipv4Addr]) -> Result<(), Error
 
 #[test]
 fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
     let routes = vec![
@@ -266,9 +264,7 @@ fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
 /// By the document's command.
 #[test]
 fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
@@ -292,9 +288,7 @@ fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
 
 #[test]
 fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", "hostname=printer", "--ipam-opt", "timeout=5"])?;
@@ -329,18 +323,14 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
 
 #[test]
 fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     host.keeps_to_its_addresses(|options| host.create(options))
 }
 
 #[test]
 fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_on(Lan::IFNAME, "lan", &[])?;
@@ -365,9 +355,7 @@ fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
 
 #[test]
 fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
@@ -376,9 +364,7 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
 
 #[test]
 fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_uplink("eth1")?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
@@ -419,9 +405,7 @@ fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
 
 #[test]
 fn a_lease_is_renewed_by_unicast_from_inside() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(Dockerd::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(Dockerd::NEEDS);
     let mut host = Host::new(&sandbox)?;
     let config = Config {
         lease: 20,

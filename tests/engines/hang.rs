@@ -82,9 +82,7 @@ fn answers(docker: &Dockerd) -> Result<(), Error> {
 
 #[test]
 fn dockerd_without_our_networks_ignores_our_service() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[needs(), vec![Need::Program("systemd")]].concat());
     let host = Host::new(&sandbox)?;
     let mut docker = Dockerd::start(&host.lan.host)?;
     let mut lives = |systemd: Systemd| {
@@ -114,9 +112,7 @@ fn dockerd_without_our_networks_ignores_our_service() -> Result<(), Error> {
 /// Checks that a dockerd that has a network of ours starts while `fails` runs a service that does not work, and that once there
 /// is one that does, its container has an address.
 fn starts_with_a_network(fails: impl FnOnce(&Host) -> Result<Systemd, Error>) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[needs(), vec![Need::Program("systemd")]].concat());
     let host = Host::new(&sandbox)?;
     let _server = Dnsmasq::start(&host.lan, DnsmasqConfig::default())?;
     let works = host.with("", "")?;

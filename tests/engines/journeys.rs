@@ -13,9 +13,7 @@ const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; d
 
 #[test]
 fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &["-o", "grace=20"])?;
@@ -46,9 +44,7 @@ fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
 
 #[test]
 fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -78,9 +74,7 @@ fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
 
 #[test]
 fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = ModelServer::start(
         &host.lab.lan,
@@ -113,9 +107,7 @@ fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
 
 #[test]
 fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let only_one = Ipv4Addr::new(10, 7, 1, 1);
     let config = DnsmasqConfig {
@@ -144,9 +136,7 @@ fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
 
 #[test]
 fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let other = Ipv4Addr::new(10, 7, 0, 3);
     let pool = Ipv4Addr::new(10, 7, 9, 0)..=Ipv4Addr::new(10, 7, 9, 255);
@@ -178,9 +168,7 @@ fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
 
 #[test]
 fn a_client_identifier_gets_its_reserved_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let mut config = DnsmasqConfig::default();
     config

@@ -76,9 +76,7 @@ pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 
 #[test]
 fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
     let routes = vec![
@@ -127,9 +125,7 @@ fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
 
 #[test]
 fn the_first_discover_has_the_chosen_mac_and_host_name() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     for form in FORMS {
@@ -154,9 +150,7 @@ fn the_first_discover_has_the_chosen_mac_and_host_name() -> Result<(), Error> {
 
 #[test]
 fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let parent = format!("parent={}", Lan::IFNAME);
     let named = of_form("leasehold", &parent, &["grace=0"]);
@@ -167,9 +161,7 @@ fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
 
 #[test]
 fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -184,9 +176,7 @@ fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> 
 
 #[test]
 fn a_server_in_a_macvlan_serves_containers_beside_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 0, 3);
     let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
@@ -209,9 +199,7 @@ fn a_server_in_a_macvlan_serves_containers_beside_it() -> Result<(), Error> {
 
 #[test]
 fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -237,9 +225,7 @@ fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
 
 #[test]
 fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &[])?;
@@ -265,9 +251,7 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
 
 #[test]
 fn two_networks_may_share_a_parent() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.docker.docker(&[
@@ -310,9 +294,7 @@ fn two_networks_may_share_a_parent() -> Result<(), Error> {
 
 #[test]
 fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
@@ -348,9 +330,7 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
 
 #[test]
 fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -392,9 +372,7 @@ fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
 
 #[test]
 fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let before = host.links()?;
     let refused = |option: &str, more: &[&str], said: &str| {
@@ -458,9 +436,7 @@ fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
 /// address.
 #[test]
 fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let mac = mac(1);

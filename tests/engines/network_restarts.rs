@@ -18,9 +18,7 @@ pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
 fn containers_keep_their_links_while_dockerd_restarts() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -51,9 +49,7 @@ fn containers_keep_their_links_while_dockerd_restarts() -> Result<(), Error> {
 /// container.
 #[test]
 fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
     let grants = |last| Grants {
@@ -96,9 +92,7 @@ fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
 
 #[test]
 fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -131,9 +125,7 @@ fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> 
 
 #[test]
 fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -155,9 +147,7 @@ fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
 
 #[test]
 fn a_dockerd_killed_as_it_makes_a_link_leaves_none() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[needs(), vec![Need::Program("nft")]].concat());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -232,9 +222,7 @@ fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, 
 
 #[test]
 fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -276,9 +264,7 @@ fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
 fn containers_on_our_links_start_without_a_server() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let mut before = Vec::new();
@@ -316,9 +302,7 @@ fn containers_on_our_links_start_without_a_server() -> Result<(), Error> {
 /// machine is busy, or the runtime is slow.
 #[test]
 fn a_slow_runtime_still_finds_its_link_and_address() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let runtime = sandbox.dir("runtime")?.join("slow");

@@ -22,9 +22,7 @@ const STAYS: [&str; 6] = [
 
 #[test]
 fn containers_keep_their_leases_while_dockerd_restarts() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.docker.stop()?;
@@ -51,9 +49,7 @@ fn containers_keep_their_leases_while_dockerd_restarts() -> Result<(), Error> {
 
 #[test]
 fn containers_restarted_by_dockerd_keep_their_addresses() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_with_grace("20", &[])?;
@@ -72,9 +68,7 @@ fn containers_restarted_by_dockerd_keep_their_addresses() -> Result<(), Error> {
 
 #[test]
 fn containers_go_on_and_end_while_our_daemon_is_away() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
@@ -112,9 +106,7 @@ fn containers_go_on_and_end_while_our_daemon_is_away() -> Result<(), Error> {
 /// The container's identity stays but its Ethernet address does not, as where servers know it by its name (Docker 29 and later).
 #[test]
 fn a_container_that_ended_unheard_blocks_no_successor() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", "client-id=text:web"])?;
@@ -134,9 +126,7 @@ fn a_container_that_ended_unheard_blocks_no_successor() -> Result<(), Error> {
 
 #[test]
 fn containers_have_their_addresses_after_a_power_loss() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     // dockerd gives back what it believes its containers had before it starts them.
@@ -163,9 +153,7 @@ fn containers_have_their_addresses_after_a_power_loss() -> Result<(), Error> {
 
 #[test]
 fn a_dockerd_killed_in_a_request_leaves_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[needs(), vec![Need::Program("nft")]].concat());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
@@ -185,9 +173,7 @@ fn a_dockerd_killed_in_a_request_leaves_no_lease() -> Result<(), Error> {
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
 fn a_host_starts_its_containers_without_a_server() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_with_grace("3600", &[])?;

@@ -107,9 +107,7 @@ fn lives(
     second: &'static str,
     make: impl Fn(&Host, &str, &Side) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let (first, second) = (Side::first(&host)?, Side::second(&host, second)?);
     let before = host.links()?;
@@ -193,9 +191,7 @@ fn two_lans_over_dockers_macvlan_give_one_default_route() -> Result<(), Error> {
 /// Docker's own network comes after the LAN's by name, and its subnet lies within a route of the LAN. Both LANs name that route.
 #[test]
 fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let far = |by| {
         vec![
@@ -249,9 +245,7 @@ fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
 /// Docker prefers the second network, by its name.
 #[test]
 fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
     let grants = Grants {
@@ -301,9 +295,7 @@ fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
 
 #[test]
 fn a_second_network_on_the_same_lan_is_refused() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     ["lan", "same"]

@@ -156,11 +156,7 @@ fn are_safe(options: &Options) {
         );
     }
     assert!(options.search.len() <= MAX_SEARCH);
-    for name in options
-        .search
-        .iter()
-        .chain(&options.domains)
-    {
+    for name in options.search.iter().chain(&options.domains) {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         assert!(
             (1..=253).contains(&name.len()) && name.chars().all(plain),

@@ -35,9 +35,7 @@ fn renumbered() -> Grants {
 
 #[test]
 fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
     let lab = Lab::new(&sandbox)?;
     let mut server = Dnsmasq::start(&lab.lan, at_first())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -78,9 +76,7 @@ fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
 
 #[test]
 fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     // First the server refuses the old address: the lease is lost.
     lab.config["ipam"]["onChange"] = "keep".into();
@@ -108,9 +104,7 @@ fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallErro
 
 #[test]
 fn the_interface_loses_an_expired_lease_and_gets_the_next() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4"), Need::Program("ip")]);
     let lab = Lab::new(&sandbox)?;
     let mut server = Kea::start(
         &lab.lan,
@@ -149,9 +143,7 @@ fn the_interface_loses_an_expired_lease_and_gets_the_next() -> Result<(), CallEr
 
 #[test]
 fn the_late_del_of_an_old_sandbox_frees_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["clientId"] = "text:db-0".into();
     lab.config["ipam"]["grace"] = 0.into();

@@ -15,9 +15,7 @@ const HOUR: i64 = 3600;
 
 #[test]
 fn a_wall_clock_an_hour_back_hurts_no_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), Need::OwnClock]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4"), Need::OwnClock]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_own_clock(&lab.lan.host)?;
     let timers = Some((T1, Duration::from_secs(8)));

@@ -111,9 +111,7 @@ fn is_from_container(packet: &Packet) -> Option<&Arp> {
 
 #[test]
 fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
@@ -129,9 +127,7 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
 #[test]
 fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
     const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     // As the plugin `tuning` does, after the main plugin.
@@ -170,9 +166,7 @@ fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
 /// The server answers slowly here: on a busy machine, a quick one would be faster than the neighbour.
 #[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;
     let pool = (KEPT, Ipv4Addr::new(10, 7, 0, 99));
     let answer_time = Duration::from_millis(500);
@@ -202,9 +196,7 @@ fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
 /// The neighbour is a macvlan beside the container's, and hears the container but not their parent.
 #[test]
 fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         lab.config["ipam"]["conflictDetection"] = detection.into();
@@ -235,9 +227,7 @@ fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
 /// The kernel answers on each interface for the addresses of all.
 #[test]
 fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     let (inside, lan) = (&member.container.netns, &stage.lab.lan);
@@ -263,9 +253,7 @@ fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallErr
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
 fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
     let sibling = stage
         .lab
@@ -312,9 +300,7 @@ fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
 
 #[test]
 fn a_server_in_a_sibling_is_found_after_one_on_the_wire() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let on_wire = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -346,9 +332,7 @@ fn a_server_in_a_sibling_is_found_after_one_on_the_wire() -> Result<(), CallErro
 
 #[test]
 fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;
     let machine = lab.lan.sibling("server-c", BESIDE)?;
     let config = Config {
@@ -376,9 +360,7 @@ fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
 
 #[test]
 fn an_add_names_the_station_that_uses_its_only_offer() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         (
@@ -424,9 +406,7 @@ fn an_add_names_the_station_that_uses_its_only_offer() -> Result<(), CallError> 
 
 #[test]
 fn a_container_gets_the_address_that_nobody_uses() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let other = Ipv4Addr::new(10, 7, 0, 78);
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["conflictDetection"] = "strict".into();
@@ -448,9 +428,7 @@ fn a_container_gets_the_address_that_nobody_uses() -> Result<(), CallError> {
 /// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
 #[test]
 fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("ip")]);
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         lab.config["ipam"]["conflictDetection"] = detection.into();
@@ -501,9 +479,7 @@ fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
 
 #[test]
 fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
@@ -522,9 +498,7 @@ fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError
 
 #[test]
 fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, Some("strict"))?;
     stage.take()?;
     let member = stage.lab.add(stage.container()?)?;
@@ -538,9 +512,7 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
 
 #[test]
 fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, Some("off"))?;
     stage.take()?;
     let member = stage.lab.add(stage.container()?)?;
@@ -554,9 +526,7 @@ fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.
 #[test]
 fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dhcpd")]);
     let lab = Lab::new(&sandbox)?;
     let server = IscDhcpd::start(
         &lab.lan,

@@ -81,9 +81,7 @@ fn lives(
 
 #[test]
 fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     EngineVersion::ALL
@@ -94,9 +92,7 @@ fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
 /// Compose drops `ipam.options`, so it can name no parent.
 #[test]
 fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let plan = NetworkPlan {
@@ -125,9 +121,7 @@ fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> 
 
 #[test]
 fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
@@ -142,9 +136,7 @@ fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
 
 #[test]
 fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     lab.lan.add_host_bridge()?;
     let look = || {
@@ -178,9 +170,7 @@ fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error>
 
 #[test]
 fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
@@ -217,9 +207,7 @@ fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> 
 
 #[test]
 fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -250,9 +238,7 @@ fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
 
 #[test]
 fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut docker = play(&lab, EngineVersion::V28)?;
@@ -301,9 +287,7 @@ fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
 
 #[test]
 fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -326,9 +310,7 @@ fn request(pool_id: &str) -> String {
 
 #[test]
 fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -349,9 +331,7 @@ fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
 
 #[test]
 fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -405,9 +385,7 @@ fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
 
 #[test]
 fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -480,9 +458,7 @@ fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
 
 #[test]
 fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -514,9 +490,7 @@ fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
 
 #[test]
 fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     let grants = Grants {
@@ -577,9 +551,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 
 #[test]
 fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
     let lab = docker_lab(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     let grants = Grants {
@@ -620,9 +592,7 @@ fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
 
 #[test]
 fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -639,9 +609,7 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
 
 #[test]
 fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -660,9 +628,7 @@ fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
 
 #[test]
 fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -685,9 +651,7 @@ fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error>
 /// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
 fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let server = Dnsmasq::start(
@@ -721,9 +685,7 @@ fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
 
 #[test]
 fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;

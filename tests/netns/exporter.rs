@@ -88,9 +88,7 @@ pub(crate) fn until_measured(host: &Netns, line: &str) -> Result<(), Error> {
 
 #[test]
 fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -233,9 +231,7 @@ pub(crate) fn prometheus(host: &Netns, question: &str) -> Value {
 
 #[test]
 fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("prometheus")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
@@ -354,9 +350,7 @@ fn listens_on_tcp(host: &Netns) -> bool {
 
 #[test]
 fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
@@ -422,9 +416,7 @@ fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
 
 #[test]
 fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
@@ -453,9 +445,7 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
 
 #[test]
 fn a_thousand_silent_callers_make_no_scrape_wait() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::without_daemon(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
     let host = lab.lan.host.clone();
@@ -476,9 +466,7 @@ fn a_thousand_silent_callers_make_no_scrape_wait() -> Result<(), CallError> {
 
 #[test]
 fn the_exporter_cuts_off_callers_that_send_half_a_request() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::without_daemon(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
     // As many as it serves at once, and some more in the queue.

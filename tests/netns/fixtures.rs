@@ -12,9 +12,7 @@ const BUSYBOX: Need = Need::Program("busybox");
 
 #[test]
 fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), BUSYBOX]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), BUSYBOX]);
     let lan = Lan::new(&sandbox)?;
     let mut server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
     let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
@@ -34,9 +32,7 @@ fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
 
 #[test]
 fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), BUSYBOX]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4"), BUSYBOX]);
     let lan = Lan::new(&sandbox)?;
     let config = KeaConfig {
         lease_time: Duration::from_secs(10),
@@ -60,9 +56,7 @@ fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
 
 #[test]
 fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[BUSYBOX]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[BUSYBOX]);
     let lan = Lan::new(&sandbox)?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
@@ -82,9 +76,7 @@ fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
 
 #[test]
 fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let container = lan.container("c1")?;
     assert!(!container.netns.is_up("eth0")?);
@@ -122,9 +114,7 @@ fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
 
 #[test]
 fn nothing_outlives_a_sandbox() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let orphan = lan.host.run_command(
         "sh",
@@ -141,9 +131,7 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
 /// `ip netns add` makes `/run/netns` a mount, until the next boot.
 #[test]
 fn mounts_of_the_host_in_run_are_not_even_covered() -> Result<(), Error> {
-    let Some(outer) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let outer = sandbox!(&[]);
     let host = Netns::new(&outer, "host")?;
     let used = "mount --bind /run/netns /run/netns; mount --make-shared /run/netns";
     host.run_command("sh", &["-ec", used], "")?;

@@ -42,9 +42,7 @@ fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn dnsmasq_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, Grants::default())?;
     keeps_its_address(&mut lab)
@@ -52,9 +50,7 @@ fn dnsmasq_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
 
 #[test]
 fn kea_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     keeps_its_address(&mut lab)
@@ -62,9 +58,7 @@ fn kea_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
 
 #[test]
 fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     // Under an identifier that Kea accepts, and under one that would be too long for it.
@@ -83,9 +77,7 @@ fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
 
 #[test]
 fn a_successor_gets_the_kept_address_that_it_insists_on() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(UdhcpdProgram::NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     let offer_time = Duration::from_secs(60);
     let _server = Server::<UdhcpdProgram>::start(
@@ -113,9 +105,7 @@ fn a_successor_gets_the_kept_address_that_it_insists_on() -> Result<(), CallErro
 
 #[test]
 fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     for (client, same_mac) in [("web-0", false), ("web-1", true)] {
@@ -148,9 +138,7 @@ fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
 
 #[test]
 fn a_lease_goes_back_when_nobody_returned() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     come_as(&mut lab, "web-0", 1);

@@ -86,9 +86,7 @@ impl Scene {
 
 #[test]
 fn what_is_no_request_is_refused() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let deep = "[".repeat(100_000);
     for body in [
@@ -121,9 +119,7 @@ fn what_is_no_request_is_refused() -> Result<(), CallError> {
 
 #[test]
 fn an_unknown_url_is_told_so() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     for line in [
         "GET /",
@@ -168,9 +164,7 @@ fn an_unknown_url_is_told_so() -> Result<(), CallError> {
 
 #[test]
 fn a_bad_configuration_is_refused_with_its_fault() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let _good = scene.lab.lan.container("good")?;
     let with = |key: &str, value: Value| {
@@ -230,9 +224,7 @@ fn a_bad_configuration_is_refused_with_its_fault() -> Result<(), CallError> {
 
 #[test]
 fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let _good = scene.lab.lan.container("good")?;
     let config = scene.lab.config.to_string();
@@ -286,9 +278,7 @@ fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
 
 #[test]
 fn a_request_of_more_than_a_mebibyte_is_refused() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let mut config = scene.lab.config.clone();
     config["filler"] = "x".repeat(MAX_BODY).into();
@@ -325,9 +315,7 @@ fn a_request_of_more_than_a_mebibyte_is_refused() -> Result<(), CallError> {
 
 #[test]
 fn a_slow_caller_is_cut_off() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
     let trickling = [
@@ -366,9 +354,7 @@ fn a_slow_caller_is_cut_off() -> Result<(), CallError> {
 /// A caller that closes its sending half has hung up: its ADD ends with it.
 #[test]
 fn a_half_closed_caller_takes_its_add_with_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let mut scene = Scene::new(&sandbox)?;
     scene.server.stop()?;
     let mut seen = Capture::start(&scene.lab.lan.server, Lan::IFNAME)?;
@@ -388,9 +374,7 @@ fn a_half_closed_caller_takes_its_add_with_it() -> Result<(), CallError> {
 
 #[test]
 fn an_add_succeeds_beside_a_thousand_silent_callers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
     let scene = Scene::new(&sandbox)?;
     let before = descriptors(&scene.lab);
     let silent: Vec<_> = (0..1000)

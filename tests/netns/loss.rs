@@ -34,9 +34,7 @@ fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
 
 #[test]
 fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(16)));
     let server = Dnsmasq::start(
@@ -67,9 +65,7 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
 
 #[test]
 fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
@@ -101,9 +97,7 @@ fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError
 
 #[test]
 fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
     let server = Dnsmasq::start(
@@ -139,9 +133,7 @@ fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
 
 #[test]
 fn an_address_never_put_on_is_kept_without_arp() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
     let server = Dnsmasq::start(
@@ -170,9 +162,7 @@ fn an_address_never_put_on_is_kept_without_arp() -> Result<(), CallError> {
 
 #[test]
 fn a_lease_is_confirmed_after_a_long_loss_of_carrier() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -190,9 +180,7 @@ fn a_lease_is_confirmed_after_a_long_loss_of_carrier() -> Result<(), CallError> 
 fn three_hundred_namespaces_die_and_all_leases_go_back() -> Result<(), CallError> {
     const CONTAINERS: usize = 300;
     const CALLERS: usize = 20;
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let mut server = Dnsmasq::start(
         &lab.lan,

@@ -139,9 +139,7 @@ fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 #[test]
 fn every_docker_puts_containers_on_the_lan() -> Result<(), Error> {
     for version in EngineVersion::ALL {
-        let Some(sandbox) = sandbox(NEEDS) else {
-            return Ok(());
-        };
+        let sandbox = sandbox!(NEEDS);
         let host = Host::new(&sandbox, version)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
         // The names of those who have the LAN's leases.
@@ -157,9 +155,7 @@ fn every_docker_puts_containers_on_the_lan() -> Result<(), Error> {
 
 #[test]
 fn a_bridge_port_goes_with_its_container() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     host.lab.lan.add_host_bridge()?;
     host.links = host.now()?;
@@ -172,9 +168,7 @@ fn a_bridge_port_goes_with_its_container() -> Result<(), Error> {
 
 #[test]
 fn every_call_may_come_twice() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
@@ -213,9 +207,7 @@ fn every_call_may_come_twice() -> Result<(), Error> {
 
 #[test]
 fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
@@ -247,9 +239,7 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
 
 #[test]
 fn unknown_endpoints_fail_to_join_but_can_be_deleted() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
@@ -358,9 +348,7 @@ impl Host {
 
 /// Runs a dockerd that is killed after this call, and forgets.
 fn forgets_after(last: Step) -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
@@ -391,9 +379,7 @@ fn docker_may_forget_an_endpoint_that_has_left() -> Result<(), Error> {
 
 #[test]
 fn a_start_deletes_only_stray_links_of_its_own_store() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
@@ -440,9 +426,7 @@ fn a_start_deletes_only_stray_links_of_its_own_store() -> Result<(), Error> {
 
 #[test]
 fn a_name_keeps_its_address_under_our_network_driver() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let options = || json!({ "parent": Lan::IFNAME });
     let network = host.docker.wire(options(), Some(options()))?;
@@ -466,9 +450,7 @@ fn a_name_keeps_its_address_under_our_network_driver() -> Result<(), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_serves_endpoints_beside_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, EngineVersion::V28)?;
     host.server.stop()?;
     let machine = host.lab.lan.sibling("server-c", [10, 7, 0, 3].into())?;

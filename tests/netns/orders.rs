@@ -23,9 +23,7 @@ fn run(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String), Error> {
 
 #[test]
 fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let [one, two, other] = ["web1", "web2", "db"].map(|id| lab.attach(id));
@@ -123,9 +121,7 @@ fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
 
 #[test]
 fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -144,9 +140,7 @@ fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
 
 #[test]
 fn renewals_go_on_beside_a_thousand_stuck_callers() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;
     let server = ModelServer::start(
         &lab.lan,
@@ -193,9 +187,7 @@ fn renewals_go_on_beside_a_thousand_stuck_callers() -> Result<(), CallError> {
 
 #[test]
 fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let mut lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;

@@ -17,9 +17,7 @@ const MACVLAN: &str = "/usr/lib/cni/macvlan";
 
 #[test]
 fn a_macvlan_on_the_default_link_hands_its_lease_back() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     // The macvlan plugin takes the default route's link. The VLAN is not its key.
     lab.config["type"] = "macvlan".into();
@@ -33,9 +31,7 @@ fn a_macvlan_on_the_default_link_hands_its_lease_back() -> Result<(), CallError>
 
 #[test]
 fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -45,9 +41,7 @@ fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
 
 #[test]
 fn a_lease_on_a_bridge_is_released_after_its_link_is_gone() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
@@ -73,9 +67,7 @@ fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let (lab, server) = beside_server(&sandbox)?;
     drop(lab.attach("c1")?);
     Ok(server.wait_until_free()?)
@@ -83,9 +75,7 @@ fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
 
 #[test]
 fn a_server_in_a_macvlan_hears_of_a_deleted_link() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let (lab, server) = beside_server(&sandbox)?;
     let member = lab.attach("c1")?;
     member.container.netns.delete_link("eth0")?;
@@ -98,9 +88,7 @@ const SOON: Duration = Duration::from_secs(4);
 
 #[test]
 fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
@@ -113,9 +101,7 @@ fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
 
 #[test]
 fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["release"] = false.into();
     lab.config["ipam"]["clientId"] = "text:same".into();
@@ -135,9 +121,7 @@ fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> 
 
 #[test]
 fn a_lease_goes_back_though_its_container_blocks_frames() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("nft")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -156,9 +140,7 @@ fn a_lease_goes_back_though_its_container_blocks_frames() -> Result<(), CallErro
 
 #[test]
 fn a_fixed_mac_comes_up_while_its_old_link_still_goes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN)]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::File(MACVLAN)]);
     let mut lab = Lab::new(&sandbox)?;
     lab.config["mac"] = "02:0a:0b:0c:0d:0e".into();
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;

@@ -59,9 +59,7 @@ fn was_only_asked(server: &ModelServer) {
 
 #[test]
 fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "2"])?;
     assert_eq!(code, 3, "{text}");
@@ -80,9 +78,7 @@ fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
 
 #[test]
 fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let extra = vec![(224, vec![1, 2])];
     let first = Config {
@@ -162,9 +158,7 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
 
 #[test]
 fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let server = ModelServer::start(
         &lan,
@@ -185,9 +179,7 @@ fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
 
 #[test]
 fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lan = Lan::new(&sandbox)?;
     let known = "02:00:00:00:77:01";
     let more = vec![
@@ -211,9 +203,7 @@ fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let sibling = lan.sibling("served", OTHER)?;
     let server = ModelServer::start_in(&sibling, other())?;
@@ -226,9 +216,7 @@ fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
 
 #[test]
 fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let untagged = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let in_vlan = ["eth0", "--wait", "1", "--vlan", "5"];
@@ -252,9 +240,7 @@ fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
 
 #[test]
 fn a_probe_asks_from_inside_under_the_containers_mac() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let container = lan.container("c1")?;
@@ -278,9 +264,7 @@ fn a_probe_asks_from_inside_under_the_containers_mac() -> Result<(), Error> {
 
 #[test]
 fn what_cannot_be_asked_is_said_and_why() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
     let (code, text) = probe(&lan.host, &["eth9"])?;
     assert!(code == 1 && text.contains("eth9"), "{code}: {text}");

@@ -17,9 +17,7 @@ const COMMANDS: [&[&str]; 4] = [&["list"], &["show", "c1"], &["status"], &["even
 
 #[test]
 fn members_of_the_read_sockets_group_need_no_flag() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::RealRoot, Need::Program("setpriv")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::RealRoot, Need::Program("setpriv")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
@@ -67,9 +65,7 @@ fn members_of_the_read_sockets_group_need_no_flag() -> Result<(), CallError> {
 
 #[test]
 fn callers_control_characters_reach_no_log_or_list() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let container = lab.lan.container("c1")?;

@@ -28,9 +28,7 @@ fn bridged(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let lab = lab(&sandbox)?;
     let container = lab.lan.container("c1")?;
     let error = lab
@@ -48,9 +46,7 @@ fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallErro
 
 #[test]
 fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = lab(&sandbox)?;
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
@@ -71,9 +67,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
         Need::Program("iptables"),
         Need::File(BRIDGE_NF),
     ];
-    let Some(sandbox) = sandbox(&needs) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs);
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
@@ -113,9 +107,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
 
 #[test]
 fn an_add_names_a_server_on_the_host_as_out_of_reach() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = lab(&sandbox)?;
     lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(HOST))?;
     let _server = Dnsmasq::start_in(&lab.lan.host, DnsmasqConfig::default())?;
@@ -136,9 +128,7 @@ fn an_add_names_a_server_on_the_host_as_out_of_reach() -> Result<(), CallError> 
 
 #[test]
 fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("iptables")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("iptables")]);
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     lab.lan.host.add_address(Lan::BRIDGE, Lan::on_lan(HOST))?;
@@ -175,9 +165,7 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
 
 #[test]
 fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = lab(&sandbox)?;
     let extra = vec![
         (6, vec![10, 7, 0, 1, 9]),
@@ -214,9 +202,7 @@ fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> 
 
 #[test]
 fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("nft")]);
     let lab = lab(&sandbox)?;
     let config = Config {
         lease: 6,
@@ -250,9 +236,7 @@ fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
 
 #[test]
 fn an_add_names_a_server_that_answers_only_by_broadcast() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = lab(&sandbox)?;
     let server = ModelServer::start(
         &lab.lan,
@@ -282,9 +266,7 @@ fn an_add_names_a_server_that_answers_only_by_broadcast() -> Result<(), CallErro
 
 #[test]
 fn an_add_names_the_spanning_tree_that_blocks_its_port() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = lab(&sandbox)?;
     bridged(&mut lab)?;
     let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;

@@ -88,9 +88,7 @@ const NEEDS: [Need; 4] = [
 
 #[test]
 fn a_service_leaves_no_socket_when_it_stops() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     let host = Host::new(&sandbox, &[])?;
     wait_for_docker()?;
     host.systemd.control(&["restart", UNITS[0]])?;
@@ -116,9 +114,7 @@ fn a_service_leaves_no_socket_when_it_stops() -> Result<(), CallError> {
 
 #[test]
 fn the_log_names_the_command_that_restores_a_socket() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     let host = Host::new(&sandbox, &[])?;
     host.list()?;
     fs::remove_file(SOCKET).expect("it was there");
@@ -135,9 +131,7 @@ fn the_log_names_the_command_that_restores_a_socket() -> Result<(), CallError> {
 
 #[test]
 fn the_read_only_socket_stops_with_the_other_one() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     const READ: &str = "/run/leasehold-read/leasehold.sock";
     let host = Host::new(&sandbox, &[(UNITS[2], &installed_unit(UNITS[2])?)])?;
     host.list()?;
@@ -190,9 +184,7 @@ fn the_read_only_socket_stops_with_the_other_one() -> Result<(), CallError> {
 
 #[test]
 fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     let host = Host::new(&sandbox, &[])?;
     host.list()?;
     host.systemd.control(&["stop", UNITS[1], UNITS[0]])?;
@@ -218,9 +210,7 @@ fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
 
 #[test]
 fn the_log_names_the_command_that_removes_an_old_unit() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     // The other one was never installed, on a host without ipvlan.
     let host = Host::new(&sandbox, &[OLD_DOCKER_UNIT])?;
     wait_for_docker()?;
@@ -243,9 +233,7 @@ fn the_log_names_the_command_that_removes_an_old_unit() -> Result<(), CallError>
 
 /// Checks that a service that is killed and not started again leaves nothing in this directory.
 fn leaves_nothing_in(dir: &str) -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&NEEDS) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&NEEDS);
     let lan = Lan::new(&sandbox)?;
     let service = service_for_docker()?.replace("/run/docker/plugins\n", &format!("{dir}\n"));
     let units = [

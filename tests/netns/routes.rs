@@ -19,9 +19,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 #[test]
 fn routes_beyond_the_subnet_come_with_any_main_plugin() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::File(MACVLAN), Need::Program("ip")]);
     let by = |to: &str, via| (to.parse::<Ipv4Net>().expect("a network"), via);
     let cloud = Config {
         subnet: Ipv4Net::new_assert(Lan::SERVER, 32),
@@ -83,9 +81,7 @@ fn routes_beyond_the_subnet_come_with_any_main_plugin() -> Result<(), CallError>
 
 #[test]
 fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::File(MACVLAN), Need::Program("ip")]);
     let mut lab = Lab::new(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     lab.config["cniVersion"] = "1.0.0".into();
@@ -139,9 +135,7 @@ fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> 
 
 #[test]
 fn what_the_kernel_takes_with_a_link_comes_back_with_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("ip")]);
     let lab = Lab::new(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let member = lab.attach("c1")?;

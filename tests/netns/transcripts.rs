@@ -75,9 +75,7 @@ fn shape(transcript: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn pods_get_no_address_after_a_switch_was_replaced() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = Lab::new(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
@@ -98,9 +96,7 @@ fn pods_get_no_address_after_a_switch_was_replaced() -> Result<(), CallError> {
 
 #[test]
 fn a_container_does_not_answer_at_its_address() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = Lab::new(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
@@ -119,9 +115,7 @@ fn a_container_does_not_answer_at_its_address() -> Result<(), CallError> {
 
 #[test]
 fn an_address_has_to_go_back_before_its_container_ends() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = Lab::new(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
@@ -139,9 +133,7 @@ fn an_address_has_to_go_back_before_its_container_ends() -> Result<(), CallError
 
 #[test]
 fn something_is_wrong_and_nobody_knows_what() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lab = Lab::new(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let members = [lab.attach("web1")?, lab.attach("web2")?];

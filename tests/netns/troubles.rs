@@ -197,9 +197,7 @@ fn short_leases(subnet: Ipv4Net) -> Config {
 
 #[test]
 fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("prometheus")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let server = ModelServer::start(&lab.lan, short_leases(Lan::SUBNET))?;
@@ -240,9 +238,7 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
 
 #[test]
 fn every_surface_names_what_only_broadcasts_reach() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("prometheus"), Need::Program("nft")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("prometheus"), Need::Program("nft")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -279,9 +275,7 @@ fn every_surface_names_what_only_broadcasts_reach() -> Result<(), CallError> {
 
 #[test]
 fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::RealRoot, Need::Program("prometheus")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::RealRoot, Need::Program("prometheus")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
@@ -321,9 +315,7 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
 #[test]
 fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError> {
     let more = ["mount", "prometheus"].map(Need::Program);
-    let Some(sandbox) = sandbox(&[&[Need::RealRoot][..], &more].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[&[Need::RealRoot][..], &more].concat());
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
@@ -371,9 +363,7 @@ fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError>
 
 #[test]
 fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("prometheus")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
@@ -455,9 +445,7 @@ fn a_host_that_is_too_slow_raises_alerts() -> Result<(), CallError> {
 #[test]
 fn every_surface_names_each_trouble_with_a_container() -> Result<(), CallError> {
     let more = ["umount", "prometheus"].map(Need::Program);
-    let Some(sandbox) = sandbox(&[&adopt::needs()[..], &more].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[&adopt::needs()[..], &more].concat());
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     let _server = Dnsmasq::start(&lab.lan, short::<DnsmasqProgram>())?;

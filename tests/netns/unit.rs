@@ -186,9 +186,7 @@ fn faults(dir: &Path, others: &Path) -> Vec<String> {
 
 #[test]
 fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("systemd-analyze")]);
     let (dir, others) = (installed(&sandbox)?, sandbox.dir("others")?);
     let write =
         |path: PathBuf, text: &str| fs::write(path, text).expect("a directory takes a file");
@@ -210,9 +208,7 @@ fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
 
 #[test]
 fn the_unit_gives_a_reason_for_each_exposure() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("systemd-analyze")]);
     let service = [installed(&sandbox)?.join("leasehold.service")];
     let threshold = format!("--threshold={MOST_EXPOSED}");
     let found = analyze(
@@ -258,9 +254,7 @@ fn the_unit_gives_a_reason_for_each_exposure() -> Result<(), CallError> {
 
 #[test]
 fn the_exporter_can_do_next_to_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("systemd-analyze")]);
     let service = [installed(&sandbox)?.join("leasehold-exporter@.service")];
     let threshold = format!("--threshold={EXPORTER_EXPOSED}");
     let found = analyze(
@@ -278,9 +272,7 @@ fn the_exporter_can_do_next_to_nothing() -> Result<(), CallError> {
 #[test]
 fn the_service_works_under_systemd_and_is_confined() -> Result<(), CallError> {
     let needs = ["systemd", "bash", "dnsmasq"].map(Need::Program);
-    let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[&needs[..], &[Need::RealRoot]].concat());
     let dir = PathBuf::from("/run/denied");
     prepare_tries(&dir).expect("an empty /run takes files");
     let lan = Lan::new(&sandbox)?;
@@ -338,9 +330,7 @@ fn the_service_works_under_systemd_and_is_confined() -> Result<(), CallError> {
 
 #[test]
 fn a_killed_or_hanging_daemon_never_blocks_docker() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("systemd"), Need::RealRoot]);
     let lan = Lan::new(&sandbox)?;
     let service = service_for_docker()?.replace("WatchdogSec=30s", "WatchdogSec=1s");
     // The one with an earlier version's unit finds systemd at its path.
@@ -367,9 +357,7 @@ fn a_killed_or_hanging_daemon_never_blocks_docker() -> Result<(), CallError> {
 
 #[test]
 fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::Program("systemd"), Need::RealRoot]);
     let lan = Lan::new(&sandbox)?;
     let (starts, file) = (
         sandbox.dir("starts")?.join("starts"),
@@ -417,9 +405,7 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
 #[test]
 fn an_exporter_without_privileges_reads_a_groups_socket() -> Result<(), CallError> {
     let needs = [Need::Program("systemd"), Need::RealRoot];
-    let Some(sandbox) = sandbox(&needs) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs);
     let lan = Lan::new(&sandbox)?;
     const EXPORTER: &str = "leasehold-exporter@127.0.0.1:9467.service";
     // What is built may lie in /tmp, which is hidden from it; and not each machine lets a service have its own /dev.

@@ -88,9 +88,7 @@ fn a_release_is_verified_and_no_damage_gets_through() -> Result<(), Error> {
         Need::Installed("daemon/dist/verify"),
     ];
     let needs = [&PACKAGING[..], &tools].concat();
-    let Some(sandbox) = sandbox(&needs) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs);
     let lan = Lan::new(&sandbox)?;
     let shipped = Shipped::new(&lan.host)?;
     let dir = made(&lan.host, &shipped, "deb rpm")?
