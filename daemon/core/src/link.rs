@@ -263,17 +263,23 @@ pub struct Wire {
     pub parent: SmolStr,
     /// The VLAN on that link; 0 when untagged, and where a bridge's port decides.
     pub vlan: u16,
-    /// Whether the host's link is a bridge.
-    pub bridge: bool,
+    /// If the host's link is a bridge that filters VLANs: the VLAN of a port that was given none.
+    pub default_pvid: Option<u16>,
 }
 
 impl Wire {
-    /// Returns its LAN, where a configuration has named `named`: that knows the VLAN of a port of its own bridge, and nothing else.
-    pub(crate) fn lan(&self, named: &Lan) -> Lan {
-        let is_port = self.bridge && named.parent() == Some(&self.parent);
+    /// Returns its LAN, where a configuration has named `named`: that knows the VLAN of a port of its own bridge, and nothing else. A
+    /// bridge that filters no VLANs has one LAN, and its default VLAN is the untagged one.
+    pub fn lan(&self, named: &Lan) -> Lan {
+        let vlan = match self.default_pvid {
+            Some(default) if named.parent() == Some(&self.parent) && named.vlan() != default => {
+                named.vlan()
+            }
+            _ => self.vlan,
+        };
         Lan::Link {
             parent: self.parent.clone(),
-            vlan: if is_port { named.vlan() } else { self.vlan },
+            vlan,
         }
     }
 }

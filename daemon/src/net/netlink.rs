@@ -218,9 +218,13 @@ impl Netlink {
         let addresses = self
             .addresses(link.index)
             .map_err(|error| error.at(which, "list the addresses"))?;
-        let host = self.number_of_host(&link);
+        let failed = |error| LinkCause::refused("look at the wire of a link", error);
+        let host = self.number_of_host(&link).map_err(failed)?;
         let lower = host.filter(|_| link.macvlan).map(|_| link.other);
-        let wire = host.and_then(|number| self.wire(&link, number));
+        let wire = match host {
+            Some(number) => self.wire(&link, number).map_err(failed)?,
+            None => None,
+        };
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -242,37 +246,49 @@ impl Netlink {
     }
 
     /// Returns the number of the host's namespace, if a link's other end is there. An index alone may be any namespace's.
-    fn number_of_host(&mut self, link: &LinkAnswer) -> Option<i32> {
-        let host = self.host.clone().filter(|_| link.other != 0)?;
-        let number = link.other_ns?;
-        (self.number_of(&host).ok()? == Some(number)).then_some(number)
+    fn number_of_host(&mut self, link: &LinkAnswer) -> Result<Option<i32>, NetlinkError> {
+        let host = self.host.clone().filter(|_| link.other != 0);
+        let (Some(host), Some(number)) = (host, link.other_ns) else {
+            return Ok(None);
+        };
+        Ok(self.number_of(&host)?.filter(|host| *host == number))
     }
 
     /// Returns the wire of a link whose other end is in the namespace `number`; `None` if the link's kind does not tell.
-    fn wire(&mut self, link: &LinkAnswer, number: i32) -> Option<Wire> {
-        let beneath = self.link_at(link.other, number)?;
-        let (parent, vlan, bridge) = match link.made {
-            _ if link.upper => (beneath, 0, false),
-            Some(LinkKind::Vlan(vlan)) => (beneath, vlan, false),
-            Some(LinkKind::Port) if beneath.is_port() => {
-                let bridge = self.link_at(beneath.master, number)?;
-                (Some(bridge).filter(|found| found.bridge)?, 0, true)
-            }
-            _ => return None,
+    fn wire(&mut self, link: &LinkAnswer, number: i32) -> Result<Option<Wire>, NetlinkError> {
+        let Some(beneath) = self.link_at(link.other, number)? else {
+            return Ok(None);
         };
-        Some(Wire {
+        let (parent, vlan) = match link.made {
+            _ if link.upper => (beneath, 0),
+            Some(LinkKind::Vlan(vlan)) => (beneath, vlan),
+            Some(LinkKind::Port) if beneath.is_port() => {
+                match self.link_at(beneath.master, number)? {
+                    Some(found) if found.bridge => (found, 0),
+                    _ => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Wire {
             parent: parent.name.into(),
             vlan,
-            bridge,
-        })
+            default_pvid: parent.default_pvid,
+        }))
     }
 
-    /// Looks at a link in the namespace `number`.
-    fn link_at(&mut self, index: u32, number: i32) -> Option<LinkAnswer> {
+    /// Looks at a link in the namespace `number`; `None` if it has just gone.
+    fn link_at(&mut self, index: u32, number: i32) -> Result<Option<LinkAnswer>, NetlinkError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.attributes.push(LinkAttribute::IfNetnsId(number));
-        self.link_of(request).ok()
+        match self.link_of(request) {
+            Err(NetlinkError::Kernel {
+                errno: libc::ENODEV,
+                ..
+            }) => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Looks at a link, and refuses one without an Ethernet address.

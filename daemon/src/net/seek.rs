@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{LinkCause, Sighting, Sightings, Sought};
+use leasehold_core::link::{LinkCause, Sighting, Sightings, Sought, Wire};
 use tracing::debug;
 
 use super::netlink::{LinkAnswer, Which};
@@ -102,7 +102,9 @@ fn through(
     sightings.seen += 1;
     for link in links {
         for sought in sought.iter().filter(|sought| link.mac == Some(sought.mac)) {
-            match is_on(worker, &link, &sought.lan) {
+            // The watch reports on it from before the look.
+            let view = worker.look_within(path, link.index)?;
+            match is_on(worker, view.wire.as_ref(), &sought.lan) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(cause) => {
@@ -110,8 +112,6 @@ fn through(
                     continue;
                 }
             }
-            // The watch reports on it from before the look.
-            let view = worker.look_within(path, link.index)?;
             let sought = sought.clone();
             let netns = path.to_owned();
             sightings
@@ -126,19 +126,15 @@ fn through(
     Ok(())
 }
 
-/// Returns whether a container's link is on this LAN: it was made on the parent or on a VLAN of the parent, or its other end is a
-/// port of the bridge. Fails if that cannot be known, such as while the LAN's link does not exist.
-fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> Result<bool, LinkCause> {
-    let Some(name) = lan.parent().filter(|_| link.other != 0) else {
+/// Returns whether a link's wire is this LAN. Fails if that cannot be known, such as while the LAN's link does not exist.
+fn is_on(worker: &mut Worker, wire: Option<&Wire>, lan: &Lan) -> Result<bool, LinkCause> {
+    let Some(name) = lan.parent() else {
         return Ok(false);
     };
-    let parent = worker.host_link(Which::Name(name))?.index;
-    if link.other == parent {
-        return Ok(true);
-    }
-    match worker.host_link(Which::Index(link.other)) {
-        Ok(beneath) => Ok(beneath.master == parent || beneath.other == parent),
-        Err(LinkCause::NoLink(_)) => Ok(false),
-        Err(cause) => Err(cause),
-    }
+    // The LAN may have been named by another name of its link; and VLAN 10 of `eth0` has a link of its own, `eth0.10`.
+    let named = Lan::Link {
+        parent: worker.host_link(Which::Name(name))?.name.into(),
+        vlan: lan.vlan(),
+    };
+    Ok(wire.is_some_and(|wire| wire.lan(&named).to_string() == named.to_string()))
 }

@@ -33,6 +33,8 @@ pub(in crate::net) struct LinkAnswer {
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
+    /// For a bridge that filters VLANs: the VLAN of a port that was given none.
+    pub(super) default_pvid: Option<u16>,
     /// For a bridge with the spanning tree protocol: how long it blocks a new port.
     pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
@@ -72,6 +74,9 @@ impl LinkAnswer {
     /// In a bridge's: IFLA_BR_FORWARD_DELAY, in hundredths of a second, and IFLA_BR_STP_STATE.
     const BRIDGE_DELAY: u16 = 1;
     const BRIDGE_STP: u16 = 5;
+    /// In a bridge's: IFLA_BR_VLAN_FILTERING, and IFLA_BR_VLAN_DEFAULT_PVID.
+    const BRIDGE_FILTERS: u16 = 7;
+    const BRIDGE_PVID: u16 = 39;
     const HEADER: usize = 16;
 
     /// Reads a `struct ifinfomsg` and its attributes.
@@ -92,6 +97,7 @@ impl LinkAnswer {
             other_ns: None,
             master: 0,
             bridge: false,
+            default_pvid: None,
             port_delay: None,
             macvlan: false,
             upper: false,
@@ -166,6 +172,9 @@ impl LinkAnswer {
             // The port listens, then learns, each for that long (802.1D-1998 §8.4).
             let delay = number(Self::BRIDGE_DELAY)
                 .map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
+            let filters = data(Self::BRIDGE_FILTERS).is_some_and(|filters| filters.value() != [0]);
+            let pvid = data(Self::BRIDGE_PVID).and_then(|pvid| pvid.value().try_into().ok());
+            self.default_pvid = pvid.map(u16::from_ne_bytes).filter(|_| filters);
             self.port_delay =
                 delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
         }
@@ -302,4 +311,37 @@ pub(in crate::net) fn nsid_in(payload: &[u8]) -> Option<i32> {
         .flatten()
         .find(|attribute| attribute.kind() == NETNSA_NSID)?;
     found.value().try_into().ok().map(i32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).expect("a short value");
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn the_vlan_of_a_bridges_ports_counts_if_it_filters() {
+        for (filters, default_pvid) in [(1, Some(3)), (0, None)] {
+            let data = [
+                attribute(LinkAnswer::BRIDGE_FILTERS, &[filters]),
+                attribute(LinkAnswer::BRIDGE_PVID, &3_u16.to_ne_bytes()),
+            ];
+            let info = [
+                attribute(LinkAnswer::INFO_KIND, b"bridge\0"),
+                attribute(LinkAnswer::INFO_DATA, &data.concat()),
+            ];
+            let message = [
+                vec![0; LinkAnswer::HEADER],
+                attribute(LinkAnswer::INFO, &info.concat()),
+            ];
+            let link = LinkAnswer::read(&message.concat()).expect("a link");
+            assert_eq!((link.bridge, link.default_pvid), (true, default_pvid));
+        }
+    }
 }

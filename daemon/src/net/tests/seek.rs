@@ -185,6 +185,11 @@ fn a_veth_is_on_the_lan_of_its_other_ends_bridge() {
                     .collect::<Vec<_>>(),
                 ["in1"]
             );
+            ip("link property add dev br0 altname lan-bridge");
+            for (name, vlan, is_there) in [("lan-bridge", 0, true), ("br0", 7, false)] {
+                let found = lab.seek(sought(name, vlan), None).await.unwrap().found;
+                assert_eq!(found.len() == 1, is_there, "{name} {vlan}");
+            }
         },
     );
 }

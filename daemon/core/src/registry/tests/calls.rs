@@ -204,10 +204,10 @@ fn an_add_waits_for_the_address_that_it_insists_on() {
 
 #[test]
 fn a_containers_lan_is_its_links_wire() {
-    let wire = |parent: &str, vlan, bridge| Wire {
+    let wire = |parent: &str, vlan| Wire {
         parent: parent.into(),
         vlan,
-        bridge,
+        default_pvid: None,
     };
     let lan = |parent: &str, vlan| Lan::Link {
         parent: parent.into(),
@@ -216,9 +216,9 @@ fn a_containers_lan_is_its_links_wire() {
     // The configuration says br0, untagged.
     let table = [
         (None, lan("br0", 0)),
-        (Some(wire("eth7", 0, false)), lan("eth7", 0)),
-        (Some(wire("eth7", 5, false)), lan("eth7", 5)),
-        (Some(wire("br1", 0, true)), lan("br1", 0)),
+        (Some(wire("eth7", 0)), lan("eth7", 0)),
+        (Some(wire("eth7", 5)), lan("eth7", 5)),
+        (Some(wire("br1", 0)), lan("br1", 0)),
     ];
     for (wire, lan) in table {
         let mut rig = Rig::new(1);
@@ -231,21 +231,24 @@ fn a_containers_lan_is_its_links_wire() {
 
 #[test]
 fn the_configuration_knows_the_vlan_of_a_bridges_port() {
-    let mut rig = Rig::new(1);
-    rig.wired.wire = Some(Wire {
-        parent: "br0".into(),
-        vlan: 0,
-        bridge: true,
-    });
-    let mut call = rig.call("a", 1, "a");
-    call.lan = Lan::Link {
-        parent: "br0".into(),
-        vlan: 7,
-    };
-    let lan = call.lan.clone();
-    rig.request(Call::Add(call));
-    rig.run_until(1010.0);
-    assert_eq!(rig.only_record().identity.lan, lan);
+    // A bridge that filters no VLANs has one LAN, and its default VLAN is the untagged one.
+    for (default_pvid, said, vlan) in [(Some(1), 7, 7), (Some(1), 1, 0), (None, 7, 0)] {
+        let mut rig = Rig::new(1);
+        let lan = |vlan| Lan::Link {
+            parent: "br0".into(),
+            vlan,
+        };
+        rig.wired.wire = Some(Wire {
+            parent: "br0".into(),
+            vlan: 0,
+            default_pvid,
+        });
+        let mut call = rig.call("a", 1, "a");
+        call.lan = lan(said);
+        rig.request(Call::Add(call));
+        rig.run_until(1010.0);
+        assert_eq!(rig.only_record().identity.lan, lan(vlan));
+    }
 }
 
 #[test]
