@@ -179,7 +179,7 @@ impl Core {
     fn request(&mut self, now: Now, id: RequestId, call: Call) {
         match call {
             Call::Add(mut add) => {
-                self.desk().limit(&mut add);
+                self.docker.limit(&mut add);
                 self.registry.request(now, id, Call::Add(add));
             }
             Call::Del { .. }

@@ -1,10 +1,9 @@
 //! Docker, as a user of the registry: its pools, and what its network driver makes.
 //!
 //! A lease is acquired by an ADD, and given back by its address. `pools` are those of the IPAM driver; `networks` and `endpoints`
-//! are those of the network driver, and `strays` sees which of their links exist. What each call waits for is in `jobs`. `desk`
-//! joins this with the registry.
+//! are those of the network driver, and `strays` sees which of their links exist. What each call waits for is in `jobs`. A
+//! [`Desk`] joins this with the registry.
 
-mod desk;
 mod endpoints;
 mod jobs;
 mod networks;
@@ -14,7 +13,6 @@ mod strays;
 
 use std::collections::BTreeMap;
 
-pub(crate) use self::desk::Desk;
 use self::endpoints::Endpoints;
 use self::jobs::{DockerJob, NetworkChange};
 use self::networks::Networks;
@@ -22,9 +20,9 @@ use self::pools::Pools;
 pub(crate) use self::record::complete;
 pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
-use crate::effect::RequestId;
-use crate::identity::Lan;
-use crate::registry::Kept;
+use crate::effect::{Add, RequestId};
+use crate::identity::{Attachment, Lan};
+use crate::registry::{Kept, Registry};
 
 /// What is known about Docker.
 #[derive(Debug, Default)]
@@ -37,10 +35,31 @@ pub(crate) struct Docker {
     jobs: BTreeMap<RequestId, DockerJob>,
 }
 
+/// Docker and its registry.
+pub(crate) struct Desk<'a> {
+    pub(crate) docker: &'a mut Docker,
+    pub(crate) registry: &'a mut Registry,
+}
+
 impl Docker {
     pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
         let lans = self.pools.iter().filter_map(|pool| pool.lan.as_ref());
         self.networks.parents().chain(lans.filter_map(Lan::parent))
+    }
+
+    /// Adds what is known about an ADD's pool: its reservations to the limits, its gateway to the fallback.
+    pub(crate) fn limit(&self, add: &mut Add) {
+        let Attachment::Docker { pool, .. } = &add.attachment else {
+            return;
+        };
+        let Ok(pool) = pool.parse() else { return };
+        if let Some(limits) = &mut add.limits {
+            *limits = self.pools.limits(&pool);
+        }
+        let gateway = self.pools.get(&pool).and_then(|record| record.gateway);
+        if let (Some(fallback), Some(gateway)) = (&mut add.fallback, gateway) {
+            fallback.go_by(gateway.into());
+        }
     }
 
     /// Returns the networks that are being created or deleted.

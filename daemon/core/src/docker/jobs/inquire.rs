@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::pool::PoolChange;
 use super::{DockerJob, Next};
 use crate::docker::Desk;
 use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
@@ -367,7 +368,8 @@ impl LanInquiry {
         if let Some(router) = router.filter(|_| gateway.is_none()) {
             tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
-        desk.add_pool(
+        PoolChange::add(
+            desk,
             now,
             id,
             PoolId::new(definition, subnet, range),

@@ -6,16 +6,23 @@ mod network;
 mod pool;
 
 pub(super) use self::endpoint::EndpointCall;
-pub(super) use self::inquire::LanInquiry;
+use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
-pub(super) use self::pool::{PoolChange, Undo};
+use self::pool::PoolChange;
 use super::Desk;
-use crate::effect::{Answer, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
+use super::pools::{AGAIN, OFTEN};
+use crate::effect::{
+    Answer, Failure, FrameMeta, NetworkAnswer, NetworkCall, OpId, Outcome, PoolCall, PoolRequest,
+    RequestId, Why,
+};
 use crate::job;
-use crate::link::LinkCause;
+use crate::link::{LinkCause, Target};
 use crate::network::NetworkFault;
+use crate::outbox::{DoorWaiter, Waiter};
+use crate::pool::{PoolFault, PoolId, PoolRecord, found};
+use crate::record::Change;
 use crate::registry::DoorTimer;
-use crate::time::Now;
+use crate::time::{Instant, Now};
 
 /// A call that is not answered yet.
 #[derive(Debug)]
@@ -40,17 +47,115 @@ impl From<Result<NetworkAnswer, NetworkFault>> for Next {
 }
 
 impl Desk<'_> {
+    /// Handles the end of an effect.
+    pub(crate) fn done(&mut self, now: Now, waiter: DoorWaiter, outcome: Outcome) {
+        match waiter {
+            DoorWaiter::Call(id) => self.call_done(now, id, outcome),
+            DoorWaiter::Endpoint(id) => self.endpoint_done(now, &id, outcome),
+            DoorWaiter::OwnLinks => self.own_links(now, outcome),
+            DoorWaiter::Nobody => {
+                if let Outcome::Unmade(Err(cause)) = outcome {
+                    tracing::warn!(%cause, "a link that was made for Docker is still there: trying again");
+                    self.list_again(now);
+                }
+            }
+        }
+    }
+
+    /// Goes on with somebody whose deadline has come.
+    pub(crate) fn on_clock(&mut self, now: Now, timer: DoorTimer) {
+        match timer {
+            DoorTimer::Call(id) => self.call_timed_out(now, id),
+            DoorTimer::Strays => self.end_strays(now),
+            DoorTimer::OwnLinks => self.list_own_links(),
+        }
+    }
+
+    /// Returns the pools, and the links in the host's namespace that daemons with another store made.
+    pub(crate) fn list(&mut self, now: Instant) -> (Vec<PoolRecord>, Vec<String>) {
+        (
+            self.docker.pools.iter().cloned().collect(),
+            self.strangers(now),
+        )
+    }
+
+    pub(super) fn write(&mut self, waiter: DoorWaiter, changes: Vec<Change>) -> OpId {
+        self.registry.out.write_for(Waiter::Above(waiter), changes)
+    }
+
+    pub(super) fn inspect(&mut self, waiter: DoorWaiter, target: Target) -> OpId {
+        self.registry.out.inspect(Waiter::Above(waiter), target)
+    }
+
+    pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
+        self.registry
+            .set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
+    }
+
     /// Begins a call about a pool.
     pub(crate) fn asked_of_pool(&mut self, now: Now, id: RequestId, call: PoolCall) {
         let next = match call {
             PoolCall::Request(request) => self.request_pool(now, id, request),
-            PoolCall::Release { id: pool } => self.release_pool(&pool),
-            PoolCall::Reserve { pool, address } => self.reserve(now, id, &pool, address),
+            PoolCall::Release { id: pool } => pool::release_pool(self, &pool),
+            PoolCall::Reserve { pool, address } => {
+                PoolChange::reserve(self, now, id, &pool, address)
+            }
             PoolCall::ReleaseAddress { pool, address } => {
-                self.release_address(now, id, &pool, address)
+                PoolChange::release(self, now, id, &pool, address)
             }
         };
         self.call_goes_on(id, next);
+    }
+
+    /// Handles RequestPool: a known pool is answered as before.
+    fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+        let PoolRequest {
+            definition,
+            subnet,
+            range,
+            ..
+        } = &*request;
+        let fail = |fault| Answer::Failed(Failure::Pool(fault));
+        if let (Some(subnet), Some(range)) = (subnet, range)
+            && !subnet.contains(range)
+        {
+            return Next::Answers(fail(PoolFault::RangeBeyond {
+                range: *range,
+                subnet: *subnet,
+            }));
+        }
+        let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
+        let known = match &asked {
+            Some(pool) => self
+                .docker
+                .pools
+                .get(pool)
+                .or_else(|| self.docker.pools.found(pool)),
+            None => self.docker.pools.automatic(definition),
+        };
+        if let Some(record) = known {
+            let pool = record.id.clone();
+            let gateway = record.gateway;
+            let subnet = pool.subnet;
+            let answer =
+                match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
+                    true => fail(PoolFault::Overlaps {
+                        subnet,
+                        times: OFTEN,
+                        within: AGAIN,
+                    }),
+                    false => Answer::Pool { id: pool, gateway },
+                };
+            return Next::Answers(answer);
+        }
+        if let (Some(subnet), Some(links)) = (*subnet, &request.unclear) {
+            let links = links.clone();
+            return Next::Answers(fail(PoolFault::NoParent { subnet, links }));
+        }
+        if let Some((parent, _)) = found(definition) {
+            tracing::info!(%parent, ?subnet, "the one link with an address of the subnet is a network's parent: none was named");
+        }
+        LanInquiry::begin(self, now, id, request)
     }
 
     /// Begins a call about a network.
@@ -60,7 +165,7 @@ impl Desk<'_> {
     }
 
     /// Goes on with a call after one of its effects is done.
-    pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+    fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
         let Some(job) = self.docker.jobs.remove(&id) else {
             return;
         };
@@ -74,7 +179,7 @@ impl Desk<'_> {
     }
 
     /// Ends a call that has waited for as long as it may.
-    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
+    fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
@@ -125,7 +230,7 @@ impl Desk<'_> {
     }
 
     /// Answers a call or has it wait.
-    pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
+    fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.docker.jobs) {
             self.registry.set_timer(DoorTimer::Call(id), None);
             self.registry.out.reply(id, answer);

@@ -1,14 +1,20 @@
 //! A change of a Docker pool, or of its reservations, that waits for the store.
+//!
+//! Pools are not reference-counted as in Docker: some of its paths give back fewer pools than they asked for. A pool is
+//! forgotten when it is given back, no endpoint has a lease in it and no address in it is reserved.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::{DockerJob, Next};
-use crate::docker::Desk;
+use crate::docker::{Desk, DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, Outcome, RequestId};
+use crate::identity::Lan;
 use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
-use crate::pool::PoolId;
-use crate::record::Change;
+use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
+use crate::record::{BindingId, Change};
+use crate::registry::PortHolding;
 use crate::time::Now;
 
 /// A call that waits for the store.
@@ -20,7 +26,7 @@ pub(in crate::docker) struct PoolChange {
 
 /// What is undone if the store fails, or the caller hangs up.
 #[derive(Debug)]
-pub(in crate::docker) enum Undo {
+enum Undo {
     /// Nothing.
     Nothing,
     /// The pool was not known.
@@ -31,7 +37,7 @@ pub(in crate::docker) enum Undo {
 
 impl PoolChange {
     /// Answers when the store has taken these changes.
-    pub(in crate::docker) fn begin(
+    fn begin(
         desk: &mut Desk<'_>,
         now: Now,
         id: RequestId,
@@ -41,6 +47,142 @@ impl PoolChange {
         desk.write(DoorWaiter::Call(id), changes);
         desk.time_call(id, now.boot + LIMIT);
         Next::Waits(DockerJob::Pool(Self { answer, undo }))
+    }
+
+    /// Adds a pool, and answers when that is durable.
+    pub(super) fn add(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        pool: PoolId,
+        lan: Lan,
+        gateway: Option<Ipv4Addr>,
+        automatic: bool,
+    ) -> Next {
+        if automatic {
+            desk.docker.pools.is_asked_too_often(&pool, now.boot);
+        }
+        // It may have become known meanwhile, through the same request or a reservation.
+        let known = desk.docker.pools.get(&pool).cloned();
+        let undo = if known.is_some() {
+            Undo::Nothing
+        } else {
+            Undo::Pool(pool.clone())
+        };
+        let lan = Some(lan);
+        let new = PoolRecord {
+            id: pool.clone(),
+            lan: lan.clone(),
+            gateway,
+            reserved: BTreeSet::new(),
+            automatic,
+            since: now.wall,
+        };
+        let record = known.map_or(new, |known| PoolRecord {
+            lan,
+            gateway: known.gateway.or(gateway),
+            ..known
+        });
+        let gateway = record.gateway;
+        let forgotten = desk.docker.pools.add(record.clone());
+        let mut changes = vec![put(record)];
+        changes.extend(forgotten.map(remove));
+        Self::begin(
+            desk,
+            now,
+            id,
+            changes,
+            (Answer::Pool { id: pool, gateway }, undo),
+        )
+    }
+
+    /// Reserves an address, or the gateway. An address that is reserved already is answered again.
+    pub(super) fn reserve(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Option<Ipv4Addr>,
+    ) -> Next {
+        let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
+        let gateway = || desk.docker.pools.get(pool)?.gateway;
+        let Some(address) = address.or_else(gateway) else {
+            return fail(PoolFault::NoGateway {
+                subnet: pool.subnet,
+            });
+        };
+        // Docker will give back the address it was told, whatever the lease is by then.
+        let has = |holding: &PortHolding<'_>| {
+            [
+                holding.leased(now.boot),
+                holding.told().map(|told| told.addr()),
+            ]
+            .contains(&Some(address))
+        };
+        let gets = |holding: &PortHolding<'_>| holding.claimed(now.boot) == Some(address);
+        let text = pool.to_string();
+        let holder = desk.registry.holdings_in(&text).find(has);
+        let holder = holder.or_else(|| desk.registry.asking_in(&text).find(gets));
+        if let Some(holder) = holder.map(|holder| holder.attachment().clone()) {
+            return fail(PoolFault::Leased { address, holder });
+        }
+        // The store may have lost it.
+        let mut changes = Vec::new();
+        if desk.docker.pools.get(pool).is_none() {
+            let since = now.wall;
+            let record = PoolRecord {
+                id: pool.clone(),
+                lan: None,
+                gateway: None,
+                reserved: BTreeSet::new(),
+                automatic: false,
+                since,
+            };
+            changes.extend(desk.docker.pools.add(record).map(remove));
+        }
+        let Some(record) = desk.docker.pools.get_mut(pool) else {
+            return Next::Nothing;
+        };
+        if record.reserved.contains(&address) {
+            return Next::Answers(Answer::Reserved(address));
+        }
+        if record.reserved.len() >= MOST_RESERVED {
+            return fail(PoolFault::Full {
+                subnet: pool.subnet,
+            });
+        }
+        record.reserved.insert(address);
+        changes.push(put(record.clone()));
+        limit_asking(desk, now, pool);
+        let undo = Undo::Reserved(pool.clone(), address);
+        Self::begin(desk, now, id, changes, (Answer::Reserved(address), undo))
+    }
+
+    /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
+    /// is answered when that is durable: otherwise the next daemon would hold the lease again.
+    pub(super) fn release(
+        desk: &mut Desk<'_>,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Ipv4Addr,
+    ) -> Next {
+        if let Some(change) = unreserve(desk, now, pool, address) {
+            return Self::begin(
+                desk,
+                now,
+                id,
+                vec![change],
+                (Answer::Released, Undo::Nothing),
+            );
+        }
+        match released(desk, now, pool, address) {
+            Some(binding) => {
+                desk.registry.release_for(now, id, binding);
+                Next::Nothing
+            }
+            None => Next::Answers(Answer::Released),
+        }
     }
 
     pub(super) fn done(self, desk: &mut Desk<'_>, now: Now, outcome: Outcome) -> Next {
@@ -72,13 +214,90 @@ impl Undo {
     fn carry_out(self, desk: &mut Desk<'_>, now: Now) {
         match self {
             Self::Nothing => {}
-            Self::Pool(pool) => desk.forget_pool(&pool),
+            Self::Pool(pool) => forget_pool(desk, &pool),
             Self::Reserved(pool, address) => {
-                let change = desk.unreserve(now, &pool, address);
+                let change = unreserve(desk, now, &pool, address);
                 change
                     .into_iter()
                     .for_each(|change| desk.registry.out.write_alone(change));
             }
         }
     }
+}
+
+/// Handles ReleasePool: forgets the pool, unless it belongs to another network too. In that case an endpoint may have a lease
+/// in it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
+pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
+    desk.docker.pools.answered.remove(pool);
+    let is_reserved = desk
+        .docker
+        .pools
+        .get(pool)
+        .is_some_and(|record| !record.reserved.is_empty());
+    if !is_reserved
+        && desk
+            .registry
+            .holdings_in(&pool.to_string())
+            .next()
+            .is_none()
+    {
+        forget_pool(desk, pool);
+    }
+    Next::Answers(Answer::PoolReleased)
+}
+
+fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
+    if desk.docker.pools.remove(pool) {
+        desk.registry.out.write_alone(remove(pool.clone()));
+    }
+}
+
+/// Ends the reservation of an address. Returns what to write, if it was reserved.
+fn unreserve(desk: &mut Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+    let record = desk.docker.pools.get_mut(pool)?;
+    let change = record
+        .reserved
+        .remove(&address)
+        .then(|| put(record.clone()));
+    limit_asking(desk, now, pool);
+    change
+}
+
+/// Tells the ADDs of a pool that have no lease yet which addresses they may get.
+fn limit_asking(desk: &mut Desk<'_>, now: Now, pool: &PoolId) {
+    let limits = desk.docker.pools.limits(pool);
+    desk.registry.limit(now, &pool.to_string(), &limits);
+}
+
+/// Returns whose lease an address that Docker gives back stands for.
+fn released(desk: &Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
+    let told =
+        |holding: &PortHolding<'_>| holding.told().is_some_and(|told| told.addr() == address);
+    let text = pool.to_string();
+    if let Some(again) = desk.registry.leaving_in(&text).find(told) {
+        return Some(again.id());
+    }
+    let told: Vec<_> = desk.registry.holdings_in(&text).filter(told).collect();
+    match &told[..] {
+        [only] => Some(only.id()),
+        // One endpoint's lease has changed, and another got its old address. Docker takes an interface away before it
+        // gives the address back. If both have their interfaces, nobody knows which is meant; when one goes later, its
+        // lease is given up then.
+        several => {
+            let has = |holding: &PortHolding<'_>| holding.leased(now.boot) == Some(address);
+            let without = several
+                .iter()
+                .copied()
+                .filter(|holding| holding.is_on_host());
+            without.min_by_key(has).map(PortHolding::id)
+        }
+    }
+}
+
+fn put(pool: PoolRecord) -> Change {
+    DockerRecord::Pool(pool).put()
+}
+
+fn remove(pool: PoolId) -> Change {
+    DockerKey::Pool(pool).remove()
 }
