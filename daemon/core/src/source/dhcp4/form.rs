@@ -1,7 +1,7 @@
 //! The client's messages to servers, and their outcomes.
 
 use super::state::{State, StateName};
-use super::{Client, Loss, Miss, Missed, Output, Verdict};
+use super::{Loss, Miss, Missed, Output, Verdict};
 
 /// A client's message, by its form and what it asks for (RFC 2131 table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,13 +88,6 @@ impl Fate {
             Self::Sent => "sent",
             Self::Unsent => "unsent",
         }
-    }
-}
-
-impl Client {
-    /// Returns the message that is out, and neither answered nor repeated yet.
-    pub fn out(&self) -> Option<Form> {
-        out(&self.state)
     }
 }
 

@@ -6,16 +6,13 @@
 
 pub(super) mod accept;
 mod answer;
-mod choice;
 mod extend;
 mod extension;
 pub(super) mod form;
 pub(super) mod inquiry;
 pub(super) mod message;
 pub(super) mod profile;
-mod queue;
 pub(super) mod reach;
-mod refuse;
 pub(super) mod release;
 mod state;
 mod tally;
@@ -30,15 +27,17 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 pub use self::answer::Refused;
+pub(crate) use self::extend::RECENT;
 use self::extension::Extension;
 pub use self::extension::InVain;
 pub(crate) use self::extension::Outstanding;
+use self::form::Form;
 use self::message::Sender;
 use self::profile::Wanted;
-pub(crate) use self::refuse::RECENT;
 pub use self::state::StateName;
 use self::state::{State, Transaction, Unanswered};
 pub use self::tally::Tally;
+use self::tally::UNTRIED;
 use self::timing::{LeasePhase, Timer};
 use super::lease::{self, Lease};
 use super::{Loss, Miss, Missed, Output, Signal, Verdict};
@@ -151,54 +150,6 @@ impl Client {
             (self.sockets, self.count().in_vain) = (SocketState::Closed, 0);
         }
         begins
-    }
-
-    /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers, the lease is used (RFC
-    /// 2131 §3.2) and the question repeated: a switch port may not forward yet, and a server may be away. Only the clock ends
-    /// the lease. A lease that no server granted cannot be confirmed. Returns whether it asks; if so, the sockets should be
-    /// closed.
-    pub fn confirm(&mut self, now: Instant) -> bool {
-        let may = |lease: &&Arc<Lease>| lease.source.is_asked() && !lease.expired(now);
-        let Some(lease) = self.state.lease().filter(may).cloned() else {
-            return false;
-        };
-        let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
-        (self.sockets, self.tally) = (SocketState::Closed, None);
-        self.state = State::InitReboot {
-            at,
-            lease,
-            unanswered: Unanswered::Keep,
-        };
-        true
-    }
-
-    /// Uses this lease although no server answers (RFC 2131 §3.2), and keeps asking for it over other sockets.
-    pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
-        let at = now + timing::acquisition_wait(3, false, &mut self.rng);
-        (self.sockets, self.waited_for, self.tally, self.insists) =
-            (SocketState::Closed, false, None, None);
-        self.state = State::InitReboot {
-            at,
-            lease,
-            unanswered: Unanswered::Keep,
-        };
-    }
-
-    /// Holds a lease that no server granted. The sockets should be closed.
-    pub fn hold(&mut self, lease: Arc<Lease>) {
-        (self.sockets, self.tally, self.insists, self.asked) =
-            (SocketState::Closed, None, None, None);
-        self.state = State::Bound { lease };
-    }
-
-    /// Returns whether the lease is used although no server has confirmed it yet.
-    pub fn is_unconfirmed(&self) -> bool {
-        match &self.state {
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
-                extension.unconfirmed
-            }
-            state => state.lease().is_some() && self.acquires(),
-        }
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
@@ -604,5 +555,91 @@ impl Client {
         };
         let retry = now + timing::acquisition_wait(3 + in_vain, self.waited_for, &mut self.rng);
         self.state.put_off(now, retry);
+    }
+
+    /// Returns how many requests for a lease went unanswered, if the next is due; else 0.
+    pub fn asked_in_vain(&self, now: Instant) -> u32 {
+        self.state
+            .asked_in_vain()
+            .filter(|tx| now >= tx.next)
+            .map_or(0, |tx| tx.sent)
+    }
+
+    /// Returns whether a message that asks for an address is about to be sent again. First messages that are repeated soon do not
+    /// count.
+    pub fn retransmits(&self, now: Instant) -> bool {
+        match &self.state {
+            State::Selecting { tx, .. }
+            | State::Requesting { tx, .. }
+            | State::Rebooting { tx, .. } => tx.sent > 0 && now >= tx.next,
+            State::Init { .. }
+            | State::InitReboot { .. }
+            | State::Bound { .. }
+            | State::Renewing { .. }
+            | State::Rebinding { .. } => false,
+        }
+    }
+
+    /// Makes a DISCOVER that is due later leave at once.
+    pub fn hurry(&mut self, now: Instant) {
+        if let State::Selecting {
+            tx, second: None, ..
+        } = &mut self.state
+        {
+            tx.next = tx.next.min(now);
+        }
+    }
+
+    /// Has the client go on over other sockets: those that were open are closed.
+    pub fn reopens(&mut self) {
+        self.sockets = SocketState::Closed;
+    }
+
+    /// Returns the message that is out, and neither answered nor repeated yet.
+    pub fn out(&self) -> Option<Form> {
+        form::out(&self.state)
+    }
+
+    /// Returns what was tried since the last lease.
+    pub fn tally(&self) -> &Tally {
+        self.tally.as_deref().unwrap_or(&UNTRIED)
+    }
+
+    /// Records that the link did not accept a message, and why.
+    pub fn on_unsent(&mut self, cause: String) {
+        let tally = self.count();
+        tally.unsent += 1;
+        tally.last_unsent = Some(cause);
+    }
+
+    /// Starts counting again. The servers that failed the client are remembered as long as that matters.
+    pub(super) fn begin_tally(&mut self, naks: u32) {
+        let minds = self.minds_failures();
+        let shunned = self
+            .tally
+            .take()
+            .filter(|_| minds)
+            .map_or_else(Vec::new, |tally| tally.shunned);
+        let is_new = naks == 0 && shunned.is_empty();
+        self.tally = (!is_new).then(|| {
+            Box::new(Tally {
+                naks,
+                shunned,
+                ..Tally::default()
+            })
+        });
+    }
+
+    pub(super) fn count(&mut self) -> &mut Tally {
+        self.tally.get_or_insert_default()
+    }
+
+    pub(super) fn forget_failures(&mut self) {
+        if !self.minds_failures() {
+            self.tally
+                .iter_mut()
+                .for_each(|tally| tally.shunned.clear());
+            self.tally.take_if(|tally| **tally == UNTRIED);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use super::Refused;
 use super::accept::Refusal;
-use super::{Client, Refused};
 use crate::wire::Mac;
 use crate::wire::message::{BadMessage, MessageType};
 
@@ -130,48 +130,3 @@ pub(super) static UNTRIED: Tally = Tally {
     naks: 0,
     in_vain: 0,
 };
-
-impl Client {
-    /// Returns what was tried since the last lease.
-    pub fn tally(&self) -> &Tally {
-        self.tally.as_deref().unwrap_or(&UNTRIED)
-    }
-
-    /// Records that the link did not accept a message, and why.
-    pub fn on_unsent(&mut self, cause: String) {
-        let tally = self.count();
-        tally.unsent += 1;
-        tally.last_unsent = Some(cause);
-    }
-
-    /// Starts counting again. The servers that failed the client are remembered as long as that matters.
-    pub(super) fn begin_tally(&mut self, naks: u32) {
-        let minds = self.minds_failures();
-        let shunned = self
-            .tally
-            .take()
-            .filter(|_| minds)
-            .map_or_else(Vec::new, |tally| tally.shunned);
-        let is_new = naks == 0 && shunned.is_empty();
-        self.tally = (!is_new).then(|| {
-            Box::new(Tally {
-                naks,
-                shunned,
-                ..Tally::default()
-            })
-        });
-    }
-
-    pub(super) fn count(&mut self) -> &mut Tally {
-        self.tally.get_or_insert_default()
-    }
-
-    pub(super) fn forget_failures(&mut self) {
-        if !self.minds_failures() {
-            self.tally
-                .iter_mut()
-                .for_each(|tally| tally.shunned.clear());
-            self.tally.take_if(|tally| **tally == UNTRIED);
-        }
-    }
-}
