@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Registry;
-use super::jobs::Caller;
+use super::jobs::{Caller, begin_return};
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
 use crate::binding::{Abort, Leave, Release};
@@ -107,7 +107,7 @@ impl Registry {
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
         let collected = match self.jobs.caller(id) {
-            Some(Caller::Operator(_)) => return self.begin_return(now, holder),
+            Some(Caller::Operator(_)) => return begin_return(self, now, holder),
             by => matches!(by, Some(Caller::Collection(_))),
         };
         self.with(now, holder, |binding, cx| {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Registry;
+use super::jobs::vacated;
 use crate::binding::Leave;
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::link::{Step, Target};
@@ -53,7 +54,7 @@ impl Registry {
             self.abandon(id);
             self.give_back(now, id);
         }
-        leaves || self.vacated(now, id)
+        leaves || vacated(self, now, id)
     }
 
     /// Takes an interface that dockerd left in its container out of the way: under its name no other could come.

@@ -64,11 +64,12 @@ use self::fallback::Fallbacks;
 use self::heard::{ClientBefore, LastExchanges};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
-use self::jobs::Jobs;
+use self::jobs::{Jobs, Renewal};
 pub use self::kept::Kept;
 use self::leaving::Leavings;
 pub(crate) use self::notice::Notice;
 pub(crate) use self::operation::CARRIER_PAUSE;
+use self::orders::chosen;
 use self::orphans::Orphans;
 use self::pacing::{Extensions, Pacing, Releases, Urgency};
 use self::past::{LastAddress, Past};
@@ -264,8 +265,7 @@ impl Registry {
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
     pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
-        let rows = self
-            .chosen(now, &Which::default())
+        let rows = chosen(self, now, &Which::default())
             .into_iter()
             .map(|(_, row)| row)
             .collect();
@@ -461,7 +461,7 @@ impl Registry {
                 .get(id)
                 .is_some_and(|binding| binding.record_is_due())
         });
-        self.renewals_go_on(now, &touched);
+        Renewal::go_on(self, now, &touched);
         for id in touched {
             let deadline = self
                 .bindings
@@ -539,7 +539,7 @@ impl Registry {
             Report::Orphaned(event) => self.link_went(now, id, event),
             Report::WantsLook => self.audit_one(id),
             Report::Vacated => _ = self.left_inside(now, id),
-            Report::NotExtended(cause) => self.not_extended(id, &cause),
+            Report::NotExtended(cause) => Renewal::not_extended(self, id, &cause),
             Report::Over => self.over(now, id),
         }
     }

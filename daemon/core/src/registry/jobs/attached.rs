@@ -7,9 +7,9 @@ use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
 use crate::record::BindingId;
+use crate::registry::Registry;
 use crate::registry::operation::Operation;
 use crate::registry::slots::Asked;
-use crate::registry::{Notice, Registry};
 use crate::time::{Now, whole_millis};
 
 /// A call about an attachment.
@@ -37,21 +37,6 @@ pub(in crate::registry) enum Caller {
 }
 
 impl Attached {
-    /// Gives the answer to the caller.
-    pub(super) fn answer(self, core: &mut Registry, now: Now, id: RequestId, answer: Answer) {
-        match self.by {
-            Caller::Door => core.out.reply(id, answer),
-            Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
-            Caller::Operator(order) => core.returned(order, &self.attachment, answer),
-            Caller::Adoption => core.adopted(now, self.attachment, answer),
-            Caller::Above => core.notices.push_back(Notice::Answered {
-                id,
-                attachment: self.attachment,
-                answer,
-            }),
-        }
-    }
-
     pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         let Some(slot) = core.slots.get_mut(&self.attachment) else {
             return Next::Waits(Job::Attached(self));
@@ -63,10 +48,10 @@ impl Attached {
                 .map_or(now.boot, |waiting| waiting.since);
             let waited = whole_millis(now.boot.saturating_since(waited));
             let waiting_for = "an earlier operation on the same attachment";
-            self.answer(
-                core,
+            core.answer_attached(
                 now,
                 id,
+                self,
                 Answer::Failed(Failure::TimedOut {
                     waiting_for,
                     waited,
@@ -81,7 +66,7 @@ impl Attached {
                     waiting_for: "the store to record it",
                     waited: LIMIT,
                 };
-                self.answer(core, now, id, Answer::Failed(failure));
+                core.answer_attached(now, id, self, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
@@ -100,7 +85,7 @@ impl Attached {
 
     fn fail_looking(self, core: &mut Registry, now: Now, id: RequestId, failure: Failure) {
         let attachment = self.attachment.clone();
-        self.answer(core, now, id, Answer::Failed(failure));
+        core.answer_attached(now, id, self, Answer::Failed(failure));
         core.end(now, &attachment);
     }
 

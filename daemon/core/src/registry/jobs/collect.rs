@@ -18,8 +18,82 @@ pub(in crate::registry) struct Collection {
 }
 
 impl Collection {
+    /// Begins a GC.
+    pub(super) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        network: &str,
+        keep: &[(String, String)],
+    ) -> Next {
+        let stale = |attachment: &Attachment| {
+            let Attachment::Cni {
+                network: theirs,
+                container,
+                ifname,
+            } = attachment
+            else {
+                return false;
+            };
+            theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
+        };
+        let stale_bindings = core
+            .bindings
+            .iter()
+            .filter(|binding| stale(&binding.attachment));
+        for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
+            core.with(now, id, |binding, cx| {
+                binding.gives_back(cx, Release::end_grace)
+            });
+        }
+        let left: BTreeSet<_> = core
+            .slots
+            .attachments()
+            .map(|known| &**known)
+            .filter(|known| stale(known))
+            .cloned()
+            .collect();
+        core.forget_adoptions(stale);
+        if left.is_empty() {
+            return Next::Answers(Answer::Collected);
+        }
+        tracing::info!(
+            network,
+            attachments = left.len(),
+            "giving back what a GC does not name"
+        );
+        let collection = Collection {
+            left: left.clone(),
+            faults: Vec::new(),
+        };
+        core.call_goes_on(id, Next::Waits(Job::Collect(collection)));
+        core.time_call(id, now.boot + LIMIT);
+        for attachment in left {
+            let errand = core.jobs.errand(Caller::Collection(id), attachment.clone());
+            core.delete(now, attachment, errand);
+        }
+        Next::Nothing
+    }
+
+    /// Handles the end of a GC's DEL.
+    pub(super) fn go_on(
+        core: &mut Registry,
+        id: RequestId,
+        attachment: &Attachment,
+        answer: Answer,
+    ) {
+        let Some(Job::Collect(mut collection)) = core.jobs.by_id.remove(&id) else {
+            return;
+        };
+        let next = match collection.is_last(attachment, answer) {
+            true => collection.end(),
+            false => Next::Waits(Job::Collect(collection)),
+        };
+        core.call_goes_on(id, next);
+    }
+
     /// Records that a DEL is over. Returns whether it was the last.
-    fn collected(&mut self, attachment: &Attachment, answer: Answer) -> bool {
+    fn is_last(&mut self, attachment: &Attachment, answer: Answer) -> bool {
         if let Answer::Failed(failure) = answer {
             self.faults.push(format!("{attachment}: {failure}"));
         }
@@ -41,75 +115,5 @@ impl Collection {
             true => Answer::Collected,
             false => Answer::Failed(Failure::NotCollected(self.faults)),
         })
-    }
-}
-
-impl Registry {
-    pub(super) fn collect(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        network: &str,
-        keep: &[(String, String)],
-    ) -> Next {
-        let stale = |attachment: &Attachment| {
-            let Attachment::Cni {
-                network: theirs,
-                container,
-                ifname,
-            } = attachment
-            else {
-                return false;
-            };
-            theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
-        };
-        let stale_bindings = self
-            .bindings
-            .iter()
-            .filter(|binding| stale(&binding.attachment));
-        for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
-            self.with(now, id, |binding, cx| {
-                binding.gives_back(cx, Release::end_grace)
-            });
-        }
-        let left: BTreeSet<_> = self
-            .slots
-            .attachments()
-            .map(|known| &**known)
-            .filter(|known| stale(known))
-            .cloned()
-            .collect();
-        self.forget_adoptions(stale);
-        if left.is_empty() {
-            return Next::Answers(Answer::Collected);
-        }
-        tracing::info!(
-            network,
-            attachments = left.len(),
-            "giving back what a GC does not name"
-        );
-        let collection = Collection {
-            left: left.clone(),
-            faults: Vec::new(),
-        };
-        self.call_goes_on(id, Next::Waits(Job::Collect(collection)));
-        self.time_call(id, now.boot + LIMIT);
-        for attachment in left {
-            let errand = self.jobs.errand(Caller::Collection(id), attachment.clone());
-            self.delete(now, attachment, errand);
-        }
-        Next::Nothing
-    }
-
-    /// Handles the end of a GC's DEL.
-    pub(super) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
-        let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else {
-            return;
-        };
-        let next = match collection.collected(attachment, answer) {
-            true => collection.end(),
-            false => Next::Waits(Job::Collect(collection)),
-        };
-        self.call_goes_on(id, next);
     }
 }

@@ -18,12 +18,15 @@ pub(super) use self::attached::Caller;
 use self::collect::Collection;
 pub(super) use self::leave::Leaving;
 use self::release::Returning;
-use self::renew::Renewal;
+pub(super) use self::release::{begin_return, vacated};
+pub(super) use self::renew::Renewal;
 use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
+use super::notice::Notice;
+use super::orders::chosen;
 use super::timers::Key;
-use crate::effect::{Answer, Call, Obeyed, Outcome, RequestId, Why};
+use crate::effect::{Answer, Call, Obeyed, Order, Outcome, RequestId, Row, Upshot, Verb, Why};
 use crate::identity::Attachment;
 use crate::job;
 use crate::record::BindingId;
@@ -167,16 +170,29 @@ impl Registry {
                 self.check(now, id, &attachment, expected);
                 Next::Nothing
             }
-            Call::Collect { network, keep } => self.collect(now, id, &network, &keep),
-            Call::Status { parent } => self.status(now, id, parent),
-            Call::Ready => self.ready(now, id),
-            Call::Show(which) => self.show(now, id, &which),
+            Call::Collect { network, keep } => Collection::begin(self, now, id, &network, &keep),
+            Call::Status { parent } => StatusCheck::begin(self, now, id, parent),
+            Call::Ready => StatusCheck::ready(self, now, id),
+            Call::Show(which) => Showing::begin(self, now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
             Call::Ranges => Next::Answers(Answer::Ranges(self.range_rows(now))),
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };
         self.call_goes_on(id, next);
+    }
+
+    /// Begins an order. A name that matches several leases selects none of them.
+    fn order(&mut self, now: Now, id: RequestId, order: &Order) -> Next {
+        let chosen = chosen(self, now, &order.which);
+        if order.which.name.is_some() && chosen.len() > 1 {
+            let of = |(_, row): (_, Row)| Obeyed::of(&row, Upshot::Ambiguous);
+            return Next::Answers(Answer::Obeyed(chosen.into_iter().map(of).collect()));
+        }
+        match order.verb {
+            Verb::Renew => Renewal::begin(self, now, id, chosen),
+            Verb::Release { force } => Returning::begin(self, now, id, chosen, force),
+        }
     }
 
     /// Goes on with a call after one of its effects is done.
@@ -241,7 +257,25 @@ impl Registry {
     pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
         self.timers.set(Key::Call(id), None);
         if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
-            job.answer(self, now, id, answer);
+            self.answer_attached(now, id, job, answer);
+        }
+    }
+
+    /// Gives the answer to the caller.
+    fn answer_attached(&mut self, now: Now, id: RequestId, job: Attached, answer: Answer) {
+        let Attached { attachment, by, .. } = job;
+        match by {
+            Caller::Door => self.out.reply(id, answer),
+            Caller::Collection(collection) => {
+                Collection::go_on(self, collection, &attachment, answer)
+            }
+            Caller::Operator(order) => Returning::go_on(self, order, &attachment, answer),
+            Caller::Adoption => self.adopted(now, attachment, answer),
+            Caller::Above => self.notices.push_back(Notice::Answered {
+                id,
+                attachment,
+                answer,
+            }),
         }
     }
 

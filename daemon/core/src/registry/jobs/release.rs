@@ -24,6 +24,79 @@ pub(in crate::registry) struct Returning {
 }
 
 impl Returning {
+    /// Gives leases back; those of living containers only with `force`.
+    pub(super) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        leases: Vec<(BindingId, Row)>,
+        force: bool,
+    ) -> Next {
+        let mut job = Self::default();
+        for (of, row) in leases {
+            let upshot = match core.bindings.get(of) {
+                Some(binding)
+                    if binding.is_held()
+                        && force
+                        && core.slots.holder(&row.attachment) == Some(of) =>
+                {
+                    let address = row.addresses().next();
+                    job.left.insert(row.attachment, address);
+                    continue;
+                }
+                Some(binding) if binding.is_held() => Upshot::Lives {
+                    interface: !binding.is_on_host(),
+                },
+                Some(_) if row.kept.is_some() => {
+                    core.with(now, of, |binding, cx| {
+                        binding.gives_back(cx, Release::end_grace)
+                    });
+                    Upshot::Leaves
+                }
+                Some(binding) if !binding.is_live() => Upshot::Leaves,
+                _ => Upshot::Nothing(row.state),
+            };
+            job.done.push(Obeyed::of(&row, upshot));
+        }
+        let left: Vec<_> = job.left.keys().cloned().collect();
+        if left.is_empty() {
+            return job.goes_on();
+        }
+        tracing::info!(
+            leases = left.len(),
+            "an operator gives back leases of containers that live"
+        );
+        // The DELs may be over at once.
+        core.call_goes_on(id, Next::Waits(Job::Returning(job)));
+        core.time_call(id, now.boot + LIMIT);
+        for attachment in left {
+            let errand = core.jobs.errand(Caller::Operator(id), attachment.clone());
+            core.delete(now, attachment, errand);
+        }
+        Next::Nothing
+    }
+
+    /// Handles the end of a DEL of an operator's release.
+    pub(super) fn go_on(
+        core: &mut Registry,
+        id: RequestId,
+        attachment: &Attachment,
+        answer: Answer,
+    ) {
+        let Some(Job::Returning(mut job)) = core.jobs.by_id.remove(&id) else {
+            return;
+        };
+        job.over(
+            attachment,
+            if let Answer::Failed(failure) = answer {
+                Upshot::Failed(failure)
+            } else {
+                Upshot::Leaves
+            },
+        );
+        core.call_goes_on(id, job.goes_on());
+    }
+
     fn over(&mut self, attachment: &Attachment, upshot: Upshot) {
         if let Some(address) = self.left.remove(attachment) {
             self.done.push(Obeyed {
@@ -55,95 +128,25 @@ impl Returning {
     }
 }
 
-impl Registry {
-    /// Gives leases back; those of living containers only with `force`.
-    pub(in crate::registry) fn give_back_ordered(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        leases: Vec<(BindingId, Row)>,
-        force: bool,
-    ) -> Next {
-        let mut job = Returning::default();
-        for (of, row) in leases {
-            let upshot = match self.bindings.get(of) {
-                Some(binding)
-                    if binding.is_held()
-                        && force
-                        && self.slots.holder(&row.attachment) == Some(of) =>
-                {
-                    let address = row.addresses().next();
-                    job.left.insert(row.attachment, address);
-                    continue;
-                }
-                Some(binding) if binding.is_held() => Upshot::Lives {
-                    interface: !binding.is_on_host(),
-                },
-                Some(_) if row.kept.is_some() => {
-                    self.with(now, of, |binding, cx| {
-                        binding.gives_back(cx, Release::end_grace)
-                    });
-                    Upshot::Leaves
-                }
-                Some(binding) if !binding.is_live() => Upshot::Leaves,
-                _ => Upshot::Nothing(row.state),
-            };
-            job.done.push(Obeyed::of(&row, upshot));
-        }
-        let left: Vec<_> = job.left.keys().cloned().collect();
-        if left.is_empty() {
-            return job.goes_on();
-        }
-        tracing::info!(
-            leases = left.len(),
-            "an operator gives back leases of containers that live"
-        );
-        // The DELs may be over at once.
-        self.call_goes_on(id, Next::Waits(Job::Returning(job)));
-        self.time_call(id, now.boot + LIMIT);
-        for attachment in left {
-            let errand = self.jobs.errand(Caller::Operator(id), attachment.clone());
-            self.delete(now, attachment, errand);
-        }
-        Next::Nothing
+/// Begins the DEL of an operator's release.
+pub(in crate::registry) fn begin_return(core: &mut Registry, now: Now, of: BindingId) {
+    match core.is_inside(of) {
+        true => core.with(now, of, |binding, cx| {
+            binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
+        }),
+        false => core.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
     }
+}
 
-    /// Handles the end of a DEL of an operator's release.
-    pub(super) fn returned(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
-        let Some(Job::Returning(mut job)) = self.jobs.by_id.remove(&id) else {
-            return;
-        };
-        job.over(
-            attachment,
-            if let Answer::Failed(failure) = answer {
-                Upshot::Failed(failure)
-            } else {
-                Upshot::Leaves
-            },
-        );
-        self.call_goes_on(id, job.goes_on());
+/// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
+/// DEL.
+pub(in crate::registry) fn vacated(core: &mut Registry, now: Now, of: BindingId) -> bool {
+    let Some(attachment) = core.attachment(of) else {
+        return false;
+    };
+    let is_its = matches!(core.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
+    if is_its {
+        core.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
     }
-
-    /// Begins the DEL of an operator's release.
-    pub(in crate::registry) fn begin_return(&mut self, now: Now, of: BindingId) {
-        match self.is_inside(of) {
-            true => self.with(now, of, |binding, cx| {
-                binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
-            }),
-            false => self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
-        }
-    }
-
-    /// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
-    /// DEL.
-    pub(in crate::registry) fn vacated(&mut self, now: Now, of: BindingId) -> bool {
-        let Some(attachment) = self.attachment(of) else {
-            return false;
-        };
-        let is_its = matches!(self.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
-        if is_its {
-            self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
-        }
-        is_its
-    }
+    is_its
 }

@@ -36,6 +36,87 @@ struct AskedLease {
 }
 
 impl Renewal {
+    /// Has leases extended.
+    pub(super) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        leases: Vec<(BindingId, Row)>,
+    ) -> Next {
+        let mut job = Self::default();
+        for (of, row) in leases {
+            let binding = core.bindings.get(of);
+            if binding.is_some_and(|binding| is_of_range(binding, now.boot)) {
+                job.done.push(Obeyed::of(&row, Upshot::Local));
+                continue;
+            }
+            let binding = binding.filter(|binding| binding.is_held());
+            let start = binding.and_then(|binding| Some(binding.lease(now.boot)?.start));
+            let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
+                None => Upshot::Nothing(row.state),
+                Some((_, age)) if age < RECENT => Upshot::Fresh(age),
+                // Nobody would hear it.
+                Some(_)
+                    if row
+                        .link
+                        .as_ref()
+                        .is_some_and(|link| !core.interfaces.has_carrier(link)) =>
+                {
+                    Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
+                }
+                Some((start, _)) => {
+                    let attachment = core.slots.shared(&row.attachment);
+                    job.left.insert(
+                        of,
+                        AskedLease {
+                            attachment,
+                            start,
+                            cause: None,
+                        },
+                    );
+                    continue;
+                }
+            };
+            job.done.push(Obeyed::of(&row, upshot));
+        }
+        let asked: Vec<_> = job.left.keys().copied().collect();
+        core.jobs.may_renew = true;
+        tracing::info!(leases = asked.len(), "an operator has leases extended");
+        core.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
+        for of in asked {
+            core.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
+        }
+        job.goes_on()
+    }
+
+    /// Records why a lease was not extended.
+    pub(in crate::registry) fn not_extended(core: &mut Registry, of: BindingId, cause: &str) {
+        if !core.jobs.may_renew {
+            return;
+        }
+        let asked = core
+            .jobs
+            .renewals()
+            .filter_map(|(_, job)| job.left.get_mut(&of));
+        asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
+    }
+
+    /// Tells operators which leases have advanced during the current input.
+    pub(in crate::registry) fn go_on(core: &mut Registry, now: Now, touched: &BTreeSet<BindingId>) {
+        if !core.jobs.may_renew {
+            return;
+        }
+        let waiting: Vec<_> = core.jobs.renewals().map(|(id, _)| id).collect();
+        core.jobs.may_renew = !waiting.is_empty();
+        for id in waiting {
+            let Some(Job::Renewal(mut job)) = core.jobs.by_id.remove(&id) else {
+                continue;
+            };
+            touched.iter().for_each(|of| job.judge(core, now, *of));
+            core.call_goes_on(id, job.goes_on());
+        }
+    }
+
     /// Decides what became of a lease, if that is known by now.
     fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
         let Some(asked) = self.left.get(&id) else {
@@ -99,88 +180,5 @@ impl Renewal {
             });
         }
         self.goes_on()
-    }
-}
-
-impl Registry {
-    /// Has leases extended.
-    pub(in crate::registry) fn renew(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        leases: Vec<(BindingId, Row)>,
-    ) -> Next {
-        let mut job = Renewal::default();
-        for (of, row) in leases {
-            let binding = self.bindings.get(of);
-            if binding.is_some_and(|binding| is_of_range(binding, now.boot)) {
-                job.done.push(Obeyed::of(&row, Upshot::Local));
-                continue;
-            }
-            let binding = binding.filter(|binding| binding.is_held());
-            let start = binding.and_then(|binding| Some(binding.lease(now.boot)?.start));
-            let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
-                None => Upshot::Nothing(row.state),
-                Some((_, age)) if age < RECENT => Upshot::Fresh(age),
-                // Nobody would hear it.
-                Some(_)
-                    if row
-                        .link
-                        .as_ref()
-                        .is_some_and(|link| !self.interfaces.has_carrier(link)) =>
-                {
-                    Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
-                }
-                Some((start, _)) => {
-                    let attachment = self.slots.shared(&row.attachment);
-                    job.left.insert(
-                        of,
-                        AskedLease {
-                            attachment,
-                            start,
-                            cause: None,
-                        },
-                    );
-                    continue;
-                }
-            };
-            job.done.push(Obeyed::of(&row, upshot));
-        }
-        let asked: Vec<_> = job.left.keys().copied().collect();
-        self.jobs.may_renew = true;
-        tracing::info!(leases = asked.len(), "an operator has leases extended");
-        self.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
-        for of in asked {
-            self.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
-        }
-        job.goes_on()
-    }
-
-    /// Records why a lease was not extended.
-    pub(in crate::registry) fn not_extended(&mut self, of: BindingId, cause: &str) {
-        if !self.jobs.may_renew {
-            return;
-        }
-        let asked = self
-            .jobs
-            .renewals()
-            .filter_map(|(_, job)| job.left.get_mut(&of));
-        asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
-    }
-
-    /// Tells operators which leases have advanced during the current input.
-    pub(in crate::registry) fn renewals_go_on(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
-        if !self.jobs.may_renew {
-            return;
-        }
-        let waiting: Vec<_> = self.jobs.renewals().map(|(id, _)| id).collect();
-        self.jobs.may_renew = !waiting.is_empty();
-        for id in waiting {
-            let Some(Job::Renewal(mut job)) = self.jobs.by_id.remove(&id) else {
-                continue;
-            };
-            touched.iter().for_each(|of| job.judge(self, now, *of));
-            self.call_goes_on(id, job.goes_on());
-        }
     }
 }

@@ -7,6 +7,7 @@ use crate::effect::{Answer, Outcome, RequestId, Shown, Which};
 use crate::link::{LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::registry::Registry;
+use crate::registry::orders::chosen;
 use crate::time::Now;
 
 /// How long the look at the interface may take.
@@ -17,6 +18,39 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(in crate::registry) struct Showing(Box<Shown>);
 
 impl Showing {
+    /// Shows the leases that are meant: one in full, several by their rows.
+    pub(super) fn begin(core: &mut Registry, now: Now, id: RequestId, which: &Which) -> Next {
+        let mut chosen: Vec<_> = chosen(core, now, which);
+        let only = match (chosen.len(), chosen.pop()) {
+            (1, Some(only)) => only,
+            (_, last) => {
+                let rows = chosen
+                    .into_iter()
+                    .chain(last)
+                    .map(|(_, row)| Shown::of(row));
+                return Next::Answers(Answer::Shown(rows.collect()));
+            }
+        };
+        let (of, row) = only;
+        let mut shown = Shown::of(row);
+        let binding = core.bindings.get(of);
+        shown.lease = binding
+            .and_then(|binding| binding.lease(now.boot))
+            .cloned()
+            .map(Box::new);
+        shown.exchanged = core.heard.of(of).cloned();
+        let inside = binding
+            .filter(|binding| !binding.is_on_host())
+            .map(|binding| binding.link.clone());
+        let Some(link) = inside else {
+            return Next::Answers(Answer::Shown(vec![shown]));
+        };
+        core.out
+            .inspect_with(Waiter::Call(id), Target::Known(link), true);
+        core.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Showing(Self(Box::new(shown))))
+    }
+
     pub(super) fn done(mut self, outcome: Outcome) -> Next {
         if let Outcome::Inspected(result) = outcome {
             self.0.interface = Some(result.map(Box::new));
@@ -31,40 +65,5 @@ impl Showing {
 
     fn end(self) -> Next {
         Next::Answers(Answer::Shown(vec![*self.0]))
-    }
-}
-
-impl Registry {
-    /// Shows the leases that are meant: one in full, several by their rows.
-    pub(super) fn show(&mut self, now: Now, id: RequestId, which: &Which) -> Next {
-        let mut chosen: Vec<_> = self.chosen(now, which);
-        let only = match (chosen.len(), chosen.pop()) {
-            (1, Some(only)) => only,
-            (_, last) => {
-                let rows = chosen
-                    .into_iter()
-                    .chain(last)
-                    .map(|(_, row)| Shown::of(row));
-                return Next::Answers(Answer::Shown(rows.collect()));
-            }
-        };
-        let (of, row) = only;
-        let mut shown = Shown::of(row);
-        let binding = self.bindings.get(of);
-        shown.lease = binding
-            .and_then(|binding| binding.lease(now.boot))
-            .cloned()
-            .map(Box::new);
-        shown.exchanged = self.heard.of(of).cloned();
-        let inside = binding
-            .filter(|binding| !binding.is_on_host())
-            .map(|binding| binding.link.clone());
-        let Some(link) = inside else {
-            return Next::Answers(Answer::Shown(vec![shown]));
-        };
-        self.out
-            .inspect_with(Waiter::Call(id), Target::Known(link), true);
-        self.time_call(id, now.boot + LIMIT);
-        Next::Waits(Job::Showing(Showing(Box::new(shown))))
     }
 }

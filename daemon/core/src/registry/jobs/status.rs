@@ -26,6 +26,40 @@ pub(in crate::registry) struct StatusCheck {
 }
 
 impl StatusCheck {
+    /// Begins a STATUS.
+    pub(super) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        parent: Option<String>,
+    ) -> Next {
+        core.out.write_for(Waiter::Call(id), Vec::new());
+        let link = Link::parent(LOOPBACK, Mac::default());
+        let want = Sockets::new(Mac::default(), Hears::Answers);
+        let (_, sockets) = core.out.open(Owner::Call(id), link, want);
+        let parents = usize::from(parent.is_some());
+        if let Some(ifname) = parent {
+            core.out.inspect(Waiter::Call(id), Target::Host { ifname });
+        }
+        core.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Status(Self {
+            left: 2 + parents,
+            sockets: Some(sockets),
+            faults: Vec::new(),
+        }))
+    }
+
+    /// Begins the question for readiness.
+    pub(super) fn ready(core: &mut Registry, now: Now, id: RequestId) -> Next {
+        core.out.write_for(Waiter::Call(id), Vec::new());
+        core.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Status(Self {
+            left: 1,
+            sockets: None,
+            faults: Vec::new(),
+        }))
+    }
+
     pub(super) fn done(mut self, core: &mut Registry, outcome: Outcome) -> Next {
         self.faults.extend(fault(outcome));
         self.left -= 1;
@@ -60,35 +94,6 @@ impl StatusCheck {
             [] => Answer::Ready,
             faults => Answer::Failed(Failure::NotReady(faults.join("; "))),
         })
-    }
-}
-
-impl Registry {
-    pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
-        self.out.write_for(Waiter::Call(id), Vec::new());
-        let link = Link::parent(LOOPBACK, Mac::default());
-        let want = Sockets::new(Mac::default(), Hears::Answers);
-        let (_, sockets) = self.out.open(Owner::Call(id), link, want);
-        let parents = usize::from(parent.is_some());
-        if let Some(ifname) = parent {
-            self.out.inspect(Waiter::Call(id), Target::Host { ifname });
-        }
-        self.time_call(id, now.boot + LIMIT);
-        Next::Waits(Job::Status(StatusCheck {
-            left: 2 + parents,
-            sockets: Some(sockets),
-            faults: Vec::new(),
-        }))
-    }
-
-    pub(super) fn ready(&mut self, now: Now, id: RequestId) -> Next {
-        self.out.write_for(Waiter::Call(id), Vec::new());
-        self.time_call(id, now.boot + LIMIT);
-        Next::Waits(Job::Status(StatusCheck {
-            left: 1,
-            sockets: None,
-            faults: Vec::new(),
-        }))
     }
 }
 

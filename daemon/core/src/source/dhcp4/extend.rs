@@ -1,7 +1,9 @@
 //! Keeping a lease: RENEWING and REBINDING (RFC 2131 §4.4.5), and INIT-REBOOT while it is used. And what a client gives up: an
 //! abandoned acquisition, and an address that, as its caller reports, another station or another client of this host has.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::extension::{Attempt, Extension, InVain};
 use super::lease::Lease;
