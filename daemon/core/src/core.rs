@@ -12,7 +12,7 @@ use crate::counts::Counts;
 use crate::docker::{self, Desk, Docker};
 use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
 use crate::identity::{Attachment, Lan};
-use crate::registry::{Config, Holdings, Kept, Notice, Registry};
+use crate::registry::{self, Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
 use crate::trouble::Trouble;
 
@@ -114,12 +114,12 @@ impl Core {
 
     /// Returns what was counted since the start.
     pub fn counts(&self) -> &Counts {
-        self.registry.counts()
+        &self.registry.out.counts
     }
 
     /// Returns what is held.
     pub fn holdings(&self, now: Instant) -> Holdings {
-        self.registry.holdings(now)
+        Holdings::of(&self.registry, now)
     }
 
     /// Returns the host links that leases or Docker's networks use, each with the number of leases.
@@ -129,7 +129,7 @@ impl Core {
             .parents()
             .map(|ifname| (ifname.to_owned(), 0))
             .collect();
-        for ifname in self.registry.parents() {
+        for ifname in registry::parents(&self.registry) {
             *links.entry(ifname.to_owned()).or_default() += 1;
         }
         links
@@ -142,7 +142,7 @@ impl Core {
 
     /// Returns what is wrong with LANs and leases.
     pub fn troubles(&self, now: Now) -> Vec<Trouble> {
-        self.registry.troubles(now)
+        registry::troubles(&self.registry, now)
     }
 
     /// Returns how many events were dropped because the store did not accept them.
@@ -163,7 +163,7 @@ impl Core {
 
     /// Returns how much is kept of each kind whose size depends on what was asked.
     pub fn kept(&self) -> Vec<Kept> {
-        let mut kept = self.registry.kept();
+        let mut kept = Kept::all(&self.registry);
         kept.extend(self.docker.kept());
         kept
     }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Registry;
 use crate::binding::Binding;
 use crate::effect::{Acknowledged, Exchanged};
 use crate::record::BindingId;
@@ -21,16 +20,16 @@ pub(super) struct LastExchanges {
     order: VecDeque<BindingId>,
 }
 
-/// A client's state before an answer came.
+/// A client's state before an answer came, or after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClientBefore {
+pub(super) struct ClientState {
     state: StateName,
     outstanding: Option<Outstanding>,
     /// When its lease began.
     start: Option<Instant>,
 }
 
-impl ClientBefore {
+impl ClientState {
     /// Returns the state of a binding's client, if there is one.
     pub(super) fn of(binding: &Binding) -> Option<Self> {
         let client = binding.client()?;
@@ -70,12 +69,16 @@ impl LastExchanges {
         self.order.push_back(id);
         self.by_id.entry(id).or_default()
     }
-}
 
-impl Registry {
     /// Keeps the result of a server's message, if it advanced a client.
-    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: ClientBefore) {
-        let ClientBefore {
+    pub(super) fn keep(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        before: ClientState,
+        after: ClientState,
+    ) {
+        let ClientState {
             state,
             outstanding: Some(asked),
             start,
@@ -83,19 +86,16 @@ impl Registry {
         else {
             return;
         };
-        let Some(after) = self.bindings.get(id).and_then(ClientBefore::of) else {
-            return;
-        };
         let took = now.boot.saturating_since(asked.began);
         match (state, after.state) {
             (StateName::Selecting, StateName::Requesting) => {
-                *self.heard.make(id) = Exchanged {
+                *self.make(id) = Exchanged {
                     offer: Some((took, asked.sent)),
                     ack: None,
                 };
             }
             (_, StateName::Bound) if after.start != start => {
-                let exchanged = self.heard.make(id);
+                let exchanged = self.make(id);
                 if state != StateName::Requesting {
                     exchanged.offer = None;
                 }

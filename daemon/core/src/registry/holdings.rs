@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Registry;
 use super::fallback::is_of_range;
-use crate::counts::Counts;
 use crate::time::Instant;
 
 /// How many networks are counted separately. Runtimes may make one for each container.
@@ -40,16 +39,12 @@ pub struct Kind {
     pub state: &'static str,
 }
 
-impl Registry {
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.out.counts
-    }
-
+impl Holdings {
     /// Returns what is held.
-    pub(crate) fn holdings(&self, now: Instant) -> Holdings {
+    pub(crate) fn of(core: &Registry, now: Instant) -> Self {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> =
             BTreeMap::new();
-        for binding in self.bindings.iter() {
+        for binding in core.bindings.iter() {
             let door = binding.attachment.door();
             let network = binding.attachment.network();
             let source = if is_of_range(binding, now) {
@@ -62,17 +57,17 @@ impl Registry {
                 .or_default() += 1;
         }
         let name = labels(leases.keys().map(|(_, network, ..)| *network));
-        let left = self.bindings.iter().filter_map(|binding| {
+        let left = core.bindings.iter().filter_map(|binding| {
             let (lease, _) = binding.unextended(now)?;
             Some((lease.expires()?.saturating_since(now), lease.times?.end))
         });
         let left: Vec<_> = left.collect();
         let part = |(left, of): &(Duration, Duration)| left.as_secs_f64() / of.as_secs_f64();
-        let mut holdings = Holdings {
+        let mut holdings = Self {
             next_end: left.iter().map(|(left, _)| *left).min(),
             least_left: left.into_iter().min_by(|a, b| part(a).total_cmp(&part(b))),
-            adopting: self.adoptions.len() as u64,
-            ..Holdings::default()
+            adopting: core.adoptions.len() as u64,
+            ..Self::default()
         };
         for ((door, network, source, state), count) in &leases {
             *holdings

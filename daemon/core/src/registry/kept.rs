@@ -14,57 +14,57 @@ pub struct Kept {
     pub of_bindings: bool,
 }
 
-impl Registry {
+impl Kept {
     /// Returns how much the core keeps of each kind whose size depends on what it was asked.
-    pub(crate) fn kept(&self) -> Vec<Kept> {
-        let of_bindings = |what, count| Kept {
+    pub(crate) fn all(core: &Registry) -> Vec<Self> {
+        let of_bindings = |what, count| Self {
             what,
             count,
             of_bindings: true,
         };
-        let under_way = |what, count| Kept {
+        let under_way = |what, count| Self {
             what,
             count,
             of_bindings: false,
         };
-        let [bindings, touched, sought] = self.bindings.sizes();
-        let (seats, interfaces) = self.interfaces.sizes();
-        let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
+        let [bindings, touched, sought] = core.bindings.sizes();
+        let (seats, interfaces) = core.interfaces.sizes();
+        let [holders, leaving, identities, claims, unsettled] = core.bindings.holders().sizes();
         // Each has a call and a deadline. There are no more of them than a start named.
-        let adoptions = self.adoptions.len();
+        let adoptions = core.adoptions.len();
         let is_above = |key: &Key| matches!(key, Key::Above(_));
-        let deadlines = self.timers.count(|key| !is_above(key));
-        let others = adoptions + self.orphans.len().min(1) + self.seeking.awaited().min(1);
+        let deadlines = core.timers.count(|key| !is_above(key));
+        let others = adoptions + core.orphans.len().min(1) + core.seeking.awaited().min(1);
         let mut kept = vec![
             of_bindings("bindings", bindings),
             of_bindings("holders", holders),
-            of_bindings("attachments", self.slots.len()),
+            of_bindings("attachments", core.slots.len()),
             of_bindings("bindings with a link of their own", seats),
             of_bindings("bindings being given back", leaving),
             of_bindings("identities being given back", identities),
             of_bindings("claims on addresses", claims),
             of_bindings("deadlines", deadlines.saturating_sub(others)),
-            of_bindings("deadlines of doors above", self.timers.count(is_above)),
+            of_bindings("deadlines of doors above", core.timers.count(is_above)),
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
-            under_way("calls", self.jobs.len().saturating_sub(adoptions)),
-            under_way("leases that are given back", self.leavings.len()),
-            under_way("name servers to publish", self.out.resolvers.len()),
-            under_way("LANs with permits", self.pacing.len()),
-            under_way("LANs with extensions", self.extensions.len()),
-            under_way("links to look at", self.audit.waiting()),
-            under_way("links being looked at", self.audit.under_way()),
-            under_way("links that could not be looked at", self.audit.failed()),
-            under_way("links that went and wait for their DEL", self.orphans.len()),
-            of_bindings("leases whose last answer is kept", self.heard.len()),
+            under_way("calls", core.jobs.len().saturating_sub(adoptions)),
+            under_way("leases that are given back", core.leavings.len()),
+            under_way("name servers to publish", core.out.resolvers.len()),
+            under_way("LANs with permits", core.pacing.len()),
+            under_way("LANs with extensions", core.extensions.len()),
+            under_way("links to look at", core.audit.waiting()),
+            under_way("links being looked at", core.audit.under_way()),
+            under_way("links that could not be looked at", core.audit.failed()),
+            under_way("links that went and wait for their DEL", core.orphans.len()),
+            of_bindings("leases whose last answer is kept", core.heard.len()),
             of_bindings("interfaces that are sought", sought),
-            of_bindings("interfaces that have not come yet", self.seeking.awaited()),
-            under_way("searches for interfaces", self.seeking.under_way()),
-            of_bindings("records that could not be written", self.unwritten.len()),
-            under_way("namespaces that are not seen", self.sight.unseen()),
+            of_bindings("interfaces that have not come yet", core.seeking.awaited()),
+            under_way("searches for interfaces", core.seeking.under_way()),
+            of_bindings("records that could not be written", core.unwritten.len()),
+            under_way("namespaces that are not seen", core.sight.unseen()),
         ];
         kept.extend(
-            self.out
+            core.out
                 .sizes()
                 .into_iter()
                 .chain(interfaces)

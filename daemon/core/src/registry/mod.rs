@@ -61,7 +61,7 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::fallback::Fallbacks;
-use self::heard::{ClientBefore, LastExchanges};
+use self::heard::{ClientState, LastExchanges};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::{Jobs, Renewal};
@@ -80,6 +80,7 @@ use self::sight::Sight;
 use self::slots::Slots;
 use self::timers::Timers;
 pub(crate) use self::timers::{DoorTimer, Key};
+pub(crate) use self::troubles::{parents, troubles};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Hold, Life, Release};
 use crate::conflict::departed::Departed;
@@ -371,14 +372,15 @@ impl Registry {
         match frame::decode(bytes, meta) {
             Ok(frame) => {
                 let said = match &frame {
-                    Frame::Udp(_) => self.bindings.get(id).and_then(ClientBefore::of),
+                    Frame::Udp(_) => self.bindings.get(id).and_then(ClientState::of),
                     Frame::Arp(_) => None,
                 };
                 self.with(now, id, |binding, cx| {
                     binding.on_frame(exchange, &frame, cx)
                 });
-                if let Some(before) = said {
-                    self.keep_heard(now, id, before);
+                let after = || self.bindings.get(id).and_then(ClientState::of);
+                if let Some((before, after)) = said.and_then(|before| Some((before, after()?))) {
+                    self.heard.keep(now, id, before, after);
                 }
             }
             Err(cause) => match frame::ipv4_source(bytes) {

@@ -17,209 +17,209 @@ use crate::trouble::{Subject, Trouble, TroubleKind};
 /// How many leases a sentence names.
 const NAMED: usize = 3;
 
-impl Registry {
-    /// Returns what is wrong with LANs and leases.
-    pub(crate) fn troubles(&self, now: Now) -> Vec<Trouble> {
-        let mut found = self.lans.troubles(self.subnets(now), now.boot);
-        found.extend(self.without_address(now));
-        found.extend(self.unreached(now));
-        found.extend(self.unextended(now));
-        found.extend(self.routers_on_host(now));
-        found.extend(self.held_up(now));
-        found.extend(self.pathless());
-        found.extend(self.not_adopted());
-        found
-    }
+/// Returns what is wrong with LANs and leases.
+pub(crate) fn troubles(core: &Registry, now: Now) -> Vec<Trouble> {
+    let mut found = core.lans.troubles(subnets(core, now), now.boot);
+    found.extend(without_address(core, now));
+    found.extend(unreached(core, now));
+    found.extend(unextended(core, now));
+    found.extend(routers_on_host(core, now));
+    found.extend(held_up(core, now));
+    found.extend(pathless(core));
+    found.extend(not_adopted(core));
+    found
+}
 
-    pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
-        let live = self.bindings.iter().filter(|binding| binding.is_live());
-        live.filter_map(|binding| binding.identity.lan.parent())
-    }
+pub(crate) fn parents(core: &Registry) -> impl Iterator<Item = &str> {
+    let live = core.bindings.iter().filter(|binding| binding.is_live());
+    live.filter_map(|binding| binding.identity.lan.parent())
+}
 
-    /// Returns bindings by LAN.
-    fn by_lan(&self, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
-        let mut by_lan: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for binding in self.bindings.iter().filter(|binding| is_one(binding)) {
-            by_lan
-                .entry(&binding.identity.lan)
-                .or_default()
-                .push(binding);
-        }
+/// Returns bindings by LAN.
+fn by_lan(core: &Registry, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
+    let mut by_lan: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for binding in core.bindings.iter().filter(|binding| is_one(binding)) {
         by_lan
+            .entry(&binding.identity.lan)
+            .or_default()
+            .push(binding);
     }
+    by_lan
+}
 
-    fn without_address(&self, now: Now) -> Vec<Trouble> {
-        let lost = self.by_lan(|binding| binding.lacks_lease(now.boot));
-        let trouble = |(lan, lost): (&Lan, Vec<&Binding>)| {
-            let have = if lost.len() == 1 { "has" } else { "have" };
-            Trouble {
-                kind: TroubleKind::NoAddress,
-                subject: Subject::Lan(lan.clone()),
-                since: None,
-                count: lost.len() as u64,
-                sentence: format!(
-                    "{} on {lan} {have} no address: {}",
-                    counted(lost.len(), "container"),
-                    names(&lost, now)
-                ),
-                remedy: format!(
-                    "`leasehold events` says how it was lost, and `leasehold probe {}` whether a server answers",
-                    lan.parent().unwrap_or("LINK")
-                ),
-            }
-        };
-        lost.into_iter().map(trouble).collect()
-    }
-
-    fn unreached(&self, now: Now) -> Vec<Trouble> {
-        let unreached = self.by_lan(Binding::is_unreached);
-        let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| Trouble {
-            kind: TroubleKind::Unreachable,
+fn without_address(core: &Registry, now: Now) -> Vec<Trouble> {
+    let lost = by_lan(core, |binding| binding.lacks_lease(now.boot));
+    let trouble = |(lan, lost): (&Lan, Vec<&Binding>)| {
+        let have = if lost.len() == 1 { "has" } else { "have" };
+        Trouble {
+            kind: TroubleKind::NoAddress,
             subject: Subject::Lan(lan.clone()),
             since: None,
-            count: unreached.len() as u64,
-            sentence: format!("{} on {lan}: {UNREACHED}", names(&unreached, now)),
-            remedy: UNREACHED_REMEDY.to_owned(),
-        };
-        unreached.into_iter().map(trouble).collect()
-    }
-
-    fn unextended(&self, now: Now) -> Vec<Trouble> {
-        let mut servers: BTreeMap<(&Lan, Ipv4Addr), Unextended> = BTreeMap::new();
-        for binding in self.bindings.iter() {
-            if let Some(lease) = binding
-                .lease(now.boot)
-                .filter(|lease| lease.source.is_asked())
-            {
-                servers
-                    .entry((&binding.identity.lan, lease.server))
-                    .or_default()
-                    .add(binding, now.boot);
-            }
+            count: lost.len() as u64,
+            sentence: format!(
+                "{} on {lan} {have} no address: {}",
+                counted(lost.len(), "container"),
+                names(&lost, now)
+            ),
+            remedy: format!(
+                "`leasehold events` says how it was lost, and `leasehold probe {}` whether a server answers",
+                lan.parent().unwrap_or("LINK")
+            ),
         }
-        let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
-        let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Unextended)| {
-            let silent = self.lans.silent_since(lan, server);
-            let what = match silent {
-                Some(_) => "does not extend leases",
-                None => "extends other leases, but not all",
-            };
-            let since = silent
-                .map(|silent| silent.wall)
-                .or_else(|| waiting.since.map(|since| now.wall_at(since)));
-            let link = lan.parent().unwrap_or("LINK");
-            Trouble {
-                kind: TroubleKind::RenewalsUnanswered,
-                subject: Subject::Lan(lan.clone()),
-                since,
-                count: waiting.count as u64,
-                sentence: format!(
-                    "server {server} on {lan} {what}: {}",
-                    waiting.text(now.boot)
-                ),
-                remedy: format!(
-                    "see that it runs, and that nothing blocks UDP port 67 on the way; `leasehold probe {link}` asks it, and \
-                     `leasehold list` marks the leases"
-                ),
-            }
+    };
+    lost.into_iter().map(trouble).collect()
+}
+
+fn unreached(core: &Registry, now: Now) -> Vec<Trouble> {
+    let unreached = by_lan(core, Binding::is_unreached);
+    let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| Trouble {
+        kind: TroubleKind::Unreachable,
+        subject: Subject::Lan(lan.clone()),
+        since: None,
+        count: unreached.len() as u64,
+        sentence: format!("{} on {lan}: {UNREACHED}", names(&unreached, now)),
+        remedy: UNREACHED_REMEDY.to_owned(),
+    };
+    unreached.into_iter().map(trouble).collect()
+}
+
+fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
+    let mut servers: BTreeMap<(&Lan, Ipv4Addr), Unextended> = BTreeMap::new();
+    for binding in core.bindings.iter() {
+        if let Some(lease) = binding
+            .lease(now.boot)
+            .filter(|lease| lease.source.is_asked())
+        {
+            servers
+                .entry((&binding.identity.lan, lease.server))
+                .or_default()
+                .add(binding, now.boot);
+        }
+    }
+    let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
+    let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Unextended)| {
+        let silent = core.lans.silent_since(lan, server);
+        let what = match silent {
+            Some(_) => "does not extend leases",
+            None => "extends other leases, but not all",
         };
-        waits.map(trouble).collect()
-    }
+        let since = silent
+            .map(|silent| silent.wall)
+            .or_else(|| waiting.since.map(|since| now.wall_at(since)));
+        let link = lan.parent().unwrap_or("LINK");
+        Trouble {
+            kind: TroubleKind::RenewalsUnanswered,
+            subject: Subject::Lan(lan.clone()),
+            since,
+            count: waiting.count as u64,
+            sentence: format!(
+                "server {server} on {lan} {what}: {}",
+                waiting.text(now.boot)
+            ),
+            remedy: format!(
+                "see that it runs, and that nothing blocks UDP port 67 on the way; `leasehold probe {link}` asks it, and \
+                 `leasehold list` marks the leases"
+            ),
+        }
+    };
+    waits.map(trouble).collect()
+}
 
-    /// Returns the server and the subnet of each lease, where the configuration does not name the server.
-    fn subnets(&self, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
-        self.bindings.iter().filter_map(move |binding| {
-            let lease = binding
-                .lease(now.boot)
-                .filter(|lease| lease.source.is_asked())?;
-            let is_named = !binding.profile.client.servers.allow.is_empty();
-            (!is_named && binding.is_live())
-                .then(|| (&binding.identity.lan, lease.server, lease.address))
-        })
-    }
+/// Returns the server and the subnet of each lease, where the configuration does not name the server.
+fn subnets(core: &Registry, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
+    core.bindings.iter().filter_map(move |binding| {
+        let lease = binding
+            .lease(now.boot)
+            .filter(|lease| lease.source.is_asked())?;
+        let is_named = !binding.profile.client.servers.allow.is_empty();
+        (!is_named && binding.is_live())
+            .then(|| (&binding.identity.lan, lease.server, lease.address))
+    })
+}
 
-    fn routers_on_host(&self, now: Now) -> Vec<Trouble> {
-        let behind = self.by_lan(|binding| binding.profile.is_router_on_host && binding.is_live());
-        let trouble = |(lan, behind): (&Lan, Vec<&Binding>)| {
-            let lease = behind.iter().find_map(|binding| binding.lease(now.boot));
-            let router = lease
-                .and_then(|lease| lease.gateway)
-                .map_or(String::new(), |router| format!(", {router}"));
-            Trouble {
-                kind: TroubleKind::HostIsRouter,
-                subject: Subject::Lan(lan.clone()),
-                since: None,
-                count: behind.len() as u64,
-                sentence: format!(
-                    "this host's own bridge {lan} has the address of the LAN's router{router}, because the network says isGateway: \
-                     what {} to the router, such as renewals and RELEASEs, ends at this host",
-                    if behind.len() == 1 {
-                        "1 container sends".to_owned()
-                    } else {
-                        format!("{} containers send", behind.len())
-                    }
-                ),
-                remedy: format!(
-                    "set \"isGateway\": false in the network's configuration, and take the address off {lan}"
-                ),
-            }
-        };
-        behind.into_iter().map(trouble).collect()
-    }
+fn routers_on_host(core: &Registry, now: Now) -> Vec<Trouble> {
+    let behind = by_lan(core, |binding| {
+        binding.profile.is_router_on_host && binding.is_live()
+    });
+    let trouble = |(lan, behind): (&Lan, Vec<&Binding>)| {
+        let lease = behind.iter().find_map(|binding| binding.lease(now.boot));
+        let router = lease
+            .and_then(|lease| lease.gateway)
+            .map_or(String::new(), |router| format!(", {router}"));
+        Trouble {
+            kind: TroubleKind::HostIsRouter,
+            subject: Subject::Lan(lan.clone()),
+            since: None,
+            count: behind.len() as u64,
+            sentence: format!(
+                "this host's own bridge {lan} has the address of the LAN's router{router}, because the network says isGateway: \
+                 what {} to the router, such as renewals and RELEASEs, ends at this host",
+                if behind.len() == 1 {
+                    "1 container sends".to_owned()
+                } else {
+                    format!("{} containers send", behind.len())
+                }
+            ),
+            remedy: format!(
+                "set \"isGateway\": false in the network's configuration, and take the address off {lan}"
+            ),
+        }
+    };
+    behind.into_iter().map(trouble).collect()
+}
 
-    fn held_up(&self, now: Now) -> Option<Trouble> {
-        let held_up = |binding: &&Binding| {
-            binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
-        };
-        let count = self.bindings.iter().filter(held_up).count();
-        (count > 0).then(|| {
-            of_host(
-                TroubleKind::HeldUp,
-                count,
-                format!(
-                    "{} being given back, but something holds that up",
-                    are(count, "lease")
-                ),
-                "`leasehold list` says what".to_owned(),
-            )
-        })
-    }
+fn held_up(core: &Registry, now: Now) -> Option<Trouble> {
+    let held_up = |binding: &&Binding| {
+        binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
+    };
+    let count = core.bindings.iter().filter(held_up).count();
+    (count > 0).then(|| {
+        of_host(
+            TroubleKind::HeldUp,
+            count,
+            format!(
+                "{} being given back, but something holds that up",
+                are(count, "lease")
+            ),
+            "`leasehold list` says what".to_owned(),
+        )
+    })
+}
 
-    fn pathless(&self) -> Option<Trouble> {
-        let count = self
-            .bindings
-            .iter()
-            .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)
-            .count();
-        (count > 0).then(|| {
-            of_host(
-                TroubleKind::Pathless,
-                count,
-                format!("{} in a namespace without a path", are(count, "lease")),
-                "do not unmount what a runtime mounts under /run/netns; recreate the container"
-                    .to_owned(),
-            )
-        })
-    }
+fn pathless(core: &Registry) -> Option<Trouble> {
+    let count = core
+        .bindings
+        .iter()
+        .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)
+        .count();
+    (count > 0).then(|| {
+        of_host(
+            TroubleKind::Pathless,
+            count,
+            format!("{} in a namespace without a path", are(count, "lease")),
+            "do not unmount what a runtime mounts under /run/netns; recreate the container"
+                .to_owned(),
+        )
+    })
+}
 
-    fn not_adopted(&self) -> Option<Trouble> {
-        let count = self.adoptions.failures().len();
-        (count > 0).then(|| {
-            of_host(
-                TroubleKind::NotAdopted,
-                count,
-                format!(
-                    "{} not adopted, so nobody extends what they lease",
-                    if count == 1 {
-                        "1 container was".to_owned()
-                    } else {
-                        format!("{count} containers were")
-                    }
-                ),
-                "`leasehold list` says why".to_owned(),
-            )
-        })
-    }
+fn not_adopted(core: &Registry) -> Option<Trouble> {
+    let count = core.adoptions.failures().len();
+    (count > 0).then(|| {
+        of_host(
+            TroubleKind::NotAdopted,
+            count,
+            format!(
+                "{} not adopted, so nobody extends what they lease",
+                if count == 1 {
+                    "1 container was".to_owned()
+                } else {
+                    format!("{count} containers were")
+                }
+            ),
+            "`leasehold list` says why".to_owned(),
+        )
+    })
 }
 
 fn of_host(kind: TroubleKind, count: usize, sentence: String, remedy: String) -> Trouble {

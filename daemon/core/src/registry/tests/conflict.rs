@@ -450,7 +450,6 @@ fn a_container_that_only_broadcasts_reach_is_reported() {
         let now = rig.now();
         let kinds: Vec<_> = rig
             .reg
-            .registry
             .troubles(now)
             .iter()
             .map(|trouble| trouble.kind)
