@@ -176,7 +176,7 @@ impl Registry {
         };
         let netns = adoption.adoptee.add.place.netns();
         let blind = !adoption.tries.has_failed()
-            || !netns.is_some_and(|netns| self.sees(directory_of(netns)));
+            || !netns.is_some_and(|netns| self.sight.sees(directory_of(netns), &self.bindings));
         if cause.is_missing() {
             blind
         } else {

@@ -6,13 +6,12 @@
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments, `operation` what each attachment is doing, `jobs` the calls that
 //!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
-//!   identities, `unblock` the kept lease that is given back for an ADD that insists on its address, `kept` the sizes of all this.
-//! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn: `add`
-//!   goes from an ADD to its binding, past its `rivals`, `delete` is a DEL, `check` a CHECK; `adopt` takes over containers that
-//!   already ran.
+//!   identities, `kept` the sizes of all this.
+//! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn, and has
+//!   DEL and CHECK: `add` goes from an ADD to its binding, past its `rivals`; `adopt` takes over containers that already ran.
 //! * Without a server: `fallback` gives an address of a local range if servers are silent, and asks whether one is back.
-//! * A door above the registry leases through `port`, and hears what concerns it through a `notice`.
-//! * Doors that say little: `seek` finds interfaces that nobody names, `leaving` gives back a lease named by its address.
+//! * A door above the registry leases through `port`, gives a lease back by its address, and hears what concerns it through a
+//!   `notice`. `seek` finds interfaces that nobody names.
 //! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last, `servers` notices which of them fall
 //!   silent, `troubles` says what is wrong, `holdings` counts what is held.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight`
@@ -21,16 +20,13 @@
 mod add;
 mod adopt;
 mod calls;
-mod check;
 mod clocks;
-mod delete;
 mod fallback;
 mod heard;
 mod holdings;
 mod index;
 mod jobs;
 mod kept;
-mod leaving;
 mod notice;
 mod operation;
 mod orders;
@@ -49,7 +45,6 @@ mod slots;
 mod tests;
 mod timers;
 mod troubles;
-mod unblock;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -66,13 +61,13 @@ pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::{Jobs, Renewal};
 pub use self::kept::Kept;
-use self::leaving::Leavings;
 pub(crate) use self::notice::Notice;
 pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orders::chosen;
 use self::orphans::Orphans;
 use self::pacing::{Extensions, Pacing, Releases, Urgency};
 use self::past::{LastAddress, Past};
+use self::port::Leavings;
 pub(crate) use self::port::PortHolding;
 use self::profiles::Profiles;
 use self::seek::Seeking;
@@ -150,7 +145,7 @@ pub(crate) struct Registry {
     fallbacks: Fallbacks,
     timers: Timers,
     audit: Audit,
-    sight: Sight<BindingId>,
+    sight: Sight,
     seeking: Seeking,
     /// Bindings whose record could not be written since the store last accepted anything.
     unwritten: BTreeSet<BindingId>,
@@ -454,7 +449,9 @@ impl Registry {
 
     /// Ends an input, once nothing more follows from it.
     pub(crate) fn end_input(&mut self, now: Now) {
-        self.tell_of_orphans(now);
+        self.orphans.tell(now, &mut self.out);
+        let orphan = self.orphans.deadline().map(|at| (at, Why::Orphan));
+        self.timers.set(Key::Orphans, orphan);
         let touched = self.bindings.take_touched();
         self.notice_silence(now, &touched);
         let bindings = &self.bindings;
@@ -642,7 +639,7 @@ impl Registry {
     /// Removes a binding from all tables.
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
-        self.sight.forget(&id);
+        self.sight.forget(id);
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         self.departs(now, id);

@@ -5,11 +5,9 @@
 
 use std::collections::VecDeque;
 
-use super::Registry;
-use super::timers::Key;
-use crate::effect::Why;
 use crate::event::Event;
 use crate::identity::Attachment;
+use crate::outbox::Outbox;
 use crate::patience::NEXT_STEP;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -54,33 +52,22 @@ impl Orphans {
     }
 
     /// Returns when the next one is reported.
-    fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.front().map(|orphan| orphan.due)
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
-}
 
-impl Registry {
     /// Reports the links that have disappeared without a DEL by now.
-    pub(super) fn tell_of_orphans(&mut self, now: Now) {
-        while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
+    pub(super) fn tell(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(Orphan { binding, event, .. }) = self.take(now.boot) {
             let address = event.address.map(tracing::field::display);
             tracing::warn!(attachment = %event.attachment, address, cause = %event.cause, "no DEL came for a link that is gone");
-            self.out.note_alone(
-                binding,
-                Event {
-                    wall: now.wall,
-                    ..*event
-                },
-            );
+            let wall = now.wall;
+            out.note_alone(binding, Event { wall, ..*event });
         }
-        self.timers.set(
-            Key::Orphans,
-            self.orphans.deadline().map(|at| (at, Why::Orphan)),
-        );
     }
 }
 

@@ -128,7 +128,7 @@ impl Registry {
         let Some(mac) = self.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, now.boot);
         };
-        self.sight.forget(&id);
+        self.sight.forget(id);
         if self.left_inside(now, id) {
             return;
         }

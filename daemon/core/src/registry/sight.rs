@@ -18,39 +18,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::Registry;
+use super::index::Index;
 use super::watch::watched;
 use crate::binding::Binding;
+use crate::interface::At;
 use crate::link::directory_of;
 use crate::record::BindingId;
 
-/// Whose namespaces are not seen, and whether that is believed. A look at a `K` is a look at its namespace.
-#[derive(Debug)]
-pub(super) struct Sight<K> {
+/// Whose namespaces are not seen, and whether that is believed.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
     /// Those that were not seen when they were last looked at, by directory.
-    doubts: BTreeMap<PathBuf, Doubt<K>>,
+    doubts: BTreeMap<PathBuf, Doubt>,
     /// Those whose next look counts: another namespace in their directory has been seen since the last.
-    vouched: BTreeSet<K>,
+    vouched: BTreeSet<BindingId>,
 }
 
 /// What is not seen of a directory.
-#[derive(Debug)]
-struct Doubt<K> {
-    unseen: BTreeSet<K>,
+#[derive(Debug, Default)]
+struct Doubt {
+    unseen: BTreeSet<BindingId>,
     /// Nothing in it is seen, and that was reported.
     blind: bool,
 }
 
-impl<K> Default for Sight<K> {
-    fn default() -> Self {
-        Self {
-            doubts: BTreeMap::new(),
-            vouched: BTreeSet::new(),
-        }
-    }
-}
-
-impl<K: Ord + Clone> Sight<K> {
+impl Sight {
     /// Returns how many namespaces are not seen.
     pub(super) fn unseen(&self) -> usize {
         self.doubts
@@ -61,102 +53,70 @@ impl<K: Ord + Clone> Sight<K> {
     }
 
     /// Returns whether a look counts, whatever it shows. The next one then does not.
-    pub(super) fn takes_voucher(&mut self, whose: &K) -> bool {
-        self.vouched.remove(whose)
+    pub(super) fn takes_voucher(&mut self, whose: BindingId) -> bool {
+        self.vouched.remove(&whose)
     }
 
-    /// Records that a namespace in a directory was not seen. Returns whether that is new.
-    pub(super) fn doubt(&mut self, directory: &Path, whose: K) -> bool {
-        let new = || Doubt {
-            unseen: BTreeSet::new(),
-            blind: false,
-        };
-        self.doubts
-            .entry(directory.to_owned())
-            .or_insert_with(new)
-            .unseen
-            .insert(whose)
+    /// Records that a binding's namespace was not seen.
+    pub(super) fn doubt(&mut self, binding: &Binding) {
+        if let Some(directory) = directory(binding) {
+            let doubt = self.doubts.entry(directory.to_owned()).or_default();
+            doubt.unseen.insert(binding.id);
+        }
     }
 
     /// Returns whether a namespace in a directory is not seen.
-    pub(super) fn doubts(&self, directory: &Path, whose: &K) -> bool {
+    fn doubts(&self, directory: &Path, whose: BindingId) -> bool {
         self.doubts
             .get(directory)
-            .is_some_and(|doubt| doubt.unseen.contains(whose))
+            .is_some_and(|doubt| doubt.unseen.contains(&whose))
     }
 
-    /// Records that a namespace was seen. Returns whose were not seen in its directory: they are looked at once more, and that
-    /// counts.
-    pub(super) fn saw(&mut self, directory: &Path, whose: &K) -> BTreeSet<K> {
-        self.vouched.remove(whose);
+    /// Records that a binding's namespace was seen. Returns whose were not seen in its directory: they are looked at once more, and
+    /// that counts.
+    pub(super) fn saw(&mut self, binding: &Binding) -> BTreeSet<BindingId> {
+        let Some(directory) = directory(binding) else {
+            return BTreeSet::new();
+        };
+        self.vouched.remove(&binding.id);
         let Some(Doubt { mut unseen, blind }) = self.doubts.remove(directory) else {
             return BTreeSet::new();
         };
         if blind {
             tracing::info!(directory = %directory.display(), "network namespaces are seen again: looking at all of them");
         }
-        unseen.remove(whose);
-        self.vouched.extend(unseen.iter().cloned());
+        unseen.remove(&binding.id);
+        self.vouched.extend(&unseen);
         unseen
     }
 
     /// Forgets one that is no longer in doubt.
-    pub(super) fn forget(&mut self, whose: &K) {
-        self.vouched.remove(whose);
+    pub(super) fn forget(&mut self, whose: BindingId) {
+        self.vouched.remove(&whose);
         self.doubts.retain(|_, doubt| {
-            doubt.unseen.remove(whose);
+            doubt.unseen.remove(&whose);
             !doubt.unseen.is_empty()
         });
     }
-}
-
-impl Registry {
-    /// Records that a binding's namespace was not seen.
-    pub(super) fn doubt(&mut self, id: BindingId) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_held()) else {
-            return;
-        };
-        if let Some(directory) = directory(binding) {
-            self.sight.doubt(directory, id);
-        }
-    }
-
-    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
-    pub(super) fn saw(&mut self, id: BindingId) {
-        let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else {
-            return;
-        };
-        self.sight
-            .saw(directory, &id)
-            .into_iter()
-            .for_each(|other| self.audit_one(other));
-    }
 
     /// Returns whether a namespace that holds a lease is seen in a directory, as far as is known.
-    pub(super) fn sees(&self, at: &Path) -> bool {
-        let mut there = self
-            .bindings
+    pub(super) fn sees(&self, at: &Path, bindings: &Index) -> bool {
+        let mut there = bindings
             .iter()
             .filter(|binding| binding.is_held() && directory(binding) == Some(at));
-        there.any(|binding| !self.sight.doubts(at, &binding.id))
+        there.any(|binding| !self.doubts(at, binding.id))
     }
 
-    /// Looks at namespaces that show whether this daemon can see, if others are in doubt and nothing else is being looked at.
-    /// Returns whether there are any to look at.
-    pub(super) fn seek_witnesses(&mut self) -> bool {
+    /// Returns interfaces in namespaces that show whether this daemon can see, if others are in doubt.
+    pub(super) fn witnesses(&mut self, bindings: &Index) -> Vec<At> {
         let mut witnesses = Vec::new();
-        for (at, doubt) in self
-            .sight
-            .doubts
-            .iter_mut()
-            .filter(|(_, doubt)| !doubt.blind)
-        {
+        for (at, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
             let is_other = |binding: &&Binding| {
                 binding.is_held()
                     && !doubt.unseen.contains(&binding.id)
                     && directory(binding) == Some(at)
             };
-            let others = self.bindings.iter().filter(is_other).filter_map(watched);
+            let others = bindings.iter().filter(is_other).filter_map(watched);
             // Usually one is enough.
             let most = if doubt.unseen.len() == 1 {
                 1
@@ -186,9 +146,7 @@ impl Registry {
                 ),
             }
         }
-        let any = !witnesses.is_empty();
-        self.audit.wait(witnesses);
-        any
+        witnesses
     }
 }
 

@@ -261,8 +261,12 @@ impl Registry {
     fn audit_next(&mut self) {
         while self.audit.under_way.len() < self.config.audits.max(1) {
             let Some(at) = self.audit.waiting.pop_front() else {
-                if self.audit.under_way.is_empty() && self.seek_witnesses() {
-                    continue;
+                if self.audit.under_way.is_empty() {
+                    let witnesses = self.sight.witnesses(&self.bindings);
+                    if !witnesses.is_empty() {
+                        self.audit.wait(witnesses);
+                        continue;
+                    }
                 }
                 return;
             };
@@ -282,7 +286,7 @@ impl Registry {
                     self.interfaces
                         .bindings(at.0, Some(at.1))
                         .into_iter()
-                        .for_each(|id| self.sight.forget(&id));
+                        .for_each(|id| self.sight.forget(id));
                 }
             }
         }
@@ -313,6 +317,25 @@ impl Registry {
             Err(cause) => self.missed_interface(now, at, held, cause, outdated),
         }
         self.audit_next();
+    }
+
+    /// Records that a binding's namespace was not seen.
+    fn doubt(&mut self, id: BindingId) {
+        let binding = self.bindings.get(id).filter(|binding| binding.is_held());
+        binding
+            .into_iter()
+            .for_each(|binding| self.sight.doubt(binding));
+    }
+
+    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
+    pub(super) fn saw(&mut self, id: BindingId) {
+        let Some(binding) = self.bindings.get(id) else {
+            return;
+        };
+        self.sight
+            .saw(binding)
+            .into_iter()
+            .for_each(|other| self.audit_one(other));
     }
 
     /// Tells the bindings of an interface what a look showed there.
@@ -355,7 +378,7 @@ impl Registry {
                 .get(id)
                 .is_some_and(|binding| binding.is_pathless);
             let is_pathless = matches!(cause, LinkCause::NoPath(_));
-            let counts = !outdated && (self.sight.takes_voucher(&id) || was_pathless);
+            let counts = !outdated && (self.sight.takes_voucher(id) || was_pathless);
             // Whether or not this daemon is blind: without a lease there is nothing to give back, and an interface that is found
             // by its Ethernet address is searched for in all namespaces first.
             let is_over = !outdated
@@ -366,7 +389,7 @@ impl Registry {
                 });
             let is_gone = cause.is_gone() && (counts || !cause.is_missing()) || is_over;
             if is_gone {
-                self.sight.forget(&id);
+                self.sight.forget(id);
                 if !cause.is_unseen() {
                     self.saw(id);
                 }
