@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use super::Registry;
 use crate::time::{Instant, Now, WallTime};
 
 /// If the wall clock is off by less, it was corrected, and the ages of leases in records are near enough.
@@ -18,22 +17,21 @@ const JUMP: Duration = Duration::from_secs(60);
 /// alone (`ProtectClock=`).
 const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 
-impl Registry {
-    /// Compares both clocks with their last reading.
-    pub(crate) fn read_clocks(&mut self, now: Now) {
-        let Some(before) = self.clocks.replace(now) else {
-            return;
-        };
-        let expected = now.wall_since(before);
-        if !is_off(now.wall, expected) {
-            return;
-        }
-        let ids: Vec<_> = self.bindings.iter().map(|binding| binding.id).collect();
+/// The last reading of both clocks.
+#[derive(Debug, Default)]
+pub(super) struct Clocks(Option<Now>);
+
+impl Clocks {
+    /// Compares both clocks with their last reading. Returns, if the wall clock was set, whether leases may have been given away
+    /// meanwhile.
+    pub(super) fn read(&mut self, now: Now) -> Option<bool> {
+        let expected = now.wall_since(self.0.replace(now)?);
         let may_be_late = now.wall > expected && now.boot > FIRST_SET;
-        tracing::info!(from = ?expected.since_epoch(), to = ?now.wall.since_epoch(), may_be_late, "the wall clock was set");
-        for id in ids {
-            self.with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
-        }
+        let was_set = is_off(now.wall, expected);
+        was_set.then(|| {
+            tracing::info!(from = ?expected.since_epoch(), to = ?now.wall.since_epoch(), may_be_late, "the wall clock was set");
+            may_be_late
+        })
     }
 }
 

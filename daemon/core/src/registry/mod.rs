@@ -55,6 +55,7 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
+use self::clocks::Clocks;
 use self::fallback::Fallbacks;
 use self::heard::{ClientState, LastExchanges};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
@@ -121,8 +122,7 @@ impl Default for Config {
 pub(crate) struct Registry {
     config: Config,
     boot: BootId,
-    /// The last reading of both clocks.
-    clocks: Option<Now>,
+    clocks: Clocks,
     pub(crate) rng: Rng,
     pub(crate) out: Outbox,
     bindings: Index,
@@ -163,7 +163,7 @@ impl Registry {
         Self {
             config,
             boot: BootId(String::new()),
-            clocks: None,
+            clocks: Clocks::default(),
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
             bindings: Index::default(),
@@ -191,6 +191,17 @@ impl Registry {
             unknown: 0,
             spare: None,
             notices: VecDeque::new(),
+        }
+    }
+
+    /// Compares both clocks with their last reading.
+    pub(crate) fn read_clocks(&mut self, now: Now) {
+        let Some(may_be_late) = self.clocks.read(now) else {
+            return;
+        };
+        let ids: Vec<_> = self.bindings.iter().map(|binding| binding.id).collect();
+        for id in ids {
+            self.with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
         }
     }
 
