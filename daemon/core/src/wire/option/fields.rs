@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::value::Value;
 use super::{BadOption, Dropped, code};
 use crate::wire::read::Reader;
 
@@ -13,28 +14,6 @@ pub(in crate::wire) struct Fields<'a> {
     pub(super) dropped: Dropped,
     /// The options that reached past their field: three at most, because a field ends there.
     broken: Vec<u8>,
-}
-
-/// All instances of one option, joined.
-#[derive(Debug)]
-pub(super) struct Value<'a> {
-    pub(super) bytes: Cow<'a, [u8]>,
-    /// The length of the first instance.
-    first: usize,
-}
-
-impl Value<'_> {
-    /// Returns a value that always has `N` bytes.
-    ///
-    /// Some servers send such an option twice: dnsmasq does so with the server identifier, if it is configured and asked for.
-    /// RFC 3396 would join them to a value of double length; the first instance is whole and was meant.
-    pub(super) fn fixed<const N: usize>(&self) -> Result<[u8; N], BadOption> {
-        let whole = match self.bytes.first_chunk() {
-            Some(whole) if self.bytes.len() == N || self.first == N => Some(*whole),
-            _ => None,
-        };
-        whole.ok_or(BadOption::Length(self.bytes.len()))
-    }
 }
 
 impl<'a> Fields<'a> {

@@ -1,7 +1,7 @@
 //! The one table of DHCP options: which are asked for, how each is read, and how people write it.
 
-use super::fields::Value;
-use super::{BadOption, Options, value};
+use super::value::{self, Value};
+use super::{BadOption, Options};
 
 /// How an option's value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

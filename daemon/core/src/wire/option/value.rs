@@ -2,14 +2,36 @@
 //!
 //! Each function refuses the whole with an error, or drops a part of a list and notes why.
 
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use super::fields::Value;
 use super::{BadOption, MAX_ADDRESSES, MAX_NO_NAME, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, WireRoute};
 use crate::wire::name::{self, BadName};
 use crate::wire::read::Reader;
+
+/// All instances of one option, joined.
+#[derive(Debug)]
+pub(super) struct Value<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// The length of the first instance.
+    pub(super) first: usize,
+}
+
+impl Value<'_> {
+    /// Returns a value that always has `N` bytes.
+    ///
+    /// Some servers send such an option twice: dnsmasq does so with the server identifier, if it is configured and asked for.
+    /// RFC 3396 would join them to a value of double length; the first instance is whole and was meant.
+    pub(super) fn fixed<const N: usize>(&self) -> Result<[u8; N], BadOption> {
+        let whole = match self.bytes.first_chunk() {
+            Some(whole) if self.bytes.len() == N || self.first == N => Some(*whole),
+            _ => None,
+        };
+        whole.ok_or(BadOption::Length(self.bytes.len()))
+    }
+}
 
 pub(super) fn u32(value: &Value<'_>) -> Result<u32, BadOption> {
     value.fixed().map(u32::from_be_bytes)
