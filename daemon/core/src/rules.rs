@@ -80,7 +80,7 @@ rules! {
     /// A NAK of another server than the lease's waits for the lease's own: a stray server often answers first.
     ForeignNak: "Rogue", 0;
     /// A lease that was extended early, in vain, is left alone until T1.
-    EarlyInVain: "IdleSockets", 33;
+    EarlyInVain: "IdleSockets", 602;
     /// T1 and T2 come although no server answers the confirmation of a lease: its relay may be gone, and RENEW needs none.
     RenewUnconfirmed: "Unrenewed", 2000000000;
     /// After carrier was away for long the lease is confirmed: the link may be on another network.
