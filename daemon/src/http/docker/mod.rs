@@ -151,15 +151,7 @@ impl Asked {
     /// Reads a call.
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
-            Method::Activate if host.ipvlan => Self::Known(manifest()),
-            // The networks of our network driver are made under this name.
-            Method::Activate => {
-                let form = Form::new("the drivers that it is", Shape::Activated);
-                Self::Core {
-                    call: Call::Network(NetworkCall::Started),
-                    form,
-                }
-            }
+            Method::Activate => Self::Known(manifest()),
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             Method::Capabilities => Self::Known(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
