@@ -29,9 +29,6 @@ pub struct Record {
     /// What its client says and wants.
     #[serde(default)]
     pub profile: Profile,
-    /// Whether the profile says if the identity can return (`grace`). Earlier daemons had no such time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grace_asked: bool,
     /// Where its packets go.
     pub link: Link,
     /// The lease. Its instants are on the clock of `boot`.
@@ -71,9 +68,6 @@ pub struct Record {
 /// step can be taken twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {
-    /// The leases whose grants may have something there, as earlier daemons recorded them: see [`Former::in_grants`].
-    #[serde(default)]
-    pub leases: Vec<Lease>,
     /// The grants of one family that may have something there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
@@ -118,15 +112,6 @@ impl RecordState {
             Self::Releasing | Self::Past => true,
             Self::Bound | Self::Seeking => false,
         }
-    }
-}
-
-impl Former {
-    /// Returns this record with leases replaced by their grants.
-    pub fn in_grants(mut self, grant: impl Fn(&Lease) -> Grant) -> Self {
-        let leases = std::mem::take(&mut self.leases);
-        self.grants.splice(..0, leases.iter().map(grant));
-        self
     }
 }
 

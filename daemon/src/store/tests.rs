@@ -34,7 +34,6 @@ fn record(n: u64) -> Record {
             chaddr: mac,
         },
         kept: None,
-        grace_asked: true,
         former: None,
         taken_off: false,
         unconfirmed: false,

@@ -42,7 +42,6 @@ fn store_half(path: &Path) {
         boot: BootId("an earlier one".to_owned()),
         since: WallTime::from_epoch(Duration::ZERO),
         kept: None,
-        grace_asked: true,
         former: None,
         taken_off: false,
         unconfirmed: false,

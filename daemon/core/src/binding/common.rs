@@ -320,7 +320,6 @@ impl Common {
             boot: cx.boot.clone(),
             since: WallTime::from_epoch(since),
             kept: None,
-            grace_asked: true,
             former: None,
             taken_off: false,
             unconfirmed: false,

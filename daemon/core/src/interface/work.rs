@@ -530,7 +530,6 @@ impl Work {
             mtu_due,
             routes_due,
             router,
-            ..Former::default()
         };
         let lacks = match (comes_back, mtu_due) {
             (true, _) => Some(Lack::CameBack),

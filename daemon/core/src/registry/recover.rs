@@ -12,9 +12,7 @@ use super::Registry;
 use super::clocks::is_off;
 use super::past::LastAddress;
 use crate::binding::{Binding, Common, Cx, Hold, Holder, Release};
-use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
-use crate::profile::GRACE;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -67,9 +65,6 @@ impl Registry {
         let same_boot = record.boot == self.boot;
         let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
         record.rebase(&self.boot, now);
-        if !record.grace_asked && record.profile.grace.is_none() {
-            record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
-        }
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
         let Record {
             attachment,
@@ -80,12 +75,10 @@ impl Registry {
             state,
             kept,
             former,
+            unconfirmed,
+            told,
             ..
         } = record;
-        let unconfirmed = record.unconfirmed;
-        let told = record.told;
-        let former =
-            former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
         let attachment = Arc::new(attachment);
         // An attachment does not have two bindings either: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
@@ -148,13 +141,4 @@ impl Registry {
             self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
         }
     }
-}
-
-/// Returns how long to keep a lease whose record, written by an earlier daemon, does not say. Before its DEL, nobody knows whether
-/// an identity made from an Ethernet address can return.
-fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
-    let is_cnis = attachment.container().is_some();
-    let ends = attachment.is_named_by(&identity.client_id)
-        || identity.client_id == ClientId::ethernet(identity.chaddr);
-    (is_cnis && !ends).then_some(GRACE)
 }

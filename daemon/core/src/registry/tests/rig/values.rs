@@ -84,7 +84,6 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
         kept: None,
-        grace_asked: true,
         former: None,
         taken_off: false,
         unconfirmed: false,
