@@ -233,13 +233,10 @@ impl Desk<'_> {
                 return Ok(NetworkAnswer::Endpoint(record.clone())).into();
             }
             Some(_) => self.await_endpoint(now, id, name, limit),
+            None if self.docker.endpoints.by_id.len() >= MOST_ENDPOINTS => {
+                return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into();
+            }
             None => {
-                if self.docker.endpoints.by_id.len() >= MOST_ENDPOINTS {
-                    match self.longest_without_lease(now.boot) {
-                        Some(oldest) => self.forget_and_answer(now, &oldest, None),
-                        None => return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into(),
-                    }
-                }
                 self.docker
                     .endpoints
                     .by_id
@@ -249,22 +246,6 @@ impl Desk<'_> {
             }
         }
         Next::Nothing
-    }
-
-    /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease:
-    /// Docker has forgotten it, or its address is from another driver.
-    fn longest_without_lease(&self, now: Instant) -> Option<DoorId> {
-        let mut idle: Vec<_> = self
-            .docker
-            .endpoints
-            .by_id
-            .values()
-            .filter_map(Endpoint::rests)
-            .collect();
-        idle.sort_unstable_by_key(|record| record.since);
-        idle.into_iter()
-            .find(|record| self.lease_of(record, now).is_none())
-            .map(|record| record.id.clone())
     }
 
     /// Has a call wait for an endpoint to be there.
@@ -546,7 +527,10 @@ impl Desk<'_> {
     /// Handles DeleteEndpoint, which is answered when the endpoint's link is gone.
     pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DoorId) -> Next {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
-            self.forget_unread(now, DockerKey::Endpoint(name.clone()));
+            // Its record may be one that could not be read. Docker has moved back its link, which may belong to another store.
+            let key = DockerKey::Endpoint(name.clone());
+            self.registry.out.write_alone(key.remove());
+            self.list_own_links();
             return Ok(NetworkAnswer::Done).into();
         };
         endpoint.deleting.push(id);

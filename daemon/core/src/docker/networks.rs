@@ -20,8 +20,8 @@ pub(super) struct Networks {
     by_id: BTreeMap<DoorId, NetworkRecord>,
     /// Those that are durable.
     kept: BTreeSet<DoorId>,
-    /// The keys of what could not be read from the store.
-    pub(super) unread: BTreeSet<DockerKey>,
+    /// Whether a record could not be read: there may be more than is known.
+    pub(super) is_unread: bool,
 }
 
 impl Networks {
@@ -52,13 +52,6 @@ impl Networks {
             self.by_id.insert(record.id.clone(), record);
         }
         has_room
-    }
-
-    /// Returns whether there are endpoints of which only the name could be read.
-    pub(super) fn has_unread_endpoints(&self) -> bool {
-        self.unread
-            .iter()
-            .any(|key| matches!(key, DockerKey::Endpoint(_)))
     }
 
     /// Records that the store has a network.
@@ -150,7 +143,9 @@ impl Desk<'_> {
     /// Forgets a network. dockerd deletes none that has endpoints.
     fn delete_network(&mut self, now: Now, id: RequestId, network: &DoorId) -> Next {
         let Ok(record) = self.docker.networks.get(network).cloned() else {
-            self.forget_unread(now, DockerKey::Network(network.clone()));
+            // The store may have one that could not be read, or that it refused to delete.
+            let key = DockerKey::Network(network.clone());
+            self.registry.out.write_alone(key.remove());
             return Ok(NetworkAnswer::Done).into();
         };
         NetworkChange::forget(self, now, id, Box::new(record))
@@ -183,12 +178,10 @@ impl Desk<'_> {
     pub(super) fn has_vlan(&self, on: &str, vlan: u16) -> bool {
         let is_in = |wiring: &Wiring| wiring.on == on && wiring.vlan == vlan;
         let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
-        let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
         let mut known = self.docker.networks.by_id.values();
-        let unread = self.docker.networks.unread.iter().any(may_be);
         known.any(|network| is_in(&network.wiring))
-            || self.docker.changing_networks().any(comes)
-            || unread
+            || self.docker.jobs.networks().any(comes)
+            || self.docker.networks.is_unread
     }
 
     /// Deletes a VLAN's link that has no network, now that it is there.

@@ -92,16 +92,6 @@ impl DockerKey {
     pub fn remove(&self) -> Change {
         Change::RemoveDoor(self.kept())
     }
-
-    /// Reads what the store holds; `None`: no daemon wrote that.
-    pub fn read(kept: &DoorKey) -> Option<Self> {
-        let id = || DoorId::try_from(kept.name.clone()).ok();
-        match kept.table.as_str() {
-            POOLS => kept.name.parse().ok().map(Self::Pool),
-            NETWORKS => id().map(Self::Network),
-            _ => id().map(Self::Endpoint),
-        }
-    }
 }
 
 /// Completes the record of a Docker lease. Earlier daemons did not record what a door requires of a lease: they derived it from

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Desk;
 use super::endpoints::Endpoint;
-use super::record::{DockerKey, DockerRecord};
+use super::record::DockerRecord;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
@@ -60,8 +60,8 @@ impl Strays {
 impl Desk<'_> {
     /// Takes over what the store holds, and lists the links.
     ///
-    /// A record that does not parse stays as it is, and its name is remembered, so that no container loses anything because of
-    /// it. A pool goes on without its reserved addresses.
+    /// A record that does not parse stays as it is. This daemon then takes no link and no lease for one that nobody knows, so that
+    /// no container loses anything because of it. A pool goes on without its reserved addresses.
     pub(crate) fn recover(&mut self, records: Vec<DoorRecord>) {
         for kept in records {
             match DockerRecord::read(&kept) {
@@ -71,10 +71,7 @@ impl Desk<'_> {
                 Err(error) => {
                     let DoorKey { table, name } = &kept.key;
                     tracing::error!(table, name, %error, "does not parse: left as it is, with everything that may belong to it");
-                    self.docker
-                        .networks
-                        .unread
-                        .extend(DockerKey::read(&kept.key));
+                    self.docker.networks.is_unread = true;
                 }
             }
         }
@@ -176,34 +173,11 @@ impl Desk<'_> {
                         self.await_container(now, id);
                     }
                 }
-                None if there
-                    && !self
-                        .docker
-                        .networks
-                        .unread
-                        .contains(&DockerKey::Endpoint(id.clone())) =>
-                {
+                None if there && !self.docker.networks.is_unread => {
                     self.registry.out.unmake(DoorWaiter::Nobody, owner);
                 }
                 None => {}
             },
-        }
-    }
-
-    /// Forgets an unreadable Docker record that Docker deletes now. After the last such record, what may have belonged to one is
-    /// nobody's any more.
-    pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
-        let was_unread = self.docker.networks.unread.remove(&key);
-        if was_unread || matches!(key, DockerKey::Endpoint(_)) {
-            // Docker has moved back its link, which may belong to another store.
-            self.list_own_links();
-        }
-        // The store may have refused to delete a network that was not kept.
-        if was_unread || matches!(key, DockerKey::Network(_)) {
-            self.registry.out.write_alone(key.remove());
-        }
-        if was_unread {
-            self.give_back_those_without_endpoint(now);
         }
     }
 
@@ -275,7 +249,7 @@ impl Desk<'_> {
     /// heard about them, or after it had deleted them.
     pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
         // Such a lease may belong to an endpoint that could not be read.
-        if self.docker.networks.has_unread_endpoints() {
+        if self.docker.networks.is_unread {
             return;
         }
         let is_one = |holding: &PortHolding<'_>| {

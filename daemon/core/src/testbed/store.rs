@@ -56,13 +56,13 @@ impl Docker {
     }
 
     fn remove(&mut self, key: &DoorKey) {
-        let key = DockerKey::read(key).expect("what a daemon writes it reads");
-        self.unread.retain(|unread| *unread != key);
-        match key {
-            DockerKey::Pool(id) => _ = self.pools.remove(&id),
-            DockerKey::Network(id) => _ = self.networks.remove(&id),
-            DockerKey::Endpoint(id) => _ = self.endpoints.remove(&id),
-        }
+        self.unread.retain(|unread| unread.kept() != *key);
+        self.pools
+            .retain(|id, _| DockerKey::Pool(id.clone()).kept() != *key);
+        self.networks
+            .retain(|id, _| DockerKey::Network(id.clone()).kept() != *key);
+        self.endpoints
+            .retain(|id, _| DockerKey::Endpoint(id.clone()).kept() != *key);
     }
 
     /// Returns everything, as a start reads it.

@@ -10,8 +10,7 @@ use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelMessage, LinkCause};
-use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS};
-use crate::time::WallTime;
+use crate::network::{EndpointRecord, MOST_ENDPOINTS, NetworkFault, Source};
 use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
@@ -227,39 +226,23 @@ fn lists_do_not_prolong_the_ten_minutes_of_a_stray_link() {
 }
 
 #[test]
-fn of_too_many_endpoints_one_without_a_lease_goes() {
+fn there_may_be_so_many_endpoints_and_no_more() {
     let mut rig = with_endpoint();
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
-    rig.run_until(rig.at.as_secs_f64() + 5.0);
     let known = rig.store.docker.endpoints[&id("e1")].clone();
     for n in 2..=MOST_ENDPOINTS {
-        let since = WallTime::from_epoch(Duration::from_secs(4_000_000_000 + n as u64));
         let record = EndpointRecord {
             id: id(&format!("f{n}")),
-            mac: Mac([2, 0, 0, 1, (n >> 8) as u8, n as u8]),
-            address: "198.51.100.9/24".parse().unwrap(),
-            source: AddressSource::Ipam,
-            since,
+            source: Source::Ipam,
             ..known.clone()
         };
         rig.store.docker.endpoints.insert(record.id.clone(), record);
     }
     rig.restart();
-    assert_eq!(rig.store.docker.endpoints.len(), MOST_ENDPOINTS);
-    rig.create_endpoint("e2", Mac([2, 0, 0, 0, 0, 0x77]));
-    rig.run_until(rig.at.as_secs_f64() + 5.0);
-    let there = |name: &str| rig.store.docker.endpoints.contains_key(&id(name));
-    assert!(
-        there("e1") && !there("f2") && there("e2"),
-        "{:?}",
-        rig.answers
+    let create = rig.create_endpoint("e2", Mac([2, 0, 0, 0, 0, 0x77]));
+    assert_eq!(
+        rig.answers[&create],
+        Answer::Failed(Failure::Network(NetworkFault::Crowded(MOST_ENDPOINTS)))
     );
-    assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
 
 #[test]
@@ -313,10 +296,12 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     );
     // Docker ends the container, and then removes the network.
     rig.delete_endpoint("e1");
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    assert!(rig.store.docker.unread.is_empty());
+    rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 100.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
-    assert_eq!(rig.wired.links.keys().collect::<Vec<_>>(), [&vlan()]);
-    rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.wired.links.is_empty());
 }
 
