@@ -179,18 +179,6 @@ impl Registry {
             }
             Ok(_) => false,
         };
-        // Their names are unique in a network on the host: a container that asks again has ended. A search through all namespaces
-        // decides whether it has.
-        if let Err(cause) = &seen
-            && cause.is_unseen()
-            && !gone
-            && self.is_sought_in_same_network(attachment, rival)
-        {
-            self.with(now, rival, |binding, cx| {
-                binding.on_news(News::Gone(cause.clone()), cx)
-            });
-            return self.settle_rivals(now, attachment, view);
-        }
         match self.bindings.get(rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
@@ -250,19 +238,6 @@ impl Registry {
             .and_then(|binding| binding.link.netns());
         let seen = admission.quest.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
-    }
-
-    /// Returns whether the daemon must find the interfaces of both an ADD and its rival, in the same network.
-    fn is_sought_in_same_network(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
-            return false;
-        };
-        let is_sought = |binding: &&Binding| {
-            binding.profile.wants.is_found_later()
-                && binding.attachment.network() == attachment.network()
-        };
-        admission.quest.add.profile.wants.is_found_later()
-            && self.bindings.get(rival).as_ref().is_some_and(is_sought)
     }
 
     /// Returns whether an ADD on a host link replaces its rival: Docker creates an endpoint again, and has lost the last one. A
