@@ -68,17 +68,6 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn note(&mut self, binding: BindingId, mut event: Event, stake: Stake) {
         event.cause = event::cut(event.cause);
-        // While the store accepts nothing, renewals displace no other events.
-        let before = self
-            .waiting
-            .iter()
-            .rposition(|note| note.binding == binding);
-        if let Some((at, run)) =
-            before.and_then(|at| Some((at, event.continuing(&self.waiting[at].event)?)))
-        {
-            self.waiting.remove(at);
-            event = run;
-        }
         self.waiting.push_back(Note {
             binding,
             event: Box::new(event),
@@ -132,27 +121,11 @@ impl Journal {
     /// Goes on after a transaction.
     pub(super) fn over(&mut self, op: OpId, done: bool) {
         self.own.take_if(|own| *own == op);
-        let notes = self.riding.remove(&op).unwrap_or_default();
+        let mut notes = self.riding.remove(&op).unwrap_or_default();
         if !done {
-            notes.into_iter().rev().for_each(|note| {
-                self.put_back_tried(Note {
-                    tried: true,
-                    ..note
-                })
-            });
+            notes.iter_mut().for_each(|note| note.tried = true);
+            self.put_back(Ready(notes.into()));
             self.bound();
-        }
-    }
-
-    /// Puts an event back before all others, unless a later one may stand for it.
-    fn put_back_tried(&mut self, note: Note) {
-        let later = self
-            .waiting
-            .iter_mut()
-            .find(|later| later.binding == note.binding);
-        match later.and_then(|later| Some((later.event.continuing(&note.event)?, later))) {
-            Some((run, later)) => *later.event = run,
-            None => self.waiting.push_front(note),
         }
     }
 

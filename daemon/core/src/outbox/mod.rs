@@ -219,26 +219,18 @@ impl Outbox {
     }
 
     pub(crate) fn persist(&mut self, owner: BindingId, changes: Vec<Change>) -> OpId {
-        let op = self.mint(Waiter::Binding(owner, Task::Persist));
         self.writes.push((owner, self.effects.len()));
-        self.effects.push_back(Effect::Persist { op, changes });
-        op
+        self.write_for(Waiter::Binding(owner, Task::Persist), changes)
     }
 
     /// Writes what belongs to no binding. If that fails, the store holds the old value at the next start.
     pub(crate) fn write_alone(&mut self, change: Change) {
-        let op = self.mint(Waiter::Journal);
-        self.effects.push_back(Effect::Persist {
-            op,
-            changes: vec![change],
-        });
+        self.write_for(Waiter::Journal, vec![change]);
     }
 
     /// Writes changes that somebody waits for; none, to check whether the store can write.
     pub(crate) fn write_for(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {
-        let op = self.mint(waiter);
-        self.effects.push_back(Effect::Persist { op, changes });
-        op
+        self.ask(waiter, |op| Effect::Persist { op, changes })
     }
 
     /// Notes an event without a write of its binding.
@@ -275,12 +267,8 @@ impl Outbox {
         if let Some((_, at)) = writes.first() {
             self.ride(*at, ready);
         } else if self.journal.wants_own(&ready) {
-            let op = self.mint(Waiter::Journal);
+            let op = self.write_for(Waiter::Journal, Vec::new());
             self.journal.began_own(op);
-            self.effects.push_back(Effect::Persist {
-                op,
-                changes: Vec::new(),
-            });
             self.ride(self.effects.len() - 1, ready);
         } else {
             self.journal.put_back(ready);
@@ -306,9 +294,9 @@ impl Outbox {
     pub(crate) fn open(&mut self, owner: Owner, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(owner.waiter(Task::Open(exchange)));
+        let waiter = owner.waiter(Task::Open(exchange));
         self.exchanges.insert(exchange, owner);
-        self.effects.push_back(Effect::Open {
+        let op = self.ask(waiter, |op| Effect::Open {
             op,
             exchange,
             link,
@@ -327,15 +315,14 @@ impl Outbox {
     ) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(Waiter::Operation(attachment, Look::Prepare));
-        self.effects.push_back(Effect::Prepare {
+        let waiter = Waiter::Operation(attachment, Look::Prepare);
+        self.ask(waiter, |op| Effect::Prepare {
             op,
             place,
             lan,
             exchange,
             chaddr,
-        });
-        op
+        })
     }
 
     /// Gives a binding open sockets that have no owner.
@@ -382,14 +369,13 @@ impl Outbox {
         exchange: ExchangeId,
         frame: Vec<u8>,
     ) -> OpId {
-        let op = self.mint(Waiter::Binding(owner, Task::Release));
-        self.effects.push_back(Effect::Send {
+        let waiter = Waiter::Binding(owner, Task::Release);
+        self.ask(waiter, |op| Effect::Send {
             op: Some(op),
             exchange,
             frame,
             over: None,
-        });
-        op
+        })
     }
 
     pub(crate) fn inspect(&mut self, waiter: Waiter, target: Target) -> OpId {
@@ -398,35 +384,25 @@ impl Outbox {
 
     /// Looks at a link, and with `routes` at the routes over it too.
     pub(crate) fn inspect_with(&mut self, waiter: Waiter, target: Target, routes: bool) -> OpId {
-        let op = self.mint(waiter);
-        self.effects
-            .push_back(Effect::Inspect { op, target, routes });
-        op
+        self.ask(waiter, |op| Effect::Inspect { op, target, routes })
     }
 
     pub(crate) fn seek(&mut self, by: Option<Mac>, sought: Vec<Sought>, number: Option<i32>) {
-        let op = self.mint(Waiter::Seek(by));
-        self.effects.push_back(Effect::Seek { op, sought, number });
+        self.ask(Waiter::Seek(by), |op| Effect::Seek { op, sought, number });
     }
 
     pub(crate) fn make(&mut self, waiter: DoorWaiter, link: OwnLink) -> OpId {
-        let op = self.mint(Waiter::Above(waiter));
-        self.effects.push_back(Effect::Make {
-            op,
-            link: Box::new(link),
-        });
-        op
+        let link = Box::new(link);
+        self.ask(Waiter::Above(waiter), |op| Effect::Make { op, link })
     }
 
     pub(crate) fn unmake(&mut self, waiter: DoorWaiter, owner: LinkOwner) -> OpId {
-        let op = self.mint(Waiter::Above(waiter));
-        self.effects.push_back(Effect::Unmake { op, owner });
-        op
+        self.ask(Waiter::Above(waiter), |op| Effect::Unmake { op, owner })
     }
 
     pub(crate) fn list_own(&mut self) {
-        let op = self.mint(Waiter::Above(DoorWaiter::OwnLinks));
-        self.effects.push_back(Effect::ListOwn { op });
+        let waiter = Waiter::Above(DoorWaiter::OwnLinks);
+        self.ask(waiter, |op| Effect::ListOwn { op });
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan: &Lan, counts: bool) {
@@ -441,25 +417,22 @@ impl Outbox {
         lan: &Lan,
         counts: bool,
     ) -> OpId {
-        let op = self.mint(waiter);
-        self.effects.push_back(Effect::Survey {
+        let lan_parent = lan.parent().map(str::to_owned);
+        self.ask(waiter, |op| Effect::Survey {
             op,
             link,
-            lan_parent: lan.parent().map(str::to_owned),
+            lan_parent,
             counts,
-        });
-        op
+        })
     }
 
     pub(crate) fn list_inside(&mut self, owner: BindingId, link: Link) {
-        let op = self.mint(Waiter::Binding(owner, Task::ListInside));
-        self.effects.push_back(Effect::ListInside { op, link });
+        let waiter = Waiter::Binding(owner, Task::ListInside);
+        self.ask(waiter, |op| Effect::ListInside { op, link });
     }
 
     pub(crate) fn apply(&mut self, waiter: Waiter, target: Target, steps: Vec<Step>) -> OpId {
-        let op = self.mint(waiter);
-        self.effects.push_back(Effect::Apply { op, target, steps });
-        op
+        self.ask(waiter, |op| Effect::Apply { op, target, steps })
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
@@ -479,6 +452,13 @@ impl Outbox {
 
     pub(crate) fn report(&mut self, binding: BindingId, report: Report) {
         self.reports.push_back((binding, report));
+    }
+
+    /// Queues an effect whose outcome somebody waits for.
+    fn ask(&mut self, waiter: Waiter, effect: impl FnOnce(OpId) -> Effect) -> OpId {
+        let op = self.mint(waiter);
+        self.effects.push_back(effect(op));
+        op
     }
 
     fn mint(&mut self, waiter: Waiter) -> OpId {
