@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::event::EventKind;
+use crate::names::named;
 use crate::source::{Fate, Form};
 
 /// All counts since the start.
@@ -82,28 +83,17 @@ impl Counts {
     }
 }
 
-/// A phase of an ADD, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AddPhase {
-    /// Other ADDs of its LAN went first.
-    Queue,
-    /// From its first DISCOVER to the offer that was taken. An ADD that asks for an earlier lease has no such phase.
-    Offer,
-    /// From there to the ACK.
-    Ack,
-    /// From there to the record on disk.
-    Store,
-}
-
-impl AddPhase {
-    /// Returns its name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Offer => "offer",
-            Self::Ack => "ack",
-            Self::Store => "store",
-        }
+named! {
+    /// A phase of an ADD, in order.
+    AddPhase {
+        /// Other ADDs of its LAN went first.
+        Queue = "queue",
+        /// From its first DISCOVER to the offer that was taken. An ADD that asks for an earlier lease has no such phase.
+        Offer = "offer",
+        /// From there to the ACK.
+        Ack = "ack",
+        /// From there to the record on disk.
+        Store = "store",
     }
 }
 

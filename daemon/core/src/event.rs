@@ -2,13 +2,13 @@
 //!
 //! The store numbers events and keeps the latest; the names of kinds are for programs and stay as they are.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Attachment;
+use crate::names::named;
 use crate::time::WallTime;
 
 /// The length at which a cause is cut, in bytes. Some causes bear text that a server chose.
@@ -86,95 +86,45 @@ impl Event {
     }
 }
 
-/// What happened to a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// There is a lease where there was none.
-    Acquired,
-    /// A server that was asked by its own address extended the lease, or confirmed it.
-    Renewed,
-    /// A server extended the lease after being asked by broadcast.
-    Rebound,
-    /// The held lease grants something different from before.
-    Changed,
-    /// A server refused the lease, or it cannot be given back.
-    Lost,
-    /// The lease ended before any server extended it, or before it could be given back.
-    Expired,
-    /// Another station uses the address.
-    Conflict,
-    /// The address was declined because another station uses it.
-    Declined,
-    /// The lease was given back, or is left to expire.
-    Released,
-    /// The lease of a container that already ran was taken over.
-    Adopted,
-    /// A link or a namespace disappeared without DEL.
-    OrphanFound,
-    /// Somebody else took the address off its interface.
-    AddressRemoved,
-    /// A station that claims the address also claims one that nobody can have: its claims are ignored from now on.
-    DetectionOff,
-    /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
-    AddressHeld,
-    /// A server has stopped to extend leases.
-    ServerSilent,
-    /// A server answers again: it extends leases, or a LAN has one where containers got addresses from a local range.
-    ServerBack,
-    /// Only broadcasts reach a container.
-    Unreachable,
-}
-
-impl EventKind {
-    /// All kinds.
-    pub const ALL: [Self; 17] = [
-        Self::Acquired,
-        Self::Renewed,
-        Self::Rebound,
-        Self::Changed,
-        Self::Lost,
-        Self::Expired,
-        Self::Conflict,
-        Self::Declined,
-        Self::Released,
-        Self::Adopted,
-        Self::OrphanFound,
-        Self::AddressRemoved,
-        Self::DetectionOff,
-        Self::AddressHeld,
-        Self::ServerSilent,
-        Self::ServerBack,
-        Self::Unreachable,
-    ];
-
-    /// Returns the kind's name, the same as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::Renewed => "renewed",
-            Self::Rebound => "rebound",
-            Self::Changed => "changed",
-            Self::Lost => "lost",
-            Self::Expired => "expired",
-            Self::Conflict => "conflict",
-            Self::Declined => "declined",
-            Self::Released => "released",
-            Self::Adopted => "adopted",
-            Self::OrphanFound => "orphan_found",
-            Self::AddressRemoved => "address_removed",
-            Self::DetectionOff => "detection_off",
-            Self::AddressHeld => "address_held",
-            Self::ServerSilent => "server_silent",
-            Self::ServerBack => "server_back",
-            Self::Unreachable => "unreachable",
-        }
-    }
-}
-
-impl fmt::Display for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// What happened to a binding.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    EventKind {
+        /// There is a lease where there was none.
+        Acquired = "acquired",
+        /// A server that was asked by its own address extended the lease, or confirmed it.
+        Renewed = "renewed",
+        /// A server extended the lease after being asked by broadcast.
+        Rebound = "rebound",
+        /// The held lease grants something different from before.
+        Changed = "changed",
+        /// A server refused the lease, or it cannot be given back.
+        Lost = "lost",
+        /// The lease ended before any server extended it, or before it could be given back.
+        Expired = "expired",
+        /// Another station uses the address.
+        Conflict = "conflict",
+        /// The address was declined because another station uses it.
+        Declined = "declined",
+        /// The lease was given back, or is left to expire.
+        Released = "released",
+        /// The lease of a container that already ran was taken over.
+        Adopted = "adopted",
+        /// A link or a namespace disappeared without DEL.
+        OrphanFound = "orphan_found",
+        /// Somebody else took the address off its interface.
+        AddressRemoved = "address_removed",
+        /// A station that claims the address also claims one that nobody can have: its claims are ignored from now on.
+        DetectionOff = "detection_off",
+        /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
+        AddressHeld = "address_held",
+        /// A server has stopped to extend leases.
+        ServerSilent = "server_silent",
+        /// A server answers again: it extends leases, or a LAN has one where containers got addresses from a local range.
+        ServerBack = "server_back",
+        /// Only broadcasts reach a container.
+        Unreachable = "unreachable",
     }
 }
 

@@ -65,6 +65,7 @@ mod job;
 mod lan;
 pub mod limits;
 pub mod link;
+mod names;
 pub mod network;
 mod outbox;
 mod patience;

@@ -3,7 +3,7 @@
 //! `status`, `doctor`, the page, `/metrics` and alerts read this list, and none of them decides anything by itself.
 //!
 //! # A new kind of trouble
-//! 1. Give [`TroubleKind`] a variant, a name in [`TroubleKind::name`] and a place in [`TroubleKind::ALL`].
+//! 1. Give [`TroubleKind`] a variant with a name, before `SubnetsDiffer` if containers are without an address, or soon may be.
 //! 2. Make a [`Trouble`] where it is known: in `registry/troubles.rs` if it concerns LANs or leases, in the shell's `health.rs` if it
 //!    concerns the host. Nothing else is needed to show it.
 //! 3. Add a row to the table under "What `status` reports" in `operations.md`; a test compares that table with [`TroubleKind::ALL`].
@@ -14,6 +14,7 @@ use std::fmt;
 use smol_str::SmolStr;
 
 use crate::identity::{Attachment, Lan};
+use crate::names::named;
 use crate::time::WallTime;
 
 /// How many troubles of one kind are listed one by one. The others become one.
@@ -36,102 +37,44 @@ pub struct Trouble {
     pub remedy: String,
 }
 
-/// Kinds of trouble, the gravest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TroubleKind {
-    /// No ADD can be recorded.
-    StoreFails,
-    /// ADDs on a LAN fail for a reason of the host or the LAN.
-    AddsFail,
-    /// Containers have no address: they lost it, and no server has given them another.
-    NoAddress,
-    /// Only broadcasts reach containers.
-    Unreachable,
-    /// Leases were not extended although a server was asked.
-    RenewalsUnanswered,
-    /// A link that leases or networks use is missing, down, or without carrier.
-    LinkDown,
-    /// The replaced plugin is called instead of leasehold's.
-    OldPlugin,
-    /// Two servers offer different subnets on one LAN.
-    SubnetsDiffer,
-    /// A bridge of this host has the address of its LAN's router.
-    HostIsRouter,
-    /// The disk of the store is nearly full.
-    DiskFull,
-    /// Containers that ran before the daemon could not be adopted.
-    NotAdopted,
-    /// Leases that should be given back cannot be.
-    HeldUp,
-    /// No path leads to the network namespace of a container.
-    Pathless,
-    /// Events were lost.
-    EventsLost,
+named! {
+    /// Kinds of trouble, the gravest first.
+    TroubleKind {
+        /// No ADD can be recorded.
+        StoreFails = "store_fails",
+        /// ADDs on a LAN fail for a reason of the host or the LAN.
+        AddsFail = "adds_fail",
+        /// Containers have no address: they lost it, and no server has given them another.
+        NoAddress = "no_address",
+        /// Only broadcasts reach containers.
+        Unreachable = "unreachable",
+        /// Leases were not extended although a server was asked.
+        RenewalsUnanswered = "renewals_unanswered",
+        /// A link that leases or networks use is missing, down, or without carrier.
+        LinkDown = "link_down",
+        /// The replaced plugin is called instead of leasehold's.
+        OldPlugin = "old_plugin",
+        /// Two servers offer different subnets on one LAN.
+        SubnetsDiffer = "subnets_differ",
+        /// A bridge of this host has the address of its LAN's router.
+        HostIsRouter = "host_is_router",
+        /// The disk of the store is nearly full.
+        DiskFull = "disk_full",
+        /// Containers that ran before the daemon could not be adopted.
+        NotAdopted = "not_adopted",
+        /// Leases that should be given back cannot be.
+        HeldUp = "held_up",
+        /// No path leads to the network namespace of a container.
+        Pathless = "pathless",
+        /// Events were lost.
+        EventsLost = "events_lost",
+    }
 }
 
 impl TroubleKind {
-    /// All kinds, the gravest first.
-    pub const ALL: [Self; 14] = [
-        Self::StoreFails,
-        Self::AddsFail,
-        Self::NoAddress,
-        Self::Unreachable,
-        Self::RenewalsUnanswered,
-        Self::LinkDown,
-        Self::OldPlugin,
-        Self::SubnetsDiffer,
-        Self::HostIsRouter,
-        Self::DiskFull,
-        Self::NotAdopted,
-        Self::HeldUp,
-        Self::Pathless,
-        Self::EventsLost,
-    ];
-
     /// Returns whether containers are without an address, or soon may be.
     pub const fn is_grave(self) -> bool {
-        match self {
-            Self::StoreFails
-            | Self::AddsFail
-            | Self::NoAddress
-            | Self::Unreachable
-            | Self::RenewalsUnanswered
-            | Self::LinkDown
-            | Self::OldPlugin => true,
-            Self::SubnetsDiffer
-            | Self::HostIsRouter
-            | Self::DiskFull
-            | Self::NotAdopted
-            | Self::HeldUp
-            | Self::Pathless
-            | Self::EventsLost => false,
-        }
-    }
-
-    /// Returns its name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StoreFails => "store_fails",
-            Self::AddsFail => "adds_fail",
-            Self::NoAddress => "no_address",
-            Self::Unreachable => "unreachable",
-            Self::RenewalsUnanswered => "renewals_unanswered",
-            Self::LinkDown => "link_down",
-            Self::SubnetsDiffer => "subnets_differ",
-            Self::HostIsRouter => "host_is_router",
-            Self::OldPlugin => "old_plugin",
-            Self::DiskFull => "disk_full",
-            Self::NotAdopted => "not_adopted",
-            Self::HeldUp => "held_up",
-            Self::Pathless => "pathless",
-            Self::EventsLost => "events_lost",
-        }
-    }
-}
-
-impl fmt::Display for TroubleKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self as u8 <= Self::OldPlugin as u8
     }
 }
 

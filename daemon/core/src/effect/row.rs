@@ -25,7 +25,7 @@ impl BindingState {
     /// Returns its name: that of RFC 2131, `KEPT` or `RELEASING`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Client(state) => state.as_str(),
+            Self::Client(state) => state.name(),
             Self::Kept => "KEPT",
             Self::Releasing => "RELEASING",
         }

@@ -3,34 +3,25 @@
 use super::state::{State, StateName};
 use super::{Loss, Miss, Missed, Output, Verdict};
 
-/// A client's message, by its form and what it asks for (RFC 2131 table 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Form {
-    /// DISCOVER: for offers.
-    Discover,
-    /// REQUEST: for what was offered.
-    Request,
-    /// REQUEST in INIT-REBOOT form, for a lease that no server has confirmed yet.
-    Confirm,
-    /// REQUEST from RENEWING on: to one server.
-    Renew,
-    /// REQUEST from REBINDING on: to all.
-    Rebind,
-    /// RELEASE, which nobody answers.
-    Release,
+named! {
+    /// A client's message, by its form and what it asks for (RFC 2131 table 4).
+    Form {
+        /// DISCOVER: for offers.
+        Discover = "discover",
+        /// REQUEST: for what was offered.
+        Request = "request",
+        /// REQUEST in INIT-REBOOT form, for a lease that no server has confirmed yet.
+        Confirm = "confirm",
+        /// REQUEST from RENEWING on: to one server.
+        Renew = "renew",
+        /// REQUEST from REBINDING on: to all.
+        Rebind = "rebind",
+        /// RELEASE, which nobody answers.
+        Release = "release",
+    }
 }
 
 impl Form {
-    /// All forms.
-    pub const ALL: [Self; 6] = [
-        Self::Discover,
-        Self::Request,
-        Self::Confirm,
-        Self::Renew,
-        Self::Rebind,
-        Self::Release,
-    ];
-
     /// Returns its possible outcomes.
     pub const fn fates(self) -> &'static [Fate] {
         match self {
@@ -42,17 +33,6 @@ impl Form {
         }
     }
 
-    /// Returns its name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Discover => "discover",
-            Self::Request => "request",
-            Self::Confirm => "confirm",
-            Self::Renew => "renew",
-            Self::Rebind => "rebind",
-            Self::Release => "release",
-        }
-    }
 
     /// Returns whether its answer extends, or confirms, a held lease.
     pub const fn extends(self) -> bool {
@@ -63,31 +43,19 @@ impl Form {
     }
 }
 
-/// The outcome of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
-    /// An offer that was taken, or an ACK.
-    Answered,
-    /// A NAK.
-    Refused,
-    /// Nothing before its time was over, or before it was given up.
-    Unanswered,
-    /// It left, and has no answer.
-    Sent,
-    /// The link did not take it.
-    Unsent,
-}
-
-impl Fate {
-    /// Returns its name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Refused => "refused",
-            Self::Unanswered => "unanswered",
-            Self::Sent => "sent",
-            Self::Unsent => "unsent",
-        }
+named! {
+    /// The outcome of a message.
+    Fate {
+        /// An offer that was taken, or an ACK.
+        Answered = "answered",
+        /// A NAK.
+        Refused = "refused",
+        /// Nothing before its time was over, or before it was given up.
+        Unanswered = "unanswered",
+        /// It left, and has no answer.
+        Sent = "sent",
+        /// The link did not take it.
+        Unsent = "unsent",
     }
 }
 

@@ -1,6 +1,5 @@
 //! The eight states of RFC 2131 figure 5, each with what it needs.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use fastrand::Rng;
 use super::extension::{Attempt, Extension, Nak, Outstanding};
 use super::lease::Lease;
 use super::timing::{self, Timer};
+use crate::names::named;
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -72,46 +72,25 @@ pub(crate) struct Meanwhile {
     pub(crate) nak: Option<Box<Nak>>,
 }
 
-/// The name of a state (RFC 2131 figure 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StateName {
-    /// INIT.
-    Init,
-    /// SELECTING.
-    Selecting,
-    /// REQUESTING.
-    Requesting,
-    /// INIT-REBOOT.
-    InitReboot,
-    /// REBOOTING.
-    Rebooting,
-    /// BOUND.
-    Bound,
-    /// RENEWING.
-    Renewing,
-    /// REBINDING.
-    Rebinding,
-}
-
-impl StateName {
-    /// Returns the name as the RFC spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Init => "INIT",
-            Self::Selecting => "SELECTING",
-            Self::Requesting => "REQUESTING",
-            Self::InitReboot => "INIT-REBOOT",
-            Self::Rebooting => "REBOOTING",
-            Self::Bound => "BOUND",
-            Self::Renewing => "RENEWING",
-            Self::Rebinding => "REBINDING",
-        }
-    }
-}
-
-impl fmt::Display for StateName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// The name of a state (RFC 2131 figure 5).
+    StateName {
+        /// INIT.
+        Init = "INIT",
+        /// SELECTING.
+        Selecting = "SELECTING",
+        /// REQUESTING.
+        Requesting = "REQUESTING",
+        /// INIT-REBOOT.
+        InitReboot = "INIT-REBOOT",
+        /// REBOOTING.
+        Rebooting = "REBOOTING",
+        /// BOUND.
+        Bound = "BOUND",
+        /// RENEWING.
+        Renewing = "RENEWING",
+        /// REBINDING.
+        Rebinding = "REBINDING",
     }
 }
 
