@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Desk;
 use super::jobs::{EndpointCall, Next};
 use super::record::{DockerKey, DockerRecord};
+use super::{Desk, Docker};
 use crate::effect::{
     Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId,
 };
@@ -207,6 +207,23 @@ impl Endpoint {
     }
 }
 
+impl Docker {
+    pub(super) fn endpoint(&self, id: &DoorId) -> Option<&Endpoint> {
+        self.endpoints.by_id.get(id)
+    }
+
+    pub(super) fn endpoint_mut(&mut self, id: &DoorId) -> Option<&mut Endpoint> {
+        self.endpoints.by_id.get_mut(id)
+    }
+
+    /// Returns the endpoints that are meant.
+    pub(super) fn endpoints(&self, is_one: impl Fn(&Endpoint) -> bool) -> Vec<DoorId> {
+        let by_id = self.endpoints.by_id.iter();
+        let meant = by_id.filter(|(_, endpoint)| is_one(endpoint));
+        meant.map(|(id, _)| id.clone()).collect()
+    }
+}
+
 impl Desk<'_> {
     /// Handles CreateEndpoint: an existing endpoint is answered again.
     pub(super) fn create_endpoint(
@@ -223,7 +240,7 @@ impl Desk<'_> {
             EndpointAddress::Ipam(_) => LIMIT,
             EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + LIMIT,
         };
-        match self.docker.endpoints.by_id.get(&name) {
+        match self.docker.endpoint(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
             Some(Endpoint {
                 stage: EndpointStage::There,
@@ -250,7 +267,7 @@ impl Desk<'_> {
 
     /// Has a call wait for an endpoint to be there.
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
-        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&name) {
+        if let Some(endpoint) = self.docker.endpoint_mut(&name) {
             endpoint.creating.push(id);
             EndpointCall::begin(self, now, id, &name, limit);
         }
@@ -286,7 +303,7 @@ impl Desk<'_> {
                     .ok()
                     .and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(now, add);
-                if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
+                if let Some(endpoint) = self.docker.endpoint_mut(&id) {
                     endpoint.stage = EndpointStage::Leasing(errand);
                 }
                 self.docker
@@ -380,15 +397,13 @@ impl Desk<'_> {
             }
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
-            self.registry
-                .out
-                .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
+            self.unmake_alone(LinkOwner::Endpoint(id));
         }
     }
 
     /// Goes on with an endpoint whose effect is over.
     pub(super) fn endpoint_done(&mut self, now: Now, id: &DoorId, outcome: Outcome) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+        let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
         match (outcome, endpoint.stage) {
@@ -399,9 +414,7 @@ impl Desk<'_> {
             }
             (Outcome::Made(Err(cause)), EndpointStage::Making) => {
                 // A link that took too long may be there by now, or appear later.
-                self.registry
-                    .out
-                    .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.unmake_alone(LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
@@ -418,9 +431,7 @@ impl Desk<'_> {
                 self.time_strays();
             }
             (Outcome::Persisted(Err(cause)), EndpointStage::Writing) => {
-                self.registry
-                    .out
-                    .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.unmake_alone(LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
             (Outcome::Persisted(Ok(())), EndpointStage::Forgetting) => {
@@ -442,7 +453,7 @@ impl Desk<'_> {
     }
 
     fn make_link(&mut self, now: Now, record: EndpointRecord) {
-        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&record.id) {
+        if let Some(endpoint) = self.docker.endpoint_mut(&record.id) {
             (endpoint.record, endpoint.stage) =
                 (Some(Box::new(record.clone())), EndpointStage::Making);
         }
@@ -472,7 +483,7 @@ impl Desk<'_> {
     }
 
     fn write_endpoint(&mut self, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+        let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
         let Some(record) = endpoint.record.as_deref().cloned() else {
@@ -486,7 +497,7 @@ impl Desk<'_> {
     }
 
     fn answer_created(&mut self, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+        let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
         let creating = std::mem::take(&mut endpoint.creating);
@@ -504,7 +515,7 @@ impl Desk<'_> {
 
     /// Tells the callers that wait for an endpoint's deletion that it failed. It is tried again after a while.
     fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+        let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
         endpoint.stays(now.boot);
@@ -514,19 +525,23 @@ impl Desk<'_> {
         self.time_strays();
     }
 
+    /// Has a link deleted that may be there, for nobody who waits.
+    pub(super) fn unmake_alone(&mut self, owner: LinkOwner) {
+        self.registry.out.unmake(DoorWaiter::Nobody, owner);
+    }
+
     fn unmake_link(&mut self, id: &DoorId) {
-        self.registry.out.unmake(
-            DoorWaiter::Endpoint(id.clone()),
-            LinkOwner::Endpoint(id.clone()),
-        );
-        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
+        let owner = LinkOwner::Endpoint(id.clone());
+        let waiter = DoorWaiter::Endpoint(id.clone());
+        self.registry.out.unmake(waiter, owner);
+        if let Some(endpoint) = self.docker.endpoint_mut(id) {
             endpoint.stage = EndpointStage::Unmaking;
         }
     }
 
     /// Handles DeleteEndpoint, which is answered when the endpoint's link is gone.
     pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DoorId) -> Next {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
+        let Some(endpoint) = self.docker.endpoint_mut(name) else {
             // Its record may be one that could not be read. Docker has moved back its link, which may belong to another store.
             let key = DockerKey::Endpoint(name.clone());
             self.registry.out.write_alone(key.remove());
@@ -541,7 +556,7 @@ impl Desk<'_> {
 
     /// Deletes an endpoint, as soon as what is under way is over.
     pub(super) fn end_endpoint(&mut self, now: Now, id: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else {
+        let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
         endpoint.ends = true;
@@ -581,8 +596,8 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint, and returns where its address came from.
-    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<AddressSource> {
-        let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
+    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<Source> {
+        let endpoint = self.docker.endpoint_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
             self.registry
@@ -611,7 +626,7 @@ impl Desk<'_> {
 
     /// Removes a call that waits for an endpoint, and deletes an endpoint that no call waits for any more.
     pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DoorId) {
-        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
+        let Some(endpoint) = self.docker.endpoint_mut(name) else {
             return;
         };
         let was_creating = endpoint.creating.contains(&id);
@@ -638,9 +653,7 @@ impl Desk<'_> {
             |endpoint: &&Endpoint| endpoint.stage == EndpointStage::There && !endpoint.is_ending();
         let record = self
             .docker
-            .endpoints
-            .by_id
-            .get(id)
+            .endpoint(id)
             .filter(is_good)
             .and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
@@ -702,9 +715,7 @@ impl Desk<'_> {
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             // A daemon that was killed while it made the link left one without an owner's name.
-            self.registry
-                .out
-                .unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
+            self.unmake_alone(LinkOwner::Endpoint(id));
         }
     }
 }

@@ -187,13 +187,8 @@ impl Desk<'_> {
     /// Deletes a VLAN's link that has no network, now that it is there.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
-            self.registry.out.unmake(
-                DoorWaiter::Nobody,
-                LinkOwner::Vlan {
-                    on: on.to_owned(),
-                    vlan,
-                },
-            );
+            let on = on.to_owned();
+            self.unmake_alone(LinkOwner::Vlan { on, vlan });
         }
     }
 }

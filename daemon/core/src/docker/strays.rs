@@ -165,7 +165,7 @@ impl Desk<'_> {
         match &owner {
             LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
             LinkOwner::Vlan { .. } => {}
-            LinkOwner::Endpoint(id) => match self.docker.endpoints.by_id.get_mut(id) {
+            LinkOwner::Endpoint(id) => match self.docker.endpoint_mut(id) {
                 Some(endpoint) => {
                     let came = endpoint.hear(there, now.boot);
                     self.time_strays();
@@ -174,7 +174,7 @@ impl Desk<'_> {
                     }
                 }
                 None if there && !self.docker.networks.is_unread => {
-                    self.registry.out.unmake(DoorWaiter::Nobody, owner);
+                    self.unmake_alone(owner);
                 }
                 None => {}
             },
@@ -196,17 +196,9 @@ impl Desk<'_> {
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
     pub(super) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
-        let strays: Vec<_> = self
-            .docker
-            .endpoints
-            .by_id
-            .iter()
-            .filter(|(_, endpoint)| due(endpoint))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in strays {
+        for id in self.docker.endpoints(due) {
             tracing::warn!(endpoint = %id, "Docker has left its link in the host's namespace: deleting it");
-            if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
+            if let Some(endpoint) = self.docker.endpoint_mut(&id) {
                 endpoint.stray = Some(now.boot);
             }
             self.end_endpoint(now, &id);
@@ -220,25 +212,17 @@ impl Desk<'_> {
             matches!(&record.source, AddressSource::Leased(of) if !self.registry.is_held(of))
                 && !cut(Rule::EndpointWithoutLease)
         };
-        let over = self
+        for id in self
             .docker
-            .endpoints
-            .by_id
-            .iter()
-            .filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
-        let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
-        over.into_iter()
-            .for_each(|id| self.forget_and_answer(now, &id, None));
+            .endpoints(|endpoint| endpoint.rests().is_some_and(is_over))
+        {
+            self.forget_and_answer(now, &id, None);
+        }
     }
 
     /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
     pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
-        let record = self
-            .docker
-            .endpoints
-            .by_id
-            .get(id)
-            .and_then(Endpoint::waits);
+        let record = self.docker.endpoint(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
         lease
             .into_iter()

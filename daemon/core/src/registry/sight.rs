@@ -118,7 +118,11 @@ impl Sight {
             };
             let others = bindings.iter().filter(is_other).filter_map(watched);
             // Usually one is enough.
-            let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
+            let most = if doubt.unseen.len() == 1 {
+                1
+            } else {
+                usize::MAX
+            };
             let before = witnesses.len();
             witnesses.extend(others.take(most));
             if witnesses.len() > before {

@@ -33,7 +33,6 @@ impl Form {
         }
     }
 
-
     /// Returns whether its answer extends, or confirms, a held lease.
     pub const fn extends(self) -> bool {
         match self {
