@@ -160,14 +160,7 @@ pub(crate) fn judge(host: &Host) -> Vec<Trouble> {
 }
 
 fn of_host(kind: TroubleKind, sentence: String, remedy: String) -> Trouble {
-    Trouble {
-        kind,
-        subject: Subject::Host,
-        since: None,
-        count: 1,
-        sentence,
-        remedy,
-    }
+    Trouble::new(kind, Subject::Host, 1, sentence, remedy)
 }
 
 fn store(host: &Host) -> Option<Trouble> {

@@ -45,7 +45,7 @@ struct Account {
 /// ADDs that failed.
 #[derive(Debug)]
 struct Failed {
-    count: u64,
+    count: usize,
     since: WallTime,
     last: Instant,
     /// Whose the last one was, and why it failed.
@@ -300,13 +300,12 @@ impl Failed {
             || "the log names each".to_owned(),
             |parent| format!("`leasehold probe {parent}` asks the servers there"),
         );
+        let kind = TroubleKind::AddsFail;
+        let on_lan = Subject::Lan(lan.clone());
+        let remedy = format!("{probe}; `leasehold doctor` checks the host");
         Trouble {
-            kind: TroubleKind::AddsFail,
-            subject: Subject::Lan(lan.clone()),
             since: Some(*since),
-            count: *count,
-            sentence: format!("{adds}: {why}"),
-            remedy: format!("{probe}; `leasehold doctor` checks the host"),
+            ..Trouble::new(kind, on_lan, *count, format!("{adds}: {why}"), remedy)
         }
     }
 }
@@ -320,18 +319,19 @@ fn differ(lan: &Lan, subnets: &BTreeMap<Ipv4Addr, Ipv4Net>) -> Option<Trouble> {
         .iter()
         .map(|(server, subnet)| format!("{server} offers {subnet}"))
         .collect();
-    Some(Trouble {
-        kind: TroubleKind::SubnetsDiffer,
-        subject: Subject::Lan(lan.clone()),
-        since: None,
-        count: subnets.len() as u64,
-        sentence: format!(
-            "servers on {lan} offer different subnets: {}",
-            each.join(", ")
-        ),
-        remedy: "stop the server that does not belong there, or have leasehold ignore it (`servers.deny`)"
-            .to_owned(),
-    })
+    let each = each.join(", ");
+    let sentence = format!("servers on {lan} offer different subnets: {each}");
+    let remedy =
+        "stop the server that does not belong there, or have leasehold ignore it (`servers.deny`)";
+    let on_lan = Subject::Lan(lan.clone());
+    let kind = TroubleKind::SubnetsDiffer;
+    Some(Trouble::new(
+        kind,
+        on_lan,
+        subnets.len(),
+        sentence,
+        remedy.to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
-use crate::identity::{Attachment, Lan};
+use crate::identity::Lan;
 use crate::names::named;
 use crate::time::WallTime;
 
@@ -87,8 +87,6 @@ pub enum Subject {
     Link(SmolStr),
     /// A LAN.
     Lan(Lan),
-    /// A lease.
-    Lease(Attachment),
 }
 
 impl fmt::Display for Subject {
@@ -97,7 +95,26 @@ impl fmt::Display for Subject {
             Self::Host => f.write_str("the host"),
             Self::Link(ifname) => f.write_str(ifname),
             Self::Lan(lan) => lan.fmt(f),
-            Self::Lease(attachment) => attachment.fmt(f),
+        }
+    }
+}
+
+impl Trouble {
+    /// Returns a trouble with what is wrong, and what to do about it.
+    pub fn new(
+        kind: TroubleKind,
+        subject: Subject,
+        count: usize,
+        sentence: String,
+        remedy: String,
+    ) -> Self {
+        Self {
+            kind,
+            subject,
+            since: None,
+            count: count as u64,
+            sentence,
+            remedy,
         }
     }
 }

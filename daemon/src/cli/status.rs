@@ -237,7 +237,6 @@ Nothing needs attention.
             grave: true,
             lan: None,
             link: None,
-            attachment: None,
             since: Some("2026-11-25T10:58:00.000Z".to_owned()),
             count: 1,
             sentence: "no ADD can be recorded".to_owned(),

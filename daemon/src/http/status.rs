@@ -11,7 +11,7 @@ use leasehold_core::identity::Lan;
 use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::trouble::{Subject, Trouble};
 
-use super::control::{attachment, lan, milliseconds};
+use super::control::{lan, milliseconds};
 use super::events::rfc3339;
 use crate::log::Said;
 use crate::metrics::Snapshot;
@@ -88,7 +88,6 @@ fn trouble(trouble: &Trouble) -> control::Trouble {
         grave: kind.is_grave(),
         lan: None,
         link: None,
-        attachment: None,
         since: since.map(rfc3339),
         count: *count,
         sentence: sentence.clone(),
@@ -98,7 +97,6 @@ fn trouble(trouble: &Trouble) -> control::Trouble {
         Subject::Host => {}
         Subject::Link(ifname) => written.link = Some(ifname.to_string()),
         Subject::Lan(of) => written.lan = Some(lan(of)),
-        Subject::Lease(of) => written.attachment = Some(attachment(of)),
     }
     written
 }

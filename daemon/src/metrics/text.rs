@@ -67,7 +67,7 @@ impl Snapshot {
             let place = match &trouble.subject {
                 Subject::Lan(lan) => lan.to_string(),
                 Subject::Link(ifname) => ifname.to_string(),
-                Subject::Host | Subject::Lease(_) => String::new(),
+                Subject::Host => String::new(),
             };
             *counts.entry((trouble.kind, place)).or_default() += trouble.count;
         }

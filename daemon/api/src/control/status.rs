@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attachment, Lan};
+use super::Lan;
 
 /// The answer to `GET /v1/status`, and what `leasehold status --json` prints. Times are RFC 3339 in UTC, by the host's wall clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Status {
     pub attention: Vec<String>,
 }
 
-/// Something that somebody should look at. It concerns a LAN, a link, a lease, or, if it names none of them, the host.
+/// Something that somebody should look at. It concerns a LAN, a link, or, if it names neither, the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trouble {
@@ -51,9 +51,6 @@ pub struct Trouble {
     /// The host's link that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// The lease that it concerns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attachment: Option<Attachment>,
     /// Since when, as far as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
