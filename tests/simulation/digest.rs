@@ -202,7 +202,7 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::Conflicts { .. } => 107,
             Failure::NotDeclined { .. } => 108,
             Failure::TooShort { .. } => 109,
-            Failure::TimedOut { .. } => 110,
+            Failure::TimedOut(..) => 110,
             Failure::Store(_) => 111,
             Failure::Held { .. } => 112,
             Failure::AddressHeld { .. } => 113,

@@ -149,14 +149,9 @@ pub enum Failure {
         /// How long the probes may take.
         probing: Duration,
     },
-    /// The time-out passed while the ADD waited for the daemon itself.
-    #[error("no result after {waited:?}: still waiting for {waiting_for}")]
-    TimedOut {
-        /// What it waited for.
-        waiting_for: &'static str,
-        /// How long.
-        waited: Duration,
-    },
+    /// The time-out passed while a call waited for the daemon itself: what it waited for, and how long.
+    #[error("no result after {1:?}: still waiting for {0}")]
+    TimedOut(&'static str, Duration),
     /// The lease could not be made durable, so nobody may use it.
     #[error("{0}")]
     Store(StoreCause),
@@ -279,7 +274,7 @@ impl Failure {
             | Self::Conflicts { .. }
             | Self::NotDeclined { .. }
             | Self::TooShort { .. }
-            | Self::TimedOut { .. }
+            | Self::TimedOut(..)
             | Self::Store(_)
             | Self::AddressHeld { .. }
             | Self::NoAddress(_) => true,

@@ -115,7 +115,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Conflicts { .. }
         | Failure::NotDeclined { .. }
         | Failure::TooShort { .. }
-        | Failure::TimedOut { .. }
+        | Failure::TimedOut(..)
         | Failure::Store(_)
         | Failure::Held { .. }
         | Failure::AddressHeld { .. }

@@ -141,18 +141,13 @@ impl Admission {
                 waited,
             },
             Ready::AwaitingAddress(cause) => self.link_failure(cause.clone()),
-            Ready::Preparing(_) => Failure::TimedOut {
-                waiting_for: "the interface to be set up",
-                waited,
-            },
-            Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => Failure::TimedOut {
-                waiting_for: "a look at the identity's holder",
-                waited,
-            },
-            Ready::AwaitingChange(_) => Failure::TimedOut {
-                waiting_for: "an earlier change of the interface to end",
-                waited,
-            },
+            Ready::Preparing(_) => Failure::TimedOut("the interface to be set up", waited),
+            Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => {
+                Failure::TimedOut("a look at the identity's holder", waited)
+            }
+            Ready::AwaitingChange(_) => {
+                Failure::TimedOut("an earlier change of the interface to end", waited)
+            }
         }
     }
 
@@ -205,9 +200,6 @@ impl Check {
             Some(_) => "a look at the interface",
             None => "a change of the interface to end",
         };
-        Failure::TimedOut {
-            waiting_for,
-            waited: CHECK_LIMIT,
-        }
+        Failure::TimedOut(waiting_for, CHECK_LIMIT)
     }
 }

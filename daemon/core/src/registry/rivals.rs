@@ -81,10 +81,7 @@ impl Registry {
                 );
             }
             if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
-                let failure = Failure::TimedOut {
-                    waiting_for: "the store to write the lease",
-                    waited,
-                };
+                let failure = Failure::TimedOut("the store to write the lease", waited);
                 return self.refuse(now, attachment, failure);
             }
             if same_place {

@@ -608,13 +608,7 @@ fn every_failure_has_its_code() {
             },
             11,
         ),
-        (
-            Failure::TimedOut {
-                waiting_for: "the store",
-                waited: second,
-            },
-            11,
-        ),
+        (Failure::TimedOut("the store", second), 11),
         (Failure::Store(StoreCause::Full), 11),
         (
             Failure::Held {

@@ -310,7 +310,7 @@ impl World {
             Answer::Failed(_) if actor.excused => self.end_by_del(index),
             Answer::Failed(_) if !self.calm => {}
             // The first took the time of both.
-            Answer::Failed(Failure::TimedOut { .. }) if asked.behind => {}
+            Answer::Failed(Failure::TimedOut(..)) if asked.behind => {}
             answer => self.fail(
                 Rule::LeaseLost,
                 format!("second ADD of {}: {answer:?}", actor.attachment),

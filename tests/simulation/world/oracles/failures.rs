@@ -73,7 +73,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         | Failure::Nak { .. }
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
-        | Failure::TimedOut { .. } => {
+        | Failure::TimedOut(..) => {
             let had = add_of(&asked.call)
                 .map(|add| add.timeout)
                 .filter(|_| !asked.behind);

@@ -35,10 +35,7 @@ impl EndpointCall {
     }
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
-        let failure = Failure::TimedOut {
-            waiting_for: "the store and the kernel",
-            waited: self.limit,
-        };
+        let failure = Failure::TimedOut("the store and the kernel", self.limit);
         self.hang_up(desk, now, id);
         Next::Answers(Answer::Failed(failure))
     }

@@ -210,13 +210,9 @@ impl NetworkChange {
             NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
-        desk.registry.out.reply(
-            id,
-            Answer::Failed(Failure::TimedOut {
-                waiting_for,
-                waited: LIMIT,
-            }),
-        );
+        desk.registry
+            .out
+            .reply(id, Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)));
         next
     }
 

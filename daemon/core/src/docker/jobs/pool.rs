@@ -197,10 +197,7 @@ impl PoolChange {
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
         self.undo.carry_out(desk, now);
-        let failure = Failure::TimedOut {
-            waiting_for: "the store to record it",
-            waited: LIMIT,
-        };
+        let failure = Failure::TimedOut("the store to record it", LIMIT);
         Next::Answers(Answer::Failed(failure))
     }
 

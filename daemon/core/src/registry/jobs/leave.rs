@@ -25,10 +25,7 @@ impl Leaving {
 
     pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
         self.hang_up(core, id);
-        let failure = Failure::TimedOut {
-            waiting_for: "the store to record it",
-            waited: LIMIT,
-        };
+        let failure = Failure::TimedOut("the store to record it", LIMIT);
         Next::Answers(Answer::Failed(failure))
     }
 

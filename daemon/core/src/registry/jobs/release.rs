@@ -117,10 +117,7 @@ impl Returning {
 
     pub(super) fn time_out(mut self) -> Next {
         let waiting_for = "the interface to be cleared, and the store to record it";
-        let failure = Failure::TimedOut {
-            waiting_for,
-            waited: LIMIT,
-        };
+        let failure = Failure::TimedOut(waiting_for, LIMIT);
         let left: Vec<_> = self.left.keys().cloned().collect();
         left.iter()
             .for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));

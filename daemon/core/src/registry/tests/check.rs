@@ -120,10 +120,7 @@ fn a_check_waits_no_longer_than_its_limit() {
     let waiting_for = "a change of the interface to end";
     assert_eq!(
         rig.answers[&check],
-        Answer::Failed(Failure::TimedOut {
-            waiting_for,
-            waited
-        })
+        Answer::Failed(Failure::TimedOut(waiting_for, waited))
     );
     rig.faults.push_back((0, LinkCause::TimedOut));
     rig.change_late();

@@ -508,7 +508,7 @@ fn a_strict_add_out_of_time_gives_its_lease_back() {
     call.timeout = Duration::from_secs(3);
     let add = rig.request(Call::Add(call));
     rig.run_until(1003.0);
-    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else {
+    let Answer::Failed(Failure::TimedOut(waiting_for, _)) = &rig.answers[&add] else {
         panic!()
     };
     assert!(waiting_for.contains("conflict detection"), "{waiting_for}");

@@ -342,7 +342,7 @@ fn a_release_ends_with_its_time_or_its_caller() {
             false => {
                 rig.run_until(1020.1);
                 assert!(
-                    matches!(rig.failure(release), Failure::TimedOut { .. }),
+                    matches!(rig.failure(release), Failure::TimedOut(..)),
                     "{:?}",
                     rig.answers
                 );
@@ -518,7 +518,7 @@ fn a_pool_call_does_not_wait_for_the_store_for_ever() {
     );
     rig.run_until(1030.0);
     for id in [asked, reserved] {
-        assert!(matches!(rig.failure(id), Failure::TimedOut { .. }));
+        assert!(matches!(rig.failure(id), Failure::TimedOut(..)));
     }
     rig.disk = Disk::Good;
     rig.flush();

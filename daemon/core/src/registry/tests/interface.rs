@@ -195,7 +195,7 @@ fn an_add_out_of_time_names_the_change_it_waits_for() {
     rig.del("a");
     let add = rig.add("a", 1, "a");
     rig.run_until(1081.0);
-    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else {
+    let Answer::Failed(Failure::TimedOut(waiting_for, _)) = &rig.answers[&add] else {
         panic!()
     };
     assert_eq!(*waiting_for, "an earlier change of the interface to end");

@@ -337,7 +337,7 @@ fn an_operator_does_not_wait_for_ever_for_a_removal() {
     let order = rig.give_up(Which::default(), true);
     rig.later(21.0);
     assert!(
-        matches!(rig.upshot(order), Upshot::Failed(Failure::TimedOut { .. })),
+        matches!(rig.upshot(order), Upshot::Failed(Failure::TimedOut(..))),
         "{:?}",
         rig.upshot(order)
     );

@@ -314,7 +314,7 @@ fn a_lease_that_ended_during_its_probes_is_not_released() {
     rig.run_until(1011.0);
     assert!(matches!(
         rig.answers[&add],
-        Answer::Failed(Failure::TimedOut { .. })
+        Answer::Failed(Failure::TimedOut(..))
     ));
     assert_eq!(
         (rig.spoken(), rig.rows().len(), rig.open.len()),

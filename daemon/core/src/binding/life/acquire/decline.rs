@@ -134,10 +134,7 @@ impl Acquire {
             let waiting_for = "the lease to be confirmed as good, and it ended first";
             return self.abort(
                 common,
-                Abort::Because(Failure::TimedOut {
-                    waiting_for,
-                    waited,
-                }),
+                Abort::Because(Failure::TimedOut(waiting_for, waited)),
                 cx,
             );
         }

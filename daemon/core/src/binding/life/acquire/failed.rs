@@ -29,10 +29,7 @@ impl Acquire {
             }
             Phase::Ask => return self.unanswered(lan, now),
         };
-        Failure::TimedOut {
-            waiting_for,
-            waited,
-        }
+        Failure::TimedOut(waiting_for, waited)
     }
 
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {

@@ -105,7 +105,7 @@ fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
     rig.run_until(1030.0);
     assert!(matches!(
         rig.answers[&add],
-        Answer::Failed(Failure::TimedOut { .. })
+        Answer::Failed(Failure::TimedOut(..))
     ));
     while !rig.slow.is_empty() {
         rig.flush();

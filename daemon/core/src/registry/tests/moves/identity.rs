@@ -87,7 +87,7 @@ fn an_add_in_a_search_ends_with_its_caller_or_time() {
             rig.run_until(1031.0);
             assert!(matches!(
                 rig.answers[&next],
-                Answer::Failed(Failure::TimedOut { .. })
+                Answer::Failed(Failure::TimedOut(..))
             ));
         }
         let (op, outcome) = rig.held_seeks.pop_front().unwrap();
