@@ -754,30 +754,14 @@ impl<'a> Life<'a> {
             u32::from(self.script.u8() % 4),
         );
         match self.script.u8() % 7 {
-            0 if ifindex == 3 => KernelMessage::PathGone { cookie },
-            0 => KernelMessage::NetnsDied { cookie },
-            1 => KernelMessage::LinkGone { cookie, ifindex },
-            2 if ifindex == 3 => KernelMessage::Down { cookie, ifindex },
-            2 => KernelMessage::Carrier {
-                cookie,
-                ifindex,
-                up: self.script.flag(),
-            },
-            3 => KernelMessage::AddressAdded {
-                cookie,
-                ifindex,
-                address: self.script.address().into(),
-            },
-            4 => KernelMessage::AddressGone {
-                cookie,
-                ifindex,
-                address: self.script.address().into(),
-            },
-            5 => KernelMessage::Ethernet {
-                cookie,
-                ifindex,
-                mac: Mac([2, 0, 0, 0, 1, self.script.u8()]),
-            },
+            0 if ifindex == 3 => KernelMessage::PathGone(cookie),
+            0 => KernelMessage::NetnsDied(cookie),
+            1 => KernelMessage::LinkGone((cookie, ifindex)),
+            2 if ifindex == 3 => KernelMessage::Down((cookie, ifindex)),
+            2 => KernelMessage::Carrier((cookie, ifindex), self.script.flag()),
+            3 => KernelMessage::AddressAdded((cookie, ifindex), self.script.address().into()),
+            4 => KernelMessage::AddressGone((cookie, ifindex), self.script.address().into()),
+            5 => KernelMessage::Ethernet((cookie, ifindex), Mac([2, 0, 0, 0, 1, self.script.u8()])),
             _ if cookie.0 > 2 => self.news_for_docker(),
             _ => KernelMessage::Missed,
         }

@@ -296,7 +296,7 @@ impl Subject {
                     outcome: Outcome::Inspected(Err(gone)),
                 })
             }
-            (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down { .. })) => None,
+            (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down(..))) => None,
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
             (

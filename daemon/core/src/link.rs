@@ -26,6 +26,9 @@ use crate::wire::Mac;
 #[serde(transparent)]
 pub struct Cookie(pub u64);
 
+/// Where an interface is: the namespace, and the index there.
+pub type At = (Cookie, u32);
+
 /// Returns the directory of a namespace's path: if that is missing, nothing is known about its contents. For
 /// `/proc/PID/ns/net` it is `/proc`: the rest of the path disappears with the process.
 pub fn directory_of(netns: &Path) -> &Path {
@@ -421,49 +424,19 @@ impl Sockets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelMessage {
     /// A namespace died, with everything in it.
-    NetnsDied {
-        /// The namespace.
-        cookie: Cookie,
-    },
+    NetnsDied(Cookie),
     /// The path of a namespace no longer leads to it. It may live on, or only the daemon's own sockets keep it.
-    PathGone {
-        /// The namespace.
-        cookie: Cookie,
-    },
+    PathGone(Cookie),
     /// A link was deleted or moved away.
-    LinkGone {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-    },
-    /// A link's carrier, as a message about it says. Sent even if it did not change.
-    Carrier {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-        /// Whether the link is up and has carrier.
-        up: bool,
-    },
+    LinkGone(At),
+    /// A link's carrier, as a message about it says: whether it is up and has carrier. Sent even if that did not change.
+    Carrier(At, bool),
     /// A link is administratively down, as a message about it says: the kernel has taken its routes. Sent even if it was down
     /// before, and before what the same message says about carrier.
-    Down {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-    },
+    Down(At),
     /// A link's Ethernet address, as a message about it says. Sent even if it did not change, and before what the same message
     /// says about carrier.
-    Ethernet {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-        /// The Ethernet address.
-        mac: Mac,
-    },
+    Ethernet(At, Mac),
     /// A link was seen in a namespace that the daemon has not looked at, perhaps an engine's.
     Appeared {
         /// The number that the host's namespace has for that one (nsid); by now it may be another's.
@@ -479,23 +452,9 @@ pub enum KernelMessage {
         there: bool,
     },
     /// An address appeared on a link.
-    AddressAdded {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-        /// The address.
-        address: IpAddr,
-    },
+    AddressAdded(At, IpAddr),
     /// An address disappeared from a link.
-    AddressGone {
-        /// The namespace.
-        cookie: Cookie,
-        /// The link's index in it.
-        ifindex: u32,
-        /// The address.
-        address: IpAddr,
-    },
+    AddressGone(At, IpAddr),
     /// Messages were lost: anything may have happened.
     Missed,
 }

@@ -289,16 +289,10 @@ impl Teller {
                     })) = AddressAnswer::read(payload)
                 {
                     let event = match kind {
-                        libc::RTM_NEWADDR => KernelMessage::AddressAdded {
-                            cookie,
-                            ifindex,
-                            address: address.into(),
-                        },
-                        _ => KernelMessage::AddressGone {
-                            cookie,
-                            ifindex,
-                            address: address.into(),
-                        },
+                        libc::RTM_NEWADDR => {
+                            KernelMessage::AddressAdded((cookie, ifindex), address.into())
+                        }
+                        _ => KernelMessage::AddressGone((cookie, ifindex), address.into()),
                     };
                     self.tell(event, room);
                 }
@@ -314,25 +308,14 @@ impl Teller {
         }
         let ifindex = link.index;
         if let (libc::RTM_NEWLINK, Some(mac)) = (kind, link.mac) {
-            self.tell(
-                KernelMessage::Ethernet {
-                    cookie,
-                    ifindex,
-                    mac,
-                },
-                room,
-            );
+            self.tell(KernelMessage::Ethernet((cookie, ifindex), mac), room);
         }
         if kind == libc::RTM_NEWLINK && !link.is_up() {
-            self.tell(KernelMessage::Down { cookie, ifindex }, room);
+            self.tell(KernelMessage::Down((cookie, ifindex)), room);
         }
         let event = match kind {
-            libc::RTM_NEWLINK => KernelMessage::Carrier {
-                cookie,
-                ifindex,
-                up: link.has_carrier(),
-            },
-            _ => KernelMessage::LinkGone { cookie, ifindex },
+            libc::RTM_NEWLINK => KernelMessage::Carrier((cookie, ifindex), link.has_carrier()),
+            _ => KernelMessage::LinkGone((cookie, ifindex)),
         };
         self.tell(event, room);
     }
@@ -365,7 +348,7 @@ impl Teller {
         debug!(?nsid, token, ?former, "a namespace is watched");
         if let Some(cookie) = former {
             // Its number means another namespace now: it is dead, whether or not its death was reported.
-            self.tell(KernelMessage::NetnsDied { cookie }, room);
+            self.tell(KernelMessage::NetnsDied(cookie), room);
         }
         if lost {
             self.lost(room);
@@ -428,16 +411,12 @@ impl Teller {
                     teller.doubt(number, true)
                 }
                 Found::Alive => {}
-                Found::Pathless if !freed => teller.tell(
-                    KernelMessage::PathGone { cookie },
-                    &mut teller.room(1).await,
-                ),
+                Found::Pathless if !freed => {
+                    teller.tell(KernelMessage::PathGone(cookie), &mut teller.room(1).await)
+                }
                 Found::Dead | Found::Pathless => {
                     if teller.registrar.book().buried(number, cookie) {
-                        teller.tell(
-                            KernelMessage::NetnsDied { cookie },
-                            &mut teller.room(1).await,
-                        );
+                        teller.tell(KernelMessage::NetnsDied(cookie), &mut teller.room(1).await);
                     }
                 }
                 Found::Unclear => teller.lost(&mut teller.room(1).await),

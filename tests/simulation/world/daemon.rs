@@ -460,28 +460,18 @@ impl World {
     pub(super) fn tell(&mut self, event: Option<KernelMessage>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
-            KernelMessage::NetnsDied { cookie } | KernelMessage::PathGone { cookie } => {
-                (*cookie, None)
-            }
-            KernelMessage::LinkGone { cookie, ifindex }
-            | KernelMessage::Carrier {
-                cookie, ifindex, ..
-            }
-            | KernelMessage::Down { cookie, ifindex }
-            | KernelMessage::Ethernet {
-                cookie, ifindex, ..
-            }
-            | KernelMessage::AddressAdded {
-                cookie, ifindex, ..
-            }
-            | KernelMessage::AddressGone {
-                cookie, ifindex, ..
-            } => (*cookie, Some(*ifindex)),
+            KernelMessage::NetnsDied(cookie) | KernelMessage::PathGone(cookie) => (*cookie, None),
+            KernelMessage::LinkGone((cookie, ifindex))
+            | KernelMessage::Carrier((cookie, ifindex), _)
+            | KernelMessage::Down((cookie, ifindex))
+            | KernelMessage::Ethernet((cookie, ifindex), _)
+            | KernelMessage::AddressAdded((cookie, ifindex), _)
+            | KernelMessage::AddressGone((cookie, ifindex), _) => (*cookie, Some(*ifindex)),
             KernelMessage::Appeared { .. }
             | KernelMessage::OwnLink { .. }
             | KernelMessage::Missed => (HOST, None),
         };
-        if let KernelMessage::NetnsDied { cookie } = &event {
+        if let KernelMessage::NetnsDied(cookie) = &event {
             self.pinned.remove(&cookie.0);
         }
         self.link_changed(cookie, ifindex);

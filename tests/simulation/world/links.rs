@@ -45,10 +45,7 @@ impl World {
             self.judge_unmade(own, nth > 0);
             match at.0 {
                 HOST => self.tell_own(own.owner.clone(), own.store, false),
-                _ => self.tell(Some(KernelMessage::LinkGone {
-                    cookie: at.0,
-                    ifindex: at.1,
-                })),
+                _ => self.tell(Some(KernelMessage::LinkGone(at))),
             }
         }
         if !gone.is_empty() {
@@ -112,10 +109,7 @@ impl World {
             return false;
         };
         self.stats.count("links moved back from containers");
-        self.tell(Some(KernelMessage::LinkGone {
-            cookie: at.0,
-            ifindex: at.1,
-        }));
+        self.tell(Some(KernelMessage::LinkGone(at)));
         self.tell_own(own.owner, own.store, true);
         true
     }

@@ -177,7 +177,7 @@ impl World {
         let died = self.kernel.doom(cookie);
         if self.kernel.is_pinned(cookie) {
             // Sockets keep it alive, but the shell hears that its path is gone.
-            self.tell(Some(KernelMessage::PathGone { cookie }));
+            self.tell(Some(KernelMessage::PathGone(cookie)));
             self.pinned.insert(cookie.0, self.now);
         }
         self.link_changed(cookie, None);

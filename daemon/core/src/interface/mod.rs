@@ -25,13 +25,11 @@ pub(crate) use self::seat::{Seat, without};
 pub(crate) use self::work::{Act, Around, Done, Lack, Work, Worked};
 use crate::effect::OpId;
 use crate::identity::Attachment;
+pub(crate) use crate::link::At;
 use crate::link::{Cookie, Link};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
-
-/// Where an interface is: the namespace, and the index there.
-pub(crate) type At = (Cookie, u32);
 
 /// All interfaces that bindings live on, or that are being changed.
 #[derive(Debug, Default)]

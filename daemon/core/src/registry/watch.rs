@@ -1,7 +1,6 @@
 //! What the kernel reports about links and namespaces, and audits of interfaces when reports may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::timers::Key;
@@ -9,7 +8,7 @@ use super::{Notice, Registry};
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
-use crate::interface::{At, News, NewsCount};
+use crate::interface::{At, Interfaces, News, NewsCount};
 use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
@@ -61,93 +60,53 @@ impl Audit {
 impl Registry {
     pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
         match message {
-            KernelMessage::NetnsDied { cookie } => self.gone(now, cookie, None, LinkCause::NoNetns),
+            KernelMessage::NetnsDied(cookie) => self.gone(now, cookie, None, LinkCause::NoNetns),
             // It may live on.
-            KernelMessage::PathGone { cookie } => self.gone(now, cookie, None, LinkCause::NoPath),
-            KernelMessage::LinkGone { cookie, ifindex } => {
+            KernelMessage::PathGone(cookie) => self.gone(now, cookie, None, LinkCause::NoPath),
+            KernelMessage::LinkGone((cookie, ifindex)) => {
                 let cause =
                     |path: PathBuf| LinkCause::NoLink(format!("{ifindex} in {}", path.display()));
                 self.gone(now, cookie, Some(ifindex), cause)
             }
-            KernelMessage::Carrier {
-                cookie,
-                ifindex,
-                up,
-            } => {
-                let at = (cookie, ifindex);
+            KernelMessage::Carrier(at, up) => {
                 self.interfaces.has_news(at);
                 let back = self.interfaces.on_carrier(at, up, now.boot);
                 if up {
                     self.interfaces.on_up(at, now.boot);
                 }
-                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| {
-                        back.into_iter()
-                            .for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
-                        binding.on_news(News::Free, cx);
-                    });
-                    // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
-                    if self
-                        .bindings
-                        .get(id)
-                        .is_some_and(|binding| binding.is_to_announce(&self.interfaces))
-                    {
-                        self.audit_one(id);
-                    }
+                if let Some(lost) = back {
+                    self.tell_all(now, at, News::CarrierBack(lost));
                 }
+                self.tell_all(now, at, News::Free);
+                // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
+                self.audit_if(at, |binding, interfaces| binding.is_to_announce(interfaces));
                 if up {
                     self.look_for_carrier(|_, waits_at| waits_at == at);
                 }
             }
-            KernelMessage::Down { cookie, ifindex } => {
-                self.interfaces.has_news((cookie, ifindex));
-                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| binding.on_news(News::Down, cx));
-                }
+            KernelMessage::Down(at) => {
+                self.interfaces.has_news(at);
+                self.tell_all(now, at, News::Down);
             }
-            KernelMessage::Ethernet {
-                cookie,
-                ifindex,
-                mac,
-            } => {
-                self.interfaces.has_news((cookie, ifindex));
-                self.has_ethernet(now, (cookie, ifindex), mac);
+            KernelMessage::Ethernet(at, mac) => {
+                self.interfaces.has_news(at);
+                self.has_ethernet(now, at, mac);
                 self.appeared(mac, None);
             }
             KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
             KernelMessage::OwnLink { owner, there } => {
                 self.notices.push_back(Notice::OwnLink { owner, there })
             }
-            KernelMessage::AddressAdded {
-                cookie,
-                ifindex,
-                address,
-            } => {
-                self.interfaces.has_news((cookie, ifindex));
-                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| {
-                        binding.on_news(News::AddressAdded(address), cx)
-                    });
-                    // The kernel's report does not name the mask.
-                    if self
-                        .bindings
-                        .get(id)
-                        .is_some_and(|binding| binding.may_be_outdated(address))
-                    {
-                        self.audit_one(id);
-                    }
-                }
+            KernelMessage::AddressAdded(at, address) => {
+                self.interfaces.has_news(at);
+                self.tell_all(now, at, News::AddressAdded(address));
+                // The kernel's report does not name the mask.
+                self.audit_if(at, |binding, _| binding.may_be_outdated(address));
             }
             // It may be back by now, or the whole link may be disappearing: a look decides.
-            KernelMessage::AddressGone {
-                cookie,
-                ifindex,
-                address,
-            } => {
-                if self.is_expected((cookie, ifindex), address) {
-                    self.audit_at((cookie, ifindex));
-                }
-            }
+            KernelMessage::AddressGone(at, address) => self.audit_if(at, |binding, interfaces| {
+                binding.expected_address(interfaces) == Some(address)
+            }),
             KernelMessage::Missed => {
                 tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.missed = Some(now.boot);
@@ -177,9 +136,7 @@ impl Registry {
 
     /// Has those who waited for a change of an interface by the daemon look at the result.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
-        for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.with(now, id, |binding, cx| binding.on_news(News::Free, cx));
-        }
+        self.tell_all(now, at, News::Free);
         self.admissions_changed(at);
     }
 
@@ -209,13 +166,19 @@ impl Registry {
         self.admissions_gone(now, cookie, ifindex);
     }
 
-    /// Returns whether an interface should carry an address for any of its bindings.
-    fn is_expected(&self, at: At, address: IpAddr) -> bool {
-        let expected = |id: BindingId| self.bindings.get(id)?.expected_address(&self.interfaces);
-        self.interfaces
-            .bindings(at.0, Some(at.1))
-            .into_iter()
-            .any(|id| expected(id) == Some(address))
+    /// Tells all bindings of an interface.
+    fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
+        for id in self.interfaces.bindings(at.0, Some(at.1)) {
+            self.with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
+        }
+    }
+
+    /// Looks at an interface if one of those that hold a lease there has reason to.
+    fn audit_if(&mut self, at: At, has_reason: impl Fn(&Binding, &Interfaces) -> bool) {
+        let mut held = self.held_at(at).into_iter();
+        if held.any(|binding| has_reason(binding, &self.interfaces)) {
+            self.audit_at(at);
+        }
     }
 
     /// Looks at the interface of a binding that is held, if it has one.

@@ -145,11 +145,7 @@ impl Kernel {
     pub fn arrival(&self, at: At) -> Option<KernelMessage> {
         let mac = self.link(at)?.mac;
         Some(match self.is_watched(at.0) {
-            true => KernelMessage::Ethernet {
-                cookie: at.0,
-                ifindex: at.1,
-                mac,
-            },
+            true => KernelMessage::Ethernet(at, mac),
             false => KernelMessage::Appeared {
                 number: at.0.0 as i32,
                 mac,
@@ -388,11 +384,7 @@ impl Kernel {
     pub fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelMessage> {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
-        Some(KernelMessage::Carrier {
-            cookie: at.0,
-            ifindex: at.1,
-            up: carrier,
-        })
+        Some(KernelMessage::Carrier(at, carrier))
     }
 
     /// Makes a link's port forward nothing until this time.
@@ -410,12 +402,8 @@ impl Kernel {
         wire.lower();
         let (cookie, ifindex) = at;
         vec![
-            KernelMessage::Down { cookie, ifindex },
-            KernelMessage::Carrier {
-                cookie,
-                ifindex,
-                up: false,
-            },
+            KernelMessage::Down((cookie, ifindex)),
+            KernelMessage::Carrier((cookie, ifindex), false),
         ]
     }
 
@@ -429,10 +417,7 @@ impl Kernel {
     /// Deletes a link.
     pub fn delete_link(&mut self, at: At) -> Option<KernelMessage> {
         self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
-        Some(KernelMessage::LinkGone {
-            cookie: at.0,
-            ifindex: at.1,
-        })
+        Some(KernelMessage::LinkGone(at))
     }
 
     /// Makes a link in the host's namespace for a daemon with this store. Returns whether there was none before.
@@ -596,7 +581,7 @@ impl Kernel {
             return None;
         }
         self.spaces.remove(&cookie);
-        Some(KernelMessage::NetnsDied { cookie })
+        Some(KernelMessage::NetnsDied(cookie))
     }
 
     /// Returns whether only sockets keep a namespace.
@@ -617,15 +602,13 @@ impl Kernel {
 
 /// Returns what the kernel reports about a step.
 fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelMessage> {
-    let came = did.came.iter().map(|address| KernelMessage::AddressAdded {
-        cookie,
-        ifindex,
-        address: (*address).into(),
-    });
-    let went = did.went.iter().map(|address| KernelMessage::AddressGone {
-        cookie,
-        ifindex,
-        address: (*address).into(),
-    });
+    let came = did
+        .came
+        .iter()
+        .map(|address| KernelMessage::AddressAdded((cookie, ifindex), (*address).into()));
+    let went = did
+        .went
+        .iter()
+        .map(|address| KernelMessage::AddressGone((cookie, ifindex), (*address).into()));
     came.chain(went).collect()
 }

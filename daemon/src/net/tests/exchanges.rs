@@ -310,12 +310,8 @@ fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
             container.macvlan(parent, mac);
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             if !view.carrier {
-                lab.kernel(KernelMessage::Carrier {
-                    cookie: view.cookie,
-                    ifindex: view.ifindex,
-                    up: true,
-                })
-                .await;
+                lab.kernel(KernelMessage::Carrier((view.cookie, view.ifindex), true))
+                    .await;
             }
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
@@ -353,12 +349,8 @@ fn a_frame_over_the_parent_reaches_the_wire_alone() {
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             assert_eq!(view.lower, Some(parent));
             if !view.carrier {
-                lab.kernel(KernelMessage::Carrier {
-                    cookie: view.cookie,
-                    ifindex: view.ifindex,
-                    up: true,
-                })
-                .await;
+                lab.kernel(KernelMessage::Carrier((view.cookie, view.ifindex), true))
+                    .await;
             }
             exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
             containers.push(container);
@@ -605,10 +597,7 @@ fn an_exchange_closed_while_it_opens_is_answered_once() {
         ));
         // The socket is closed, or the namespace would live on.
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied {
-            cookie: view.cookie,
-        })
-        .await;
+        lab.kernel(KernelMessage::NetnsDied(view.cookie)).await;
         assert!(
             !lab.left_over()
                 .iter()
@@ -658,10 +647,7 @@ fn many_exchanges_close_and_none_is_left() {
         assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));
         // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied {
-            cookie: view.cookie,
-        })
-        .await;
+        lab.kernel(KernelMessage::NetnsDied(view.cookie)).await;
     });
 }
 

@@ -264,11 +264,10 @@ impl Lab {
         let inside = inside.unwrap();
         let link = netns.link(&inside);
         if !inside.carrier {
-            self.kernel(KernelMessage::Carrier {
-                cookie: inside.cookie,
-                ifindex: inside.ifindex,
-                up: true,
-            })
+            self.kernel(KernelMessage::Carrier(
+                (inside.cookie, inside.ifindex),
+                true,
+            ))
             .await;
         }
         (netns, link, Link::parent(outside.unwrap().ifindex, PEER))

@@ -35,7 +35,7 @@ fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
 }
 
 fn is_death(event: &KernelMessage) -> bool {
-    matches!(event, KernelMessage::NetnsDied { .. })
+    matches!(event, KernelMessage::NetnsDied(..))
 }
 
 #[test]
@@ -48,20 +48,12 @@ fn carrier_comes_and_goes_with_the_other_end() {
         assert!(inside.up && !inside.carrier);
         let (cookie, ifindex) = (inside.cookie, inside.ifindex);
         let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelMessage::Carrier {
-            cookie,
-            ifindex,
-            up: true,
-        })
-        .await;
+        lab.kernel(KernelMessage::Carrier((cookie, ifindex), true))
+            .await;
         assert!(lab.inspect(netns.eth0()).await.unwrap().carrier);
         set_down(outside.ifindex);
-        lab.kernel(KernelMessage::Carrier {
-            cookie,
-            ifindex,
-            up: false,
-        })
-        .await;
+        lab.kernel(KernelMessage::Carrier((cookie, ifindex), false))
+            .await;
     });
 }
 
@@ -73,18 +65,16 @@ fn addresses_come_and_go() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         netns.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie,
-            ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (cookie, ifindex),
+            address.into(),
+        ))
         .await;
         netns.run(|| delete_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressGone {
-            cookie,
-            ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressGone(
+            (cookie, ifindex),
+            address.into(),
+        ))
         .await;
     });
 }
@@ -107,15 +97,10 @@ fn the_hosts_namespace_is_watched_once_asked_for() {
             panic!("{view:?}")
         };
         lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelMessage::Carrier {
-            cookie,
-            ifindex,
-            up: true,
-        })
-        .await;
-        delete(ifindex);
-        lab.kernel(KernelMessage::LinkGone { cookie, ifindex })
+        lab.kernel(KernelMessage::Carrier((cookie, ifindex), true))
             .await;
+        delete(ifindex);
+        lab.kernel(KernelMessage::LinkGone((cookie, ifindex))).await;
     });
 }
 
@@ -127,11 +112,8 @@ fn a_link_that_is_moved_away_counts_as_gone() {
             netns.veth("host0");
             let view = lab.inspect(netns.eth0()).await.unwrap();
             netns.run(|| end(view.ifindex));
-            lab.kernel(KernelMessage::LinkGone {
-                cookie: view.cookie,
-                ifindex: view.ifindex,
-            })
-            .await;
+            lab.kernel(KernelMessage::LinkGone((view.cookie, view.ifindex)))
+                .await;
         }
     });
 }
@@ -154,17 +136,13 @@ fn a_port_that_leaves_a_bridge_is_not_gone() {
         netns.run(|| into_and_out_of_a_bridge(view.ifindex));
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
+            address.into(),
+        ))
         .await;
         let left = left_over(&mut lab);
-        let gone = KernelMessage::LinkGone {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-        };
+        let gone = KernelMessage::LinkGone((view.cookie, view.ifindex));
         assert!(!left.contains(&gone), "{left:?}");
     });
 }
@@ -180,7 +158,7 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
         drop(netns);
         // Nothing but the second exchange keeps it.
         lab.net.close(None, open);
-        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied(cookie)).await;
     });
 }
 
@@ -211,12 +189,11 @@ fn a_lost_path_is_reported_before_the_namespaces_death() {
         for _ in 0..10 {
             lab.inspect(eth0.clone()).await.unwrap();
         }
-        let is_gone = |event: &KernelMessage| {
-            is_death(event) || matches!(event, KernelMessage::PathGone { .. })
-        };
+        let is_gone =
+            |event: &KernelMessage| is_death(event) || matches!(event, KernelMessage::PathGone(..));
         assert!(!left_over(&mut lab).iter().any(is_gone));
         std::fs::remove_file(&path).unwrap();
-        lab.kernel(KernelMessage::PathGone { cookie }).await;
+        lab.kernel(KernelMessage::PathGone(cookie)).await;
         let no_path = LinkCause::NoPath(path.clone());
         assert_eq!(
             lab.inspect(Target::Known(link.clone())).await,
@@ -237,7 +214,7 @@ fn a_lost_path_is_reported_before_the_namespaces_death() {
         );
         lab.net.close(None, exchange);
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied(cookie)).await;
         assert_eq!(
             lab.inspect(Target::Known(link)).await,
             Err(LinkCause::NoNetns(path))
@@ -258,15 +235,14 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         drop(stranger);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
+            address.into(),
+        ))
         .await;
         let left = left_over(&mut lab);
         let foreign = |event: &KernelMessage| match event {
-            KernelMessage::Carrier { cookie, .. } => *cookie != view.cookie,
+            KernelMessage::Carrier((cookie, _), _) => *cookie != view.cookie,
             _ => true,
         };
         assert!(!left.iter().any(foreign), "{left:?}");
@@ -298,7 +274,7 @@ fn fifty_namespaces_are_set_up_and_their_ends_are_heard() {
         }
         drop(all);
         for cookie in cookies {
-            lab.kernel(KernelMessage::NetnsDied { cookie }).await;
+            lab.kernel(KernelMessage::NetnsDied(cookie)).await;
         }
         assert!(!left_over(&mut lab).iter().any(is_death));
     });
@@ -315,16 +291,15 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
             netns.veth(&format!("host{round}"));
             let view = lab.inspect(netns.eth0()).await.unwrap();
             if let Some(cookie) = former.replace(view.cookie) {
-                lab.kernel(KernelMessage::NetnsDied { cookie }).await;
+                lab.kernel(KernelMessage::NetnsDied(cookie)).await;
             }
             // The owner is heard, under its own cookie.
             let address = Ipv4Addr::new(192, 0, 2, 7);
             netns.run(|| add_address(view.ifindex, address, 24));
-            lab.kernel(KernelMessage::AddressAdded {
-                cookie: view.cookie,
-                ifindex: view.ifindex,
-                address: address.into(),
-            })
+            lab.kernel(KernelMessage::AddressAdded(
+                (view.cookie, view.ifindex),
+                address.into(),
+            ))
             .await;
             assert!(!left_over(&mut lab).iter().any(is_death));
         }
@@ -347,11 +322,10 @@ fn a_number_freed_in_another_namespace_ends_nobody() {
         let (cookie, ifindex) = (view.cookie, view.ifindex);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie,
-            ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (cookie, ifindex),
+            address.into(),
+        ))
         .await;
         // Workers take their work in order: these looks come after the one that the death caused.
         for _ in 0..10 {
@@ -359,7 +333,7 @@ fn a_number_freed_in_another_namespace_ends_nobody() {
         }
         assert!(!left_over(&mut lab).iter().any(is_death));
         drop(known);
-        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied(cookie)).await;
     });
 }
 
@@ -384,11 +358,10 @@ fn a_container_cannot_forge_the_numbers_of_namespaces() {
         lab.done(op).await;
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie,
-            ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (cookie, ifindex),
+            address.into(),
+        ))
         .await;
         let left = left_over(&mut lab);
         assert!(
@@ -433,11 +406,10 @@ fn a_flood_of_news_waits_in_the_kernels_socket() {
         }
         let untaken = lab.untaken();
         assert!((512..=1024).contains(&untaken), "{untaken}");
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
+            address.into(),
+        ))
         .await;
     });
 }
@@ -465,11 +437,10 @@ fn a_link_with_hundreds_of_names_loses_no_news() {
             change_mtu(view.ifindex, 1400);
             add_address(view.ifindex, address, 24);
         });
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
+            address.into(),
+        ))
         .await;
         assert!(!left_over(&mut lab).contains(&KernelMessage::Missed));
     });
@@ -495,17 +466,13 @@ fn lost_news_are_told_and_another_look_hears_again() {
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            address: address.into(),
-        })
+        lab.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
+            address.into(),
+        ))
         .await;
         drop(netns);
-        lab.kernel(KernelMessage::NetnsDied {
-            cookie: view.cookie,
-        })
-        .await;
+        lab.kernel(KernelMessage::NetnsDied(view.cookie)).await;
     });
 }
 
@@ -535,13 +502,9 @@ fn a_parent_is_never_news() {
         left_over(&mut lab);
         set_down(ifindex);
         let (cookie, inside) = inside.in_netns().unwrap();
-        lab.kernel(KernelMessage::Carrier {
-            cookie,
-            ifindex: inside,
-            up: false,
-        })
-        .await;
-        let foreign = |event: &KernelMessage| matches!(event, KernelMessage::Carrier { cookie: of, .. } if *of != cookie);
+        lab.kernel(KernelMessage::Carrier((cookie, inside), false))
+            .await;
+        let foreign = |event: &KernelMessage| matches!(event, KernelMessage::Carrier((of, _), _) if *of != cookie);
         let left = left_over(&mut lab);
         assert!(!left.iter().any(foreign), "{left:?}");
     });

@@ -480,11 +480,10 @@ impl Lab {
         let view = self.inspect(netns.eth0()).await.unwrap();
         netns.ip("address add 192.0.2.9/24 dev eth0");
         let address = "192.0.2.9".parse().unwrap();
-        self.kernel(KernelMessage::AddressAdded {
-            cookie: view.cookie,
-            ifindex: view.ifindex,
+        self.kernel(KernelMessage::AddressAdded(
+            (view.cookie, view.ifindex),
             address,
-        })
+        ))
         .await;
         netns
     }

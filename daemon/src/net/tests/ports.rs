@@ -268,11 +268,10 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
     beside.macvlan(parent, BESIDE);
     let sibling = lab.apply(beside.eth0(), &[Step::Up]).await.1.unwrap();
     if !sibling.carrier {
-        lab.kernel(KernelMessage::Carrier {
-            cookie: sibling.cookie,
-            ifindex: sibling.ifindex,
-            up: true,
-        })
+        lab.kernel(KernelMessage::Carrier(
+            (sibling.cookie, sibling.ifindex),
+            true,
+        ))
         .await;
     }
     let sibling = lab.open(beside.link(&sibling), all).await.unwrap();

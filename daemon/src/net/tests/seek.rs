@@ -151,12 +151,8 @@ fn a_macvlan_is_found_in_the_namespace_it_moves_to() {
             let found = lab.seek(sought("host0", 0), None).await.unwrap();
             let (cookie, ifindex) = found.found[0].view.at();
             let address = "192.0.2.7".parse().unwrap();
-            lab.kernel(KernelMessage::AddressAdded {
-                cookie,
-                ifindex,
-                address,
-            })
-            .await;
+            lab.kernel(KernelMessage::AddressAdded((cookie, ifindex), address))
+                .await;
         },
     );
 }

@@ -272,9 +272,7 @@ fn a_confirmed_adoption_is_released_if_its_container_ends() {
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
@@ -319,9 +317,7 @@ fn a_replaced_lease_goes_once_its_adoption_is_written() {
         rig.add("b", 2, "a");
         rig.disk = Disk::Full;
         rig.live.remove(&2);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied {
-            cookie: Cookie(2),
-        }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(2))));
         rig.run_until(1010.0);
         assert_eq!(
             (rig.state("a"), rig.state("b")),

@@ -35,11 +35,7 @@ impl Rig {
     /// The kernel reports the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
-        let appeared = KernelMessage::AddressAdded {
-            cookie: Cookie(1),
-            ifindex: 2,
-            address: OTHER.into(),
-        };
+        let appeared = KernelMessage::AddressAdded((Cookie(1), 2), OTHER.into());
         self.input(Input::Kernel(appeared));
         self.run_until(self.at.as_secs_f64() + 15.0);
         assert!(self.open.is_empty(), "{:?}", self.open);
@@ -98,16 +94,8 @@ fn tune(rig: &mut Rig, mac: Mac) {
     let (cookie, ifindex) = (Cookie(1), 2);
     let told = |mac, up| {
         [
-            KernelMessage::Ethernet {
-                cookie,
-                ifindex,
-                mac,
-            },
-            KernelMessage::Carrier {
-                cookie,
-                ifindex,
-                up,
-            },
+            KernelMessage::Ethernet((cookie, ifindex), mac),
+            KernelMessage::Carrier((cookie, ifindex), up),
         ]
     };
     let before = Mac([2, 0, 0, 0, 1, 1]);
@@ -219,11 +207,10 @@ fn a_look_from_before_a_mac_change_does_not_count() {
     rig.hold_looks = true;
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.mac = Some(TUNED);
-    rig.input(Input::Kernel(KernelMessage::Ethernet {
-        cookie: Cookie(1),
-        ifindex: 2,
-        mac: TUNED,
-    }));
+    rig.input(Input::Kernel(KernelMessage::Ethernet(
+        (Cookie(1), 2),
+        TUNED,
+    )));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });

@@ -260,11 +260,7 @@ fn an_address_not_put_on_yet_was_not_taken_off() {
 #[test]
 fn an_address_back_before_the_look_was_not_taken_off() {
     let mut rig = bound();
-    let gone = KernelMessage::AddressGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-        address: Ipv4Addr::new(192, 0, 2, 50).into(),
-    };
+    let gone = KernelMessage::AddressGone((Cookie(1), 2), Ipv4Addr::new(192, 0, 2, 50).into());
     rig.input(Input::Kernel(gone));
     rig.sent.clear();
     rig.run_until(1050.5);

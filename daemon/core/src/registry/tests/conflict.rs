@@ -59,11 +59,10 @@ impl Rig {
     }
 
     fn appears(&mut self, address: Ipv4Addr) {
-        self.input(Input::Kernel(KernelMessage::AddressAdded {
-            cookie: Cookie(1),
-            ifindex: 2,
-            address: address.into(),
-        }));
+        self.input(Input::Kernel(KernelMessage::AddressAdded(
+            (Cookie(1), 2),
+            address.into(),
+        )));
     }
 
     /// A neighbour answers a probe, and nothing else.

@@ -764,10 +764,7 @@ fn of_two_with_interfaces_none_goes_before_one_of_these() {
     rig.release(FIRST);
     assert_eq!(rig.holding(), [endpoint(1), endpoint(2)]);
     rig.inside.remove(&endpoint_mac(1));
-    rig.input(Input::Kernel(KernelMessage::LinkGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!(
         rig.holding(),

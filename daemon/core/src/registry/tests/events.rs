@@ -149,9 +149,7 @@ fn a_namespace_that_dies_without_a_del_is_an_orphan() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     rig.run_until(1059.9);
     use EventKind::*;
     assert_eq!(rig.kinds(), [Acquired, Released]);
@@ -168,9 +166,7 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.add("b", 2, "b");
     for cookie in [1, 2] {
         rig.live.remove(&cookie);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied {
-            cookie: Cookie(cookie),
-        }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(cookie))));
     }
     rig.run_until(1059.0);
     rig.del("a");
@@ -205,9 +201,7 @@ fn a_link_that_goes_after_its_del_is_no_orphan() {
     rig.add("a", 1, "a");
     rig.del("a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Released]);
 }
 
@@ -283,9 +277,7 @@ fn a_full_disk_is_not_tried_again_for_an_event_alone() {
     let before = rig.persists.len();
     for n in 1..=9 {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied {
-            cookie: Cookie(n),
-        }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
     }
     rig.run_until(1600.0);
     let tries = rig.persists.len() - before;
@@ -356,9 +348,7 @@ fn a_lease_left_to_expire_is_reported_once_it_is_stored() {
     rig.disk = Disk::Full;
     rig.del("a");
     rig.live.remove(&2);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(2),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(2))));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
     let released: Vec<_> = rig

@@ -42,9 +42,7 @@ fn kept() -> Rig {
 impl Rig {
     fn dies(&mut self, netns: u64) {
         self.live.remove(&netns);
-        self.input(Input::Kernel(KernelMessage::NetnsDied {
-            cookie: Cookie(netns),
-        }));
+        self.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(netns))));
     }
 
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.

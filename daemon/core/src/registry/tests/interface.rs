@@ -127,11 +127,10 @@ fn a_removal_for_an_add_is_not_reported() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.input(Input::Kernel(KernelMessage::AddressGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-        address: LEASED.into(),
-    }));
+    rig.input(Input::Kernel(KernelMessage::AddressGone(
+        (Cookie(1), 2),
+        LEASED.into(),
+    )));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.input(Input::Done { op, outcome });

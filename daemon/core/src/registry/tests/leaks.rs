@@ -138,10 +138,7 @@ fn node(containers: u64) -> Rig {
 impl Rig {
     /// A link is deleted, and its namespace stays.
     fn link_goes(&mut self, netns: u64) {
-        self.input(Input::Kernel(KernelMessage::LinkGone {
-            cookie: Cookie(netns),
-            ifindex: 2,
-        }));
+        self.input(Input::Kernel(KernelMessage::LinkGone((Cookie(netns), 2))));
     }
 }
 
@@ -149,9 +146,7 @@ impl Rig {
 fn all_die(rig: &mut Rig, containers: u64) {
     for n in 1..=containers {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied {
-            cookie: Cookie(n),
-        }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
     }
 }
 

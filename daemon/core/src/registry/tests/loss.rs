@@ -263,11 +263,7 @@ fn confirmations_after_a_loss_of_carrier_take_no_permits() {
     }
     let carrier = |rig: &mut Rig, up| {
         for n in 1..8 {
-            rig.input(Input::Kernel(KernelMessage::Carrier {
-                cookie: Cookie(n),
-                ifindex: 2,
-                up,
-            }));
+            rig.input(Input::Kernel(KernelMessage::Carrier((Cookie(n), 2), up)));
         }
     };
     carrier(&mut rig, false);

@@ -59,10 +59,7 @@ impl Rig {
     fn take_out(&mut self, netns: u64, mac: Mac) {
         self.inside.remove(&mac);
         self.interface.carry([]);
-        self.input(Input::Kernel(KernelMessage::LinkGone {
-            cookie: Cookie(netns),
-            ifindex: 2,
-        }));
+        self.input(Input::Kernel(KernelMessage::LinkGone((Cookie(netns), 2))));
     }
 
     fn link(&mut self) -> Link {
@@ -306,10 +303,7 @@ fn routes_changed_meanwhile_replace_those_inside() {
     rig.run_until(1040.0);
     // The namespace was out of sight, with everything in it.
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
     rig.options = by(101);
     rig.run_until(rig.t1() + 1.0);
     rig.steps.clear();
@@ -342,11 +336,8 @@ fn a_lease_whose_interface_goes_moves_to_the_lans_link() {
         rig.put_inside(netns, OWN);
         assert_eq!(rig.link(), inside(netns));
         rig.interface.carry([LEASED.parse().unwrap()]);
-        let added = KernelMessage::AddressAdded {
-            cookie: Cookie(netns),
-            ifindex: 2,
-            address: Ipv4Addr::new(192, 0, 2, 50).into(),
-        };
+        let added =
+            KernelMessage::AddressAdded((Cookie(netns), 2), Ipv4Addr::new(192, 0, 2, 50).into());
         rig.input(Input::Kernel(added));
     }
     rig.lease = 1000;
@@ -816,10 +807,7 @@ fn what_changed_unseen_under_keep_was_not_taken_off() {
         let other = vec!["192.0.2.77/24".to_owned()];
         assert_eq!(rig.on_link(), other);
         rig.inside.remove(&OWN);
-        rig.input(Input::Kernel(KernelMessage::LinkGone {
-            cookie: Cookie(1),
-            ifindex: 2,
-        }));
+        rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
         rig.lease = 10_000;
         rig.renumber(rig.t1());
         rig.give = Ipv4Addr::new(192, 0, 2, 50);

@@ -464,10 +464,7 @@ fn a_link_back_from_a_container_goes_after_a_minute() {
     rig.run_until(200.0);
     assert_eq!(rig.store.docker.endpoints.len(), 1);
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
     let back = rig.at.as_secs_f64();
     rig.link_returns(link);
     rig.run_until(back + BACK - 0.1);
@@ -545,9 +542,7 @@ fn an_endpoint_that_dockerd_forgot_goes_with_its_lease() {
     }));
     rig.inside.remove(&OWN);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     rig.run_until(rig.at.as_secs_f64() + 120.0);
     assert_eq!(
         (

@@ -154,10 +154,7 @@ fn another_lease_changes_nothing_on_the_hosts_link() {
 fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
     let mut rig = held();
     let t1 = rig.t1();
-    rig.input(Input::Kernel(KernelMessage::LinkGone {
-        cookie: HOST,
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone((HOST, 2))));
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);

@@ -26,7 +26,7 @@ impl Rig {
 
     fn loses_path(&mut self) {
         self.is_pathless();
-        self.input(Input::Kernel(KernelMessage::PathGone { cookie: Cookie(1) }));
+        self.input(Input::Kernel(KernelMessage::PathGone(Cookie(1))));
     }
 
     fn speaks_from_host(&self) -> bool {
@@ -88,13 +88,8 @@ fn a_del_a_gc_and_the_kernel_end_a_lease_without_a_path() {
                     keep: vec![],
                 })
             }
-            2 => rig.input(Input::Kernel(KernelMessage::LinkGone {
-                cookie: Cookie(1),
-                ifindex: 2,
-            })),
-            _ => rig.input(Input::Kernel(KernelMessage::NetnsDied {
-                cookie: Cookie(1),
-            })),
+            2 => rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2)))),
+            _ => rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1)))),
         }
         rig.run_until(1025.0);
         assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{end}");

@@ -65,10 +65,7 @@ fn the_host_releases_a_requested_lease_of_a_lost_link() {
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::LinkGone {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
     assert!(matches!(
         &rig.answers[&add],
         Answer::Failed(Failure::Link { .. })

@@ -114,9 +114,7 @@ fn a_lease_that_ends_before_its_del_is_stored_is_dropped() {
 fn a_namespace_that_dies_meanwhile_changes_nothing() {
     let mut rig = refused();
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     rig.disk = Disk::Good;
     rig.run_until(1030.0);
     assert_eq!(rig.sends(RELEASE), 1);

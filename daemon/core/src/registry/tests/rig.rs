@@ -658,11 +658,7 @@ impl Rig {
 
     /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::interface`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
-        self.input(Input::Kernel(KernelMessage::Carrier {
-            cookie: Cookie(1),
-            ifindex: 2,
-            up,
-        }));
+        self.input(Input::Kernel(KernelMessage::Carrier((Cookie(1), 2), up)));
     }
 
     /// Sets the interface down, or up again, by hand.
@@ -670,10 +666,7 @@ impl Rig {
         (self.interface.up, self.interface.carrier) = (true, true);
         if down {
             self.interface.lower();
-            self.input(Input::Kernel(KernelMessage::Down {
-                cookie: Cookie(1),
-                ifindex: 2,
-            }));
+            self.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
         }
         self.tell_carrier(!down);
     }

@@ -272,10 +272,7 @@ fn a_link_down_during_a_change_of_routes_gets_them_again() {
     rig.hold_changes = true;
     rig.set_down(false);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
     rig.faults = [(0, LinkCause::refused("add the route", "Network is down"))].into();
     rig.change_late();
     rig.set_down(false);

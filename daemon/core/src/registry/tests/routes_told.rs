@@ -155,10 +155,7 @@ fn a_link_set_down_during_setup_is_waited_for_anew() {
     rig.is_up();
     rig.wait(SETUP - 0.1);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down {
-        cookie: Cookie(1),
-        ifindex: 2,
-    }));
+    rig.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
     rig.wait(5.0);
     rig.is_up();
     rig.wait(SETUP - 0.1);
@@ -203,10 +200,7 @@ fn a_change_moves_on_to_the_next_interface() {
         if goes {
             rig.inside.remove(&OWN);
             rig.interface.carry([]);
-            rig.input(Input::Kernel(KernelMessage::LinkGone {
-                cookie: Cookie(1),
-                ifindex: 2,
-            }));
+            rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
             rig.link_returns(link.clone());
             rig.wait(1.0);
         }

@@ -216,9 +216,7 @@ fn the_kernel_a_del_and_a_gc_count_without_sight() {
     rig.unseen = Some(LinkCause::NoDirectory);
     rig.restart();
     rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied {
-        cookie: Cookie(1),
-    }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
     let del = rig.del("b");
     rig.request(Call::Collect {
         network: "lan".to_owned(),

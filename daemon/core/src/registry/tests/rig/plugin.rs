@@ -21,11 +21,10 @@ impl Rig {
                 .step(&Step::AddRoute(route))
                 .expect("its router is on the link");
         }
-        self.input(Input::Kernel(KernelMessage::AddressAdded {
-            cookie: Cookie(1),
-            ifindex: 2,
-            address: address.addr(),
-        }));
+        self.input(Input::Kernel(KernelMessage::AddressAdded(
+            (Cookie(1), 2),
+            address.addr(),
+        )));
     }
 
     /// The main plugins of all containers put the leased addresses on.
@@ -37,11 +36,10 @@ impl Rig {
         for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
             self.interface.put(address.into());
             let address = address.addr().into();
-            self.input(Input::Kernel(KernelMessage::AddressAdded {
-                cookie,
-                ifindex,
+            self.input(Input::Kernel(KernelMessage::AddressAdded(
+                (cookie, ifindex),
                 address,
-            }));
+            )));
         }
     }
 
@@ -64,10 +62,9 @@ impl Rig {
         self.interface
             .step(&Step::RemoveAddress(address))
             .expect("it has none of IPv6");
-        self.input(Input::Kernel(KernelMessage::AddressGone {
-            cookie: Cookie(1),
-            ifindex: 2,
-            address: address.addr(),
-        }));
+        self.input(Input::Kernel(KernelMessage::AddressGone(
+            (Cookie(1), 2),
+            address.addr(),
+        )));
     }
 }
