@@ -67,6 +67,21 @@ struct Awaited {
 }
 
 impl Seeking {
+    /// Waits for a binding's interface from now on: a search under way, which may come too early, is not the last one.
+    fn wait(&mut self, id: BindingId, next: Instant, until: Instant, went: Option<Box<Event>>) {
+        for search in self.searches.values_mut() {
+            search.last_for.remove(&id);
+        }
+        let awaited = Awaited {
+            next,
+            until,
+            is_late: went.is_some(),
+            is_last: false,
+            went,
+        };
+        self.awaited.insert(id, awaited);
+    }
+
     /// Returns how many searches are under way.
     pub(super) fn under_way(&self) -> usize {
         self.searches.len()
@@ -92,34 +107,11 @@ impl Registry {
 
     /// Waits for it this long.
     pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
-        if self
-            .bindings
-            .get(id)
-            .is_none_or(|binding| binding.sought().is_none())
-        {
-            return;
+        if self.bindings.is_sought(id) {
+            let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
+            self.seeking.wait(id, next, until, None);
+            self.time_seeking();
         }
-        let next = now.boot + FIRST_LOOK;
-        let until = now.boot + long;
-        self.await_anew(
-            id,
-            Awaited {
-                next,
-                until,
-                is_late: false,
-                is_last: false,
-                went: None,
-            },
-        );
-    }
-
-    /// Waits for it from now on: a search under way, which may come too early, is not the last one.
-    fn await_anew(&mut self, id: BindingId, awaited: Awaited) {
-        for search in self.seeking.searches.values_mut() {
-            search.last_for.remove(&id);
-        }
-        self.seeking.awaited.insert(id, awaited);
-        self.time_seeking();
     }
 
     /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
@@ -133,16 +125,8 @@ impl Registry {
             return;
         }
         let until = now.boot + NEXT_STEP;
-        self.await_anew(
-            id,
-            Awaited {
-                next: until,
-                until,
-                is_late: true,
-                is_last: false,
-                went: Some(event),
-            },
-        );
+        self.seeking.wait(id, until, until, Some(event));
+        self.time_seeking();
         self.seek(Some(mac), None);
     }
 
@@ -153,30 +137,17 @@ impl Registry {
     }
 
     fn time_seeking(&mut self) {
-        let next = self
-            .seeking
-            .awaited
-            .values()
-            .map(|awaited| awaited.next)
-            .min();
+        let awaited = self.seeking.awaited.values();
+        let next = awaited.map(|awaited| awaited.next).min();
         self.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
     /// Searches all namespaces for interfaces that should have appeared by now.
     pub(super) fn seek_on_clock(&mut self, now: Now) {
         let bindings = &self.bindings;
-        let is_sought = |id| {
-            bindings
-                .get(id)
-                .is_some_and(|binding| binding.sought().is_some())
-        };
-        self.seeking.awaited.retain(|id, _| is_sought(*id));
-        for awaited in self
-            .seeking
-            .awaited
-            .values_mut()
-            .filter(|awaited| now.boot >= awaited.next)
-        {
+        let awaited = &mut self.seeking.awaited;
+        awaited.retain(|id, _| bindings.is_sought(*id));
+        for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
             (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
             awaited.next = if awaited.is_last {
                 now.boot + AGAIN
@@ -227,26 +198,15 @@ impl Registry {
         if sought.is_empty() {
             return;
         }
-        let mut last_for = BTreeSet::new();
-        let mut adds = BTreeSet::new();
+        let mut search = Search::default();
         if mac.is_none() {
-            adds = std::mem::take(&mut self.seeking.adds);
-            let last = |awaited: &mut Awaited| std::mem::take(&mut awaited.is_last);
-            last_for.extend(
-                self.seeking
-                    .awaited
-                    .iter_mut()
-                    .filter_map(|(id, awaited)| last(awaited).then_some(*id)),
-            );
+            search.adds = std::mem::take(&mut self.seeking.adds);
+            let awaited = self.seeking.awaited.iter_mut();
+            let last = |it: &mut Awaited| std::mem::take(&mut it.is_last);
+            let last_for = awaited.filter_map(|(id, it)| last(it).then_some(*id));
+            search.last_for = last_for.collect();
         }
-        self.seeking.searches.insert(
-            mac,
-            Search {
-                again: None,
-                last_for,
-                adds,
-            },
-        );
+        self.seeking.searches.insert(mac, search);
         self.out.seek(mac, sought.into_iter().collect(), number);
     }
 
@@ -299,12 +259,8 @@ impl Registry {
 
     /// Says why leases stay without an interface that should have appeared by now.
     fn warn_of_unseen(&self, cause: &LinkCause) {
-        let waiting = self
-            .seeking
-            .awaited
-            .values()
-            .filter(|awaited| awaited.is_late)
-            .count();
+        let awaited = self.seeking.awaited.values();
+        let waiting = awaited.filter(|awaited| awaited.is_late).count();
         if waiting > 0 {
             tracing::warn!(
                 %cause, leases = waiting,
@@ -349,21 +305,14 @@ impl Registry {
             return;
         };
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
-        let went = self
-            .seeking
-            .awaited
-            .get_mut(&id)
-            .and_then(|awaited| awaited.went.take());
-        self.await_interface_no_more(id);
+        let went = self.seeking.awaited.remove(&id).and_then(|it| it.went);
+        self.time_seeking();
         self.with(now, id, |binding, cx| {
             match went {
-                Some(event) => cx.out.note_alone(
-                    id,
-                    Event {
-                        wall: now.wall,
-                        ..*event
-                    },
-                ),
+                Some(event) => {
+                    let wall = now.wall;
+                    cx.out.note_alone(id, Event { wall, ..*event });
+                }
                 None => binding.note_lease(
                     EventKind::OrphanFound,
                     "no interface with its Ethernet address appeared",
