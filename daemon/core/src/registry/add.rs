@@ -59,9 +59,11 @@ impl Registry {
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
-    /// Sets up again the links of ADDs that wait because another link has the Ethernet address.
-    pub(super) fn set_up_again(&mut self) {
-        self.timers.set(Key::Taken, None);
+    /// Looks again at what ADDs wait for and the kernel does not report here: the carrier of the host's links, and an Ethernet address
+    /// that another link has.
+    pub(super) fn look_on_clock(&mut self) {
+        self.timers.set(Key::Look, None);
+        self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
         for (_, slot) in self.slots.busy_mut() {
             if let Some(Operation::Adding(admission)) = &mut slot.operation
                 && let Ready::AwaitingAddress(_) = admission.ready
@@ -87,10 +89,7 @@ impl Registry {
         };
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
         let op = self.out.inspect(waiter, target.clone());
-        self.timers.set(
-            Key::Call(request),
-            Some((now.boot + add.timeout, Why::Call)),
-        );
+        self.time_call(request, now.boot + add.timeout);
         let latest = self.bindings.latest();
         let quest = Quest {
             adopts: Some(address),
@@ -137,25 +136,20 @@ impl Registry {
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);
-                self.timers
-                    .set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
+                let at = now.boot + TAKEN_PAUSE;
+                self.timers.set(Key::Look, Some((at, Why::Call)));
             }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
             }
             Ok(view) if let Some(address) = admission.lacks_address(&view) => {
-                let attachment = attachment.clone();
-                let ifname = view.ifname;
-                self.refuse(
-                    now,
-                    &attachment.clone(),
-                    Failure::NotOnLink {
-                        attachment,
-                        address,
-                        ifname,
-                    },
-                );
+                let failure = Failure::NotOnLink {
+                    attachment: attachment.clone(),
+                    address,
+                    ifname: view.ifname,
+                };
+                self.refuse(now, attachment, failure);
             }
             Ok(view) if !admission.has_carrier(&view) => {
                 // Carrier may have come since the look; from now on the kernel reports it.
@@ -169,9 +163,8 @@ impl Registry {
                     news: false,
                 };
                 if matches!(admission.quest.add.place, Place::Parent { .. }) {
-                    return self
-                        .timers
-                        .set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
+                    let at = now.boot + CARRIER_PAUSE;
+                    return self.timers.set(Key::Look, Some((at, Why::Call)));
                 }
                 if again {
                     self.look_again(attachment);
@@ -194,12 +187,6 @@ impl Registry {
         for attachment in self.awaiting_carrier(is_meant) {
             self.look_again(&attachment);
         }
-    }
-
-    /// Looks again at the host links that ADDs wait for: the kernel's reports about those are not passed on.
-    pub(super) fn look_for_carrier_on_host(&mut self) {
-        self.timers.set(Key::Carrier, None);
-        self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
     }
 
     /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
@@ -229,16 +216,9 @@ impl Registry {
     /// Returns the attachments whose ADDs wait for carrier where `is_meant`.
     fn awaiting_carrier(&self, is_meant: impl Fn(&Place, At) -> bool) -> Vec<Arc<Attachment>> {
         let waits = |slot: &Slot| match &slot.operation {
-            Some(Operation::Adding(admission)) => match &admission.ready {
-                Ready::AwaitingCarrier { view, .. } => {
-                    is_meant(&admission.quest.add.place, view.at())
-                }
-                Ready::Preparing(_)
-                | Ready::AwaitingAddress(_)
-                | Ready::AwaitingRival(..)
-                | Ready::AwaitingSearch(..)
-                | Ready::AwaitingChange(_) => false,
-            },
+            Some(Operation::Adding(admission)) => admission
+                .waits_for_carrier()
+                .is_some_and(|view| is_meant(&admission.quest.add.place, view.at())),
             _ => false,
         };
         let waiting = self.slots.busy().filter(|(_, slot)| waits(slot));
@@ -408,10 +388,9 @@ impl Registry {
                 binding.gives_back(cx, Release::pause)
             })
         });
-        let urgency = if adopts.is_some() {
-            Urgency::Background
-        } else {
-            Urgency::Caller
+        let urgency = match adopts {
+            Some(_) => Urgency::Background,
+            None => Urgency::Caller,
         };
         if self.pacing.ask(&lan, id, urgency) {
             let sockets = self

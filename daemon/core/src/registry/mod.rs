@@ -217,8 +217,7 @@ impl Registry {
             Key::Call(id) => self.call_timed_out(now, id),
             Key::Audit(at) => self.audit_again(at),
             Key::Adoption(id) => self.adopt_again(now, id),
-            Key::Carrier => self.look_for_carrier_on_host(),
-            Key::Taken => self.set_up_again(),
+            Key::Look => self.look_on_clock(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
             Key::Extensions => self.extend_next(now),

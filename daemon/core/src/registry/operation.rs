@@ -110,6 +110,14 @@ impl Admission {
         }
     }
 
+    /// Returns the link without carrier that it waits for.
+    pub(super) fn waits_for_carrier(&self) -> Option<&LinkView> {
+        match &self.ready {
+            Ready::AwaitingCarrier { view, .. } => Some(view),
+            _ => None,
+        }
+    }
+
     /// Returns whether frames sent over the link, as it was found, get out.
     pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
         self.quest.add.place.has_carrier(view)

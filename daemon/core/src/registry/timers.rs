@@ -18,10 +18,8 @@ pub(crate) enum Key {
     Audit(At),
     /// The pause before a failed adoption is tried again.
     Adoption(RequestId),
-    /// The host links whose carrier ADDs wait for are looked at again.
-    Carrier,
-    /// The links of ADDs that wait for their Ethernet address are set up again.
-    Taken,
+    /// What ADDs wait for is looked at again: the carrier of host links, and Ethernet addresses that others have.
+    Look,
     /// The next link that disappeared counts as one without a DEL.
     Orphans,
     /// All namespaces are searched for an interface that has not appeared.
