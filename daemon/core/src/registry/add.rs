@@ -302,61 +302,39 @@ impl Registry {
         }
         let adopts = quest.adopts;
         let profile = quest.add.profile.clone();
-        let tenant = |address| {
-            self.bindings
-                .holders()
-                .tenant(&identity.lan, address, BindingId(0), now.boot)
-        };
-        if let Some((address, tenant)) =
-            adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?)))
-        {
-            let holder = tenant.who;
-            return self.refuse(
-                now,
-                attachment,
-                Failure::AddressHeld {
-                    server: None,
-                    address,
-                    holder,
-                    shared: None,
-                },
-            );
+        let holders = self.bindings.holders();
+        let tenant = |address| holders.tenant(&identity.lan, address, BindingId(0), now.boot);
+        let held = adopts.and_then(|net| Some((net.addr(), tenant(net.addr())?)));
+        if let Some((address, tenant)) = held {
+            let failure = Failure::AddressHeld {
+                server: None,
+                address,
+                holder: tenant.who,
+                shared: None,
+            };
+            return self.refuse(now, attachment, failure);
         }
-        let profile = self.profiles.share(profile);
-        let replaces = self.bindings.holders().leaving(&identity.key());
+        let replaces = holders.leaving(&identity.key());
+        let leaving = || replaces.iter().filter_map(|id| self.bindings.get(*id));
+        let owed = leaving().filter_map(|old| owed(old, now.boot));
+        let lease = owed.max_by_key(|lease| lease.start).cloned();
+        let lease = lease.filter(|lease| tenant(lease.ip()).is_none());
+        let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
+        // An address that its server may believe to be free, or has refused, is not used before the server confirms it.
+        let is_doubtful = leaving()
+            .any(|old| matches!(&old.life, Life::Releasing(release) if !release.may_be_trusted()));
+        let given_back = leaving().filter(|old| old.is_to_remember());
+        let given_back = given_back.filter_map(|old| old.lease(now.boot));
+        let given_back = given_back.map(Lease::ip).next_back();
+        let last = self.past.of(&identity.key());
         let holder = Holder {
             attachment: self.slots.shared(attachment),
             identity,
-            profile,
+            profile: self.profiles.share(profile),
             link,
             told: None,
         };
         replaces.iter().for_each(|id| self.departs(now, *id));
-        let lease = self.lease_to_take_over(&replaces, now.boot);
-        let lan = &holder.identity.lan;
-        let lease = lease.filter(|lease| {
-            self.bindings
-                .holders()
-                .tenant(lan, lease.ip(), BindingId(0), now.boot)
-                .is_none()
-        });
-        let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
-        // An address that its server may believe to be free, or has refused, is not used before the server confirms it.
-        let lives = replaces
-            .iter()
-            .filter_map(|id| Some(&self.bindings.get(*id)?.life));
-        let is_doubtful = lives
-            .into_iter()
-            .any(|life| matches!(life, Life::Releasing(release) if !release.may_be_trusted()));
-        let last = self.past.of(&holder.identity.key());
-        let given_back = replaces
-            .iter()
-            .filter_map(|id| self.bindings.get(*id))
-            .filter(|old| old.is_to_remember());
-        let given_back = given_back
-            .filter_map(|old| old.lease(now.boot))
-            .map(Lease::ip)
-            .next_back();
         let patience = holder.profile.wants.patience.filter(|_| !is_doubtful);
         let last_record = last.map(|last| last.record);
         let last = given_back.or(last.map(|last| last.address));
@@ -393,27 +371,10 @@ impl Registry {
             None => Urgency::Caller,
         };
         if self.pacing.ask(&lan, id, urgency) {
-            let sockets = self
-                .spare
-                .take_if(|spare| spare.attachment == *attachment)
-                .map(|spare| spare.exchange);
+            let spare = self.spare.take_if(|it| it.attachment == *attachment);
+            let sockets = spare.map(|spare| spare.exchange);
             self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
         }
-    }
-
-    fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
-        let owed = from
-            .iter()
-            .filter_map(|id| match &self.bindings.get(*id)?.life {
-                Life::Releasing(release)
-                    if matches!(release.owed, Owed::Leased | Owed::Left)
-                        && !release.lease.expired(now) =>
-                {
-                    Some(&release.lease)
-                }
-                Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,
-            });
-        owed.max_by_key(|lease| lease.start).cloned()
     }
 
     pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease, began: Instant) {
@@ -560,6 +521,15 @@ impl Registry {
         self.reply(now, request, answer);
         self.end(now, attachment);
     }
+}
+
+/// Returns the lease of a binding that gives it back, if its server does not know that yet.
+fn owed(binding: &Binding, now: Instant) -> Option<&Lease> {
+    let Life::Releasing(release) = &binding.life else {
+        return None;
+    };
+    let is_owed = matches!(release.owed, Owed::Leased | Owed::Left);
+    Some(&release.lease).filter(|lease| is_owed && !lease.expired(now))
 }
 
 /// Sets the link of an ADD up and looks at it.
