@@ -175,35 +175,6 @@ impl Registry {
             .map(PortHolding)
     }
 
-    /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
-    pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
-        for (_, slot) in self
-            .slots
-            .busy_mut()
-            .filter(|(attachment, _)| attachment.network() == network)
-        {
-            let waiting = slot
-                .waiting
-                .iter_mut()
-                .filter_map(|waiting| match &mut waiting.asked {
-                    Asked::Add(add, _) => Some(add),
-                    Asked::Del | Asked::Check(_) => None,
-                });
-            let under_way = match &mut slot.operation {
-                Some(Operation::Adding(admission)) => Some(&mut admission.quest.add),
-                Some(_) | None => None,
-            };
-            waiting
-                .chain(under_way)
-                .flat_map(|add| &mut add.limits)
-                .for_each(|own| own.clone_from(limits));
-        }
-        let asking: Vec<_> = self.asking_in(network).map(PortHolding::id).collect();
-        asking
-            .into_iter()
-            .for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));
-    }
-
     /// Has a lease give its interface another MTU than it was requested with.
     pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
         let Some(binding) = self

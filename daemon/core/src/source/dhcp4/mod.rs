@@ -238,11 +238,6 @@ impl Client {
         }
     }
 
-    /// Returns whether the client is waiting for its first offer.
-    pub fn selects(&self) -> bool {
-        matches!(self.state, State::Selecting { second: None, .. })
-    }
-
     /// Returns whether it has an offer, and waits a moment for a better one.
     pub fn compares(&self) -> bool {
         matches!(
