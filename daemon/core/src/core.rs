@@ -61,7 +61,7 @@ impl Core {
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => {
                 let is_known = self.registry.hung_up(now, id) || self.desk().hung_up(now, id);
-                self.registry.count_unknown(!is_known);
+                self.registry.unknown += u64::from(!is_known);
             }
             Input::Done { op, outcome } => self.registry.done(now, op, outcome),
             Input::Frame {
@@ -147,7 +147,7 @@ impl Core {
 
     /// Returns how many events were dropped because the store did not accept them.
     pub fn events_dropped(&self) -> u64 {
-        self.registry.events_dropped()
+        self.registry.out.events_dropped()
     }
 
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
@@ -158,7 +158,7 @@ impl Core {
 
     /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
     pub fn unknown_ids(&self) -> u64 {
-        self.registry.unknown_ids()
+        self.registry.unknown
     }
 
     /// Returns how much is kept of each kind whose size depends on what was asked.
@@ -182,14 +182,6 @@ impl Core {
                 self.docker.limit(&mut add);
                 self.registry.request(now, id, Call::Add(add));
             }
-            Call::Del { .. }
-            | Call::Check { .. }
-            | Call::Collect { .. }
-            | Call::Status { .. }
-            | Call::Ready
-            | Call::Show(_)
-            | Call::Order(_)
-            | Call::Ranges => self.registry.request(now, id, call),
             Call::List => {
                 let (pools, strangers) = self.desk().list(now.boot);
                 let answer = self.registry.list(now, pools, strangers);
@@ -197,6 +189,7 @@ impl Core {
             }
             Call::Pool(call) => self.desk().asked_of_pool(now, id, call),
             Call::Network(call) => self.desk().asked_of_network(now, id, call),
+            call => self.registry.request(now, id, call),
         }
         self.tell(now);
     }

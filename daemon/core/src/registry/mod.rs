@@ -149,7 +149,8 @@ pub(crate) struct Registry {
     seeking: Seeking,
     /// Bindings whose record could not be written since the store last accepted anything.
     unwritten: BTreeSet<BindingId>,
-    unknown: u64,
+    /// How many inputs bore an id that was no longer known. They came late, and were dropped.
+    pub(crate) unknown: u64,
     /// Open during the current input.
     spare: Option<Spare>,
     /// What must still be said to the doors above.
@@ -234,39 +235,19 @@ impl Registry {
         self.timers.next()
     }
 
-    pub(crate) fn events_dropped(&self) -> u64 {
-        self.out.events_dropped()
-    }
-
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
     /// lease has no record.
     pub(crate) fn adopting(&self) -> usize {
-        self.adoptions.len()
-            + self
-                .bindings
-                .iter()
-                .filter(|binding| binding.is_unwritten())
-                .count()
-    }
-
-    /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
-    pub(crate) fn unknown_ids(&self) -> u64 {
-        self.unknown
+        let bindings = self.bindings.iter();
+        self.adoptions.len() + bindings.filter(|binding| binding.is_unwritten()).count()
     }
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
     pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
-        let Some(Owner::Binding(id)) = self.out.exchange(exchange) else {
-            return None;
-        };
-        self.bindings
-            .get(id)
-            .map(|binding| Arc::clone(&binding.attachment))
-    }
-
-    /// Counts an input with an id that is not known any more, if it is one.
-    pub(crate) fn count_unknown(&mut self, is_one: bool) {
-        self.unknown += u64::from(is_one);
+        match self.out.exchange(exchange)? {
+            Owner::Binding(id) => self.attachment(id),
+            Owner::Call | Owner::Above => None,
+        }
     }
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
@@ -278,11 +259,11 @@ impl Registry {
         let not_adopted = self.adoptions.failures();
         let refused = self.out.counts.refusals().clone();
         Answer::Bindings {
-            rows,
+            rows: chosen.map(|(_, row)| row).collect(),
             pools,
-            not_adopted,
+            not_adopted: self.adoptions.failures(),
             strangers,
-            refused,
+            refused: self.out.counts.refusals().clone(),
         }
     }
 
@@ -292,10 +273,9 @@ impl Registry {
             self.out.written(op, result.is_ok());
         }
         let changed = self.interfaces.end_change(op);
-        let sockets = if let Outcome::Prepared { exchange, .. } = &outcome {
-            *exchange
-        } else {
-            None
+        let sockets = match &outcome {
+            Outcome::Prepared { exchange, .. } => *exchange,
+            _ => None,
         };
         let waiter = self.out.take(op);
         if matches!(outcome, Outcome::Persisted(Ok(())))
@@ -323,10 +303,10 @@ impl Registry {
                     attachment: attachment.clone(),
                 });
                 self.operation_done(now, attachment, look, outcome);
-                self.spare
-                    .take()
+                let unused = self.spare.take();
+                unused
                     .into_iter()
-                    .for_each(|spare| self.out.close(spare.exchange));
+                    .for_each(|it| self.out.close(it.exchange));
             }
             Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
@@ -350,9 +330,8 @@ impl Registry {
         let Waiter::Binding(id, _) = by else {
             return true;
         };
-        self.bindings
-            .get(*id)
-            .is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
+        let binding = self.bindings.get(*id);
+        binding.is_some_and(|it| !matches!(it.life, Life::Releasing(_)))
     }
 
     /// Handles a frame that came in.
@@ -365,13 +344,9 @@ impl Registry {
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
         // container's link whose address has changed since: KubeVirt gives the previous one to its virtual machine.
-        let inside = self
-            .bindings
-            .get(id)
-            .filter(|binding| !binding.speaks_from_host());
-        if meta.other_host
-            && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0))
-        {
+        let binding = self.bindings.get(id);
+        let inside = binding.filter(|it| meta.other_host && !it.speaks_from_host());
+        if inside.is_some_and(|it| !bytes.starts_with(&it.identity.chaddr.0)) {
             return;
         }
         match frame::decode(bytes, meta) {
@@ -472,10 +447,8 @@ impl Registry {
         });
         Renewal::go_on(self, now, &touched);
         for id in touched {
-            let deadline = self
-                .bindings
-                .get(id)
-                .and_then(|binding| binding.deadline(&self.interfaces));
+            let binding = self.bindings.get(id);
+            let deadline = binding.and_then(|binding| binding.deadline(&self.interfaces));
             self.timers.set(Key::Binding(id), deadline);
         }
     }
@@ -483,9 +456,9 @@ impl Registry {
     /// Lets leaving bindings go on, or give way, when live ones have come or gone. Returns whether there was anything to do.
     fn settle_holders(&mut self, now: Now) -> bool {
         if let Some(beside) = self.bindings.next_settled() {
-            beside
-                .into_iter()
-                .for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
+            for other in beside {
+                self.with(now, other, |binding, cx| binding.give_way(cx));
+            }
             return true;
         }
         let Some(key) = self.bindings.next_stirred() else {
@@ -504,9 +477,7 @@ impl Registry {
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
-        let dns = self
-            .holder_of(&attachment)
-            .and_then(|binding| binding.resolver());
+        let dns = self.holder_of(&attachment).and_then(|it| it.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
@@ -556,21 +527,16 @@ impl Registry {
     /// Removes a binding of which nothing is left; whoever waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.attachment(id);
-        if let Some(binding) = self
-            .bindings
-            .get(id)
-            .filter(|binding| binding.is_to_remember())
-        {
+        let binding = self.bindings.get(id).filter(|it| it.is_to_remember());
+        if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
             let key = binding.identity.key();
-            let lease = binding.lease(now.boot);
-            // A successor writes its own address.
-            let returns = binding.profile.returns();
-            let last = lease.map(|lease| LastAddress {
+            let last = Last {
                 record: id,
                 address: lease.ip(),
-                returns,
-            });
-            if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
+                returns: binding.profile.returns(),
+            };
+            // A successor writes its own address.
+            if self.bindings.holders().of(&key).is_none() {
                 self.remember(key, last);
             }
         }
@@ -666,19 +632,11 @@ impl Registry {
 
     /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
     fn departs(&mut self, now: Now, id: BindingId) {
-        let binding = self
-            .bindings
-            .get(id)
-            .filter(|binding| binding.link.in_netns().is_some());
-        if let Some((binding, lease)) =
-            binding.and_then(|binding| Some((binding, binding.lease(now.boot)?)))
-        {
-            self.departed.add(
-                &binding.identity.lan,
-                lease.ip(),
-                binding.link.mac(),
-                now.boot,
-            );
+        let binding = self.bindings.get(id);
+        let binding = binding.filter(|it| it.link.in_netns().is_some());
+        if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
+            let (lan, mac) = (&binding.identity.lan, binding.link.mac());
+            self.departed.add(lan, lease.ip(), mac, now.boot);
         }
     }
 
@@ -688,14 +646,10 @@ impl Registry {
     }
 
     fn lan(&self, id: BindingId) -> Option<Lan> {
-        self.bindings
-            .get(id)
-            .map(|binding| binding.identity.lan.clone())
+        Some(self.bindings.get(id)?.identity.lan.clone())
     }
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
-        self.bindings
-            .get(id)
-            .map(|binding| binding.attachment.clone())
+        Some(self.bindings.get(id)?.attachment.clone())
     }
 }
