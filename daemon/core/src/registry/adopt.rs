@@ -6,7 +6,6 @@
 //! old address is removed before the ADD's own is added.
 
 use std::collections::BTreeMap;
-use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -52,8 +51,6 @@ pub(super) struct Adoption {
     adoptee: Adoptee,
     /// Tries that failed.
     tries: Backoff,
-    /// How the last try failed: the next failure is reported if it differs.
-    last: Option<Discriminant<Failure>>,
     /// The request of the try under way, or of the next one.
     errand: RequestId,
     /// Whether the next try waits for its time.
@@ -71,7 +68,6 @@ impl Registry {
         let adoption = Adoption {
             adoptee: adoptee.clone(),
             tries: Backoff::default(),
-            last: None,
             errand,
             waits: false,
         };
@@ -116,15 +112,10 @@ impl Registry {
 
     /// Forgets the adoptions of all attachments that their runtime has called gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
-        let known: Vec<_> = self
-            .adoptions
-            .known()
-            .filter(|attachment| gone(attachment))
-            .cloned()
-            .collect();
-        known
-            .iter()
-            .for_each(|attachment| _ = self.forget_adoption(attachment));
+        let known = self.adoptions.known().filter(|attachment| gone(attachment));
+        for attachment in known.cloned().collect::<Vec<_>>() {
+            self.forget_adoption(&attachment);
+        }
     }
 
     pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
@@ -153,18 +144,17 @@ impl Registry {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
         }
+        let was_tried = adoption.tries.has_failed();
         adoption.tries.fail();
         let pause = adoption.tries.pause(LONGEST_PAUSE, &mut self.rng);
-        match adoption.last.replace(discriminant(failure)) == Some(discriminant(failure)) {
+        match was_tried {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
         (adoption.errand, adoption.waits) =
             (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
-        self.timers.set(
-            Key::Adoption(adoption.errand),
-            Some((now.boot + pause, Why::Work)),
-        );
+        let next = Some((now.boot + pause, Why::Work));
+        self.timers.set(Key::Adoption(adoption.errand), next);
         self.adoptions.pending.insert(attachment, adoption);
     }
 

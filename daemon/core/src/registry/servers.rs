@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Registry;
 use crate::binding::Binding;
 use crate::event::{Event, EventKind};
-use crate::identity::{Attachment, Lan};
+use crate::identity::Lan;
 use crate::lan::Said;
 use crate::record::BindingId;
 use crate::time::{Instant, Now, brief};
@@ -68,7 +68,6 @@ impl Registry {
         };
         let lan = binding.identity.lan.clone();
         let server = said.server;
-        let attachment = (*binding.attachment).clone();
         let is_awaited = self.awaits_server(now, &lan);
         let silent = self.lans.heard(&lan, said, now.boot);
         let cause = if let Some(silent) = silent {
@@ -83,7 +82,7 @@ impl Registry {
         } else {
             return;
         };
-        self.note_server(now, id, attachment, EventKind::ServerBack, server, cause);
+        self.note_server(now, id, EventKind::ServerBack, server, cause);
     }
 
     /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
@@ -97,7 +96,6 @@ impl Registry {
             };
             let lan = binding.identity.lan.clone();
             let server = lease.server;
-            let attachment = (*binding.attachment).clone();
             let is_news = in_vain
                 .since
                 .is_some_and(|since| self.lans.asked_in_vain(&lan, server, since, now));
@@ -105,7 +103,7 @@ impl Registry {
                 let waiting = self.waiting_for(&lan, server, now.boot).text(now.boot);
                 tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
                 let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
-                self.note_server(now, *id, attachment, EventKind::ServerSilent, server, cause);
+                self.note_server(now, *id, EventKind::ServerSilent, server, cause);
             }
         }
     }
@@ -119,20 +117,14 @@ impl Registry {
     }
 
     /// Returns the leases of a server that wait to be extended.
-    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Unextended {
-        let mut waiting = Unextended::default();
-        let of_lan = self
-            .bindings
-            .iter()
-            .filter(|binding| binding.identity.lan == *lan);
-        for binding in of_lan {
-            if binding
-                .lease(now)
-                .is_some_and(|lease| lease.server == server)
-            {
-                waiting.add(binding, now);
-            }
-        }
+    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Waiting {
+        let mut waiting = Waiting::default();
+        let is_its = |it: &&Binding| {
+            let lease = it.lease(now);
+            it.identity.lan == *lan && lease.is_some_and(|lease| lease.server == server)
+        };
+        let leases = self.bindings.iter().filter(is_its);
+        leases.for_each(|binding| waiting.add(binding, now));
         waiting
     }
 
@@ -141,14 +133,16 @@ impl Registry {
         &mut self,
         now: Now,
         id: BindingId,
-        attachment: Attachment,
         kind: EventKind,
         server: Ipv4Addr,
         cause: String,
     ) {
+        let Some(attachment) = self.attachment(id) else {
+            return;
+        };
         let event = Event {
             wall: now.wall,
-            attachment,
+            attachment: (*attachment).clone(),
             kind,
             address: None,
             server: Some(server.into()),
