@@ -303,11 +303,6 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
     }
 
-    /// Schedules the write of a record that failed for now: the store accepted another one.
-    pub(crate) fn on_store_works(&mut self, cx: &Cx<'_>) {
-        self.common.persistence.hurry(cx.now.boot);
-    }
-
     /// Goes on with what happened at the interface.
     pub(crate) fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) {
         if let News::Ethernet(mac) = news {

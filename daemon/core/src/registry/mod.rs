@@ -47,7 +47,7 @@ mod timers;
 mod troubles;
 mod watch;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ use self::timers::Timers;
 pub(crate) use self::timers::{DoorTimer, Key};
 pub(crate) use self::troubles::{parents, troubles};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx, Hold, Life, Release};
+use crate::binding::{Binding, Cx, Hold, Release};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
@@ -147,8 +147,6 @@ pub(crate) struct Registry {
     audit: Audit,
     sight: Sight,
     seeking: Seeking,
-    /// Bindings whose record could not be written since the store last accepted anything.
-    unwritten: BTreeSet<BindingId>,
     /// How many inputs bore an id that was no longer known. They came late, and were dropped.
     pub(crate) unknown: u64,
     /// Open during the current input.
@@ -188,7 +186,6 @@ impl Registry {
             audit: Audit::default(),
             sight: Sight::default(),
             seeking: Seeking::default(),
-            unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
             notices: VecDeque::new(),
@@ -278,23 +275,11 @@ impl Registry {
             _ => None,
         };
         let waiter = self.out.take(op);
-        if matches!(outcome, Outcome::Persisted(Ok(())))
-            && waiter.as_ref().is_some_and(|by| self.shows_room(by))
-        {
-            let waiting = std::mem::take(&mut self.unwritten);
-            waiting
-                .into_iter()
-                .for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
-        }
         match waiter {
             Some(Waiter::Binding(id, task)) => {
-                let is_unwritten = matches!(outcome, Outcome::Persisted(Err(_)));
                 self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
                 if matches!(task, Task::Close(_)) {
                     self.answer_withheld(now, id);
-                }
-                if is_unwritten && self.bindings.get(id).is_some() {
-                    self.unwritten.insert(id);
                 }
             }
             Some(Waiter::Operation(attachment, look)) => {
@@ -323,15 +308,6 @@ impl Registry {
         if let Some(at) = changed {
             self.link_changed(now, at);
         }
-    }
-
-    /// Returns whether a successful write for this waiter shows that the store has room. Ending a binding needs none.
-    fn shows_room(&self, by: &Waiter) -> bool {
-        let Waiter::Binding(id, _) = by else {
-            return true;
-        };
-        let binding = self.bindings.get(*id);
-        binding.is_some_and(|it| !matches!(it.life, Life::Releasing(_)))
     }
 
     /// Handles a frame that came in.
@@ -622,7 +598,6 @@ impl Registry {
         let Some(binding) = self.bindings.remove(id) else {
             return;
         };
-        self.unwritten.remove(&id);
         self.heard.forget(id);
         self.interfaces.leave(&binding.link, id);
         if binding.resolver().is_some() {

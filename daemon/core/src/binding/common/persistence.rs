@@ -100,11 +100,6 @@ impl Persistence {
         self.dirty
     }
 
-    /// Schedules a failed write for now: the store accepted another one.
-    pub(in crate::binding) fn hurry(&mut self, now: Instant) {
-        self.retry = self.retry.map(|at| at.min(now));
-    }
-
     /// Takes out the bindings that the record replaces, or will replace.
     pub(in crate::binding) fn take_replaced(&mut self) -> Vec<BindingId> {
         match &mut self.want {

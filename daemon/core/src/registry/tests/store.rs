@@ -9,49 +9,6 @@ use crate::grant::policy::Detection;
 use crate::wire::Mac;
 
 #[test]
-fn unwritten_records_follow_the_first_write_that_succeeds() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    let t1 = rig.t1();
-    rig.disk = Disk::Full;
-    // Its pauses have grown to sixteen seconds.
-    rig.run_until(t1 + 17.0);
-    rig.disk = Disk::Good;
-    rig.add("b", 2, "b");
-    rig.run_until(t1 + 18.0);
-    let of_a = rig
-        .store
-        .all()
-        .find(|record| record.attachment == attachment("a"))
-        .expect("a has a record");
-    let start = of_a.lease.start.since_boot();
-    assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
-}
-
-#[test]
-fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.add("b", 2, "b");
-    let t1 = rig
-        .store
-        .all()
-        .filter_map(|record| record.lease.t1())
-        .max()
-        .expect("it ends");
-    rig.disk = Disk::Ends;
-    rig.run_until(t1.since_boot().as_secs_f64() + 1.0);
-    rig.persists.clear();
-    rig.del("a");
-    let of_b = |change: &Change| matches!(change, Change::Put(_, record) if record.attachment == attachment("b"));
-    assert!(
-        !rig.persists.iter().flatten().any(of_b),
-        "{:?}",
-        rig.persists
-    );
-}
-
-#[test]
 fn an_address_of_an_earlier_boot_is_asked_for_first() {
     let address = Ipv4Addr::new(192, 0, 2, 50);
     for is_anothers in [false, true] {
