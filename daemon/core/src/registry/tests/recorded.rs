@@ -103,7 +103,10 @@ fn records_of_earlier_daemons_lose_nothing_when_rewritten() {
         let (id, record): (BindingId, Record) = serde_json::from_str(line).unwrap();
         let mut before: Value = serde_json::from_str(line).unwrap();
         // Nothing is done with these any more.
-        for (of, keys) in [("/1/lease", &["ntp", "hostname"][..]), ("/1", &["grace_asked"])] {
+        for (of, keys) in [
+            ("/1/lease", &["ntp", "hostname"][..]),
+            ("/1", &["grace_asked"]),
+        ] {
             let of = before.pointer_mut(of).and_then(Value::as_object_mut);
             of.into_iter()
                 .for_each(|of| of.retain(|key, _| !keys.contains(&&**key)));

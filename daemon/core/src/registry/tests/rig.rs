@@ -497,7 +497,7 @@ impl Rig {
                     self.persists.push(changes.clone());
                     match self.disk {
                         Disk::Slow => self.slow.push_back((op, changes)),
-                        disk if disk.takes(&changes) => self.write(op, changes),
+                        disk if disk.takes() => self.write(op, changes),
                         _ => self.refuse(op),
                     }
                 }

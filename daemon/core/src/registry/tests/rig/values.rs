@@ -1,24 +1,20 @@
 //! Values that the tests begin with.
 
 use super::*;
-use crate::record::ended_by;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::registry::tests) enum Disk {
     Good,
     Full,
-    /// It is full, and what ends a binding is kept beside the socket.
-    Ends,
     Slow,
 }
 
 impl Disk {
     /// Returns whether a transaction is made durable, if not at once.
-    pub(super) fn takes(self, changes: &[Change]) -> bool {
+    pub(super) fn takes(self) -> bool {
         match self {
             Self::Good | Self::Slow => true,
             Self::Full => false,
-            Self::Ends => ended_by(changes).is_some(),
         }
     }
 }
