@@ -200,10 +200,8 @@ impl Accounts {
 
     /// Returns whether a server has acknowledged anybody's lease since then.
     pub(crate) fn acknowledged_since(&self, lan: &Lan, server: Ipv4Addr, since: Instant) -> bool {
-        let server = self
-            .0
-            .get(lan)
-            .and_then(|account| account.servers.get(&server));
+        let account = self.0.get(lan);
+        let server = account.and_then(|account| account.servers.get(&server));
         server.is_some_and(|server| server.acknowledged >= Some(since))
     }
 

@@ -92,10 +92,8 @@ impl Endpoints {
     /// Adds an endpoint that the store holds.
     pub(super) fn recover(&mut self, record: EndpointRecord) {
         let id = record.id.clone();
-        let endpoint = self
-            .by_id
-            .entry(id)
-            .or_insert_with(|| Endpoint::new(EndpointStage::There));
+        let endpoint = self.by_id.entry(id);
+        let endpoint = endpoint.or_insert_with(|| Endpoint::new(EndpointStage::There));
         (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
     }
 
@@ -111,11 +109,8 @@ impl Endpoints {
         let in_there = |other: &&Endpoint| {
             !sandbox.is_empty() && other.sandbox == sandbox && !other.is_ending()
         };
-        let others = self
-            .by_id
-            .values()
-            .filter(in_there)
-            .filter_map(|other| other.record.as_deref());
+        let others = self.by_id.values().filter(in_there);
+        let others = others.filter_map(|other| other.record.as_deref());
         let has_subnet = |other: &&EndpointRecord| {
             other.id != *id
                 && (own.contains(&other.address.addr()) || other.address.contains(&own.addr()))
@@ -131,10 +126,8 @@ impl Endpoints {
 
     /// Returns the networks that have any.
     pub(super) fn networks(&self) -> BTreeSet<&DoorId> {
-        let records = self
-            .by_id
-            .values()
-            .filter_map(|endpoint| endpoint.record.as_deref());
+        let records = self.by_id.values();
+        let records = records.filter_map(|endpoint| endpoint.record.as_deref());
         records
             .map(|record| &record.network)
             .chain(self.leasing.values().map(|leasing| &leasing.network))
@@ -296,12 +289,8 @@ impl Desk<'_> {
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                add.profile.policy.mtu = self
-                    .docker
-                    .networks
-                    .get(&network)
-                    .ok()
-                    .and_then(|network| network.wiring.mtu);
+                let known = self.docker.networks.get(&network).ok();
+                add.profile.policy.mtu = known.and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(now, add);
                 if let Some(endpoint) = self.docker.endpoint_mut(&id) {
                     endpoint.stage = EndpointStage::Leasing(errand);
@@ -317,19 +306,12 @@ impl Desk<'_> {
     /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker passes neither driver
     /// the other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
-        let network = self
-            .docker
-            .networks
-            .get(&record.network)
-            .ok()
-            .filter(|network| network.leases)?;
-        let leased = self
-            .registry
-            .every_holding()
-            .filter(|holding| holding.told() == Some(record.address) && holding.is_live());
+        let network = self.docker.networks.get(&record.network).ok();
+        let network = network.filter(|network| network.leases)?;
+        let leased = self.registry.every_holding();
+        let leased = leased.filter(|it| it.told() == Some(record.address) && it.is_live());
         // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
-        let leased =
-            leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
+        let leased = leased.filter(|it| it.chaddr() == record.mac || it.is_on_parent());
         let leased: Vec<_> = leased.collect();
         let elsewhere = |holding: &PortHolding<'_>| NetworkFault::Elsewhere {
             leased: holding.lan().clone(),
@@ -651,11 +633,8 @@ impl Desk<'_> {
         let network = self.docker.networks.get(network)?;
         let is_good =
             |endpoint: &&Endpoint| endpoint.stage == EndpointStage::There && !endpoint.is_ending();
-        let record = self
-            .docker
-            .endpoint(id)
-            .filter(is_good)
-            .and_then(|endpoint| endpoint.record.as_ref());
+        let endpoint = self.docker.endpoint(id).filter(is_good);
+        let record = endpoint.and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
         let grant = self.lease_of(record, now.boot).map(|(grant, _)| {
             let gateway = network.gateway.map(IpAddr::V4).or(grant.gateway);
@@ -705,11 +684,8 @@ impl Desk<'_> {
         if self.registry.is_held(attachment) {
             return;
         }
-        let found = self
-            .docker
-            .endpoints
-            .leased_by(attachment)
-            .find(|(_, endpoint)| endpoint.rests().is_some());
+        let mut leased = self.docker.endpoints.leased_by(attachment);
+        let found = leased.find(|(_, endpoint)| endpoint.rests().is_some());
         if let Some(id) = found.map(|(id, _)| id.clone()) {
             // Whatever the attachment holds by now is its successor's.
             self.drop_endpoint_record(&id);

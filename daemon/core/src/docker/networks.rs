@@ -115,13 +115,8 @@ impl Desk<'_> {
             return Ok(());
         }
         let used = self.docker.endpoints.networks();
-        let mut idle: Vec<_> = self
-            .docker
-            .networks
-            .by_id
-            .values()
-            .filter(|own| !used.contains(&own.id))
-            .collect();
+        let idle = self.docker.networks.by_id.values();
+        let mut idle: Vec<_> = idle.filter(|own| !used.contains(&own.id)).collect();
         idle.sort_by_key(|network| network.since);
         let idle = idle.into_iter().map(|network| network.id.clone()).collect();
         Err(NetworkFault::Full {

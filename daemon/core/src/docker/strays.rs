@@ -112,12 +112,8 @@ impl Desk<'_> {
                 }
                 let heard = std::mem::take(&mut self.docker.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
-                let by_id = self
-                    .docker
-                    .endpoints
-                    .by_id
-                    .iter_mut()
-                    .filter(|(_, endpoint)| !endpoint.left);
+                let by_id = self.docker.endpoints.by_id.iter_mut();
+                let by_id = by_id.filter(|(_, endpoint)| !endpoint.left);
                 // A link that is still there has been there since it was first heard about.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
@@ -182,13 +178,8 @@ impl Desk<'_> {
     }
 
     pub(super) fn time_strays(&mut self) {
-        let first = self
-            .docker
-            .endpoints
-            .by_id
-            .values()
-            .filter_map(goes_at)
-            .min();
+        let first = self.docker.endpoints.by_id.values().filter_map(goes_at);
+        let first = first.min();
         self.registry
             .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
     }
@@ -246,12 +237,8 @@ impl Desk<'_> {
                     .next()
                     .is_none()
         };
-        let found: Vec<_> = self
-            .registry
-            .every_holding()
-            .filter(is_one)
-            .map(PortHolding::id)
-            .collect();
+        let found = self.registry.every_holding().filter(is_one);
+        let found: Vec<_> = found.map(PortHolding::id).collect();
         found
             .into_iter()
             .for_each(|id| self.registry.release(now, id));

@@ -239,9 +239,8 @@ impl Registry {
                 continue;
             }
             let target = admission.target.clone();
-            let op = self
-                .out
-                .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
+            let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+            let op = self.out.inspect(waiter, target);
             if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
                 admission.ready = Ready::Preparing(op);
             }
@@ -441,10 +440,8 @@ impl Registry {
                 server.acknowledged = self.lans.acknowledged_since(lan, server.address, began);
             }
         }
-        let is_impatient = self
-            .bindings
-            .get(id)
-            .is_some_and(|binding| binding.profile.wants.patience.is_some());
+        let binding = self.bindings.get(id);
+        let is_impatient = binding.is_some_and(|it| it.profile.wants.patience.is_some());
         // A server whose answers are refused is there nonetheless.
         if let Failure::NoOffer { lan, tally, .. } = &failure
             && is_impatient

@@ -88,11 +88,8 @@ impl Registry {
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
         // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
-        let Some(slot) = self
-            .slots
-            .get_mut(attachment)
-            .filter(|slot| !slot.beginning)
-        else {
+        let slot = self.slots.get_mut(attachment);
+        let Some(slot) = slot.filter(|slot| !slot.beginning) else {
             return;
         };
         slot.beginning = true;
@@ -105,11 +102,8 @@ impl Registry {
 
     /// Begins a call. Returns false if one is under way or none waits.
     fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
-        let Some(slot) = self
-            .slots
-            .get_mut(attachment)
-            .filter(|slot| slot.operation.is_none())
-        else {
+        let slot = self.slots.get_mut(attachment);
+        let Some(slot) = slot.filter(|slot| slot.operation.is_none()) else {
             return false;
         };
         let Some(Waiting { id, asked, since }) = slot.waiting.pop_front() else {
@@ -132,10 +126,8 @@ impl Registry {
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
-        let ended = self
-            .slots
-            .get_mut(attachment)
-            .and_then(|slot| slot.operation.take());
+        let slot = self.slots.get_mut(attachment);
+        let ended = slot.and_then(|slot| slot.operation.take());
         // The result of its look means nothing to the next call.
         ended
             .as_ref()

@@ -63,12 +63,8 @@ impl Registry {
         let lan = own.identity.lan.clone();
         let mut allocator = self.allocator_of(now, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
-        let hosts = self
-            .bindings
-            .holders()
-            .hosts_on(&lan)
-            .into_iter()
-            .map(IpAddr::V4);
+        let hosts = self.bindings.holders().hosts_on(&lan).into_iter();
+        let hosts = hosts.map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
             allocator.occupy(
                 address,
@@ -85,11 +81,8 @@ impl Registry {
             return Ok(given);
         }
         let given = allocator.peek()?;
-        let lans: BTreeSet<_> = self
-            .bindings
-            .iter()
-            .map(|binding| &binding.identity.lan)
-            .collect();
+        let lans = self.bindings.iter().map(|binding| &binding.identity.lan);
+        let lans: BTreeSet<_> = lans.collect();
         self.fallbacks.last.retain(|lan, _| lans.contains(lan));
         self.fallbacks.last.insert(lan, given.address.addr());
         Ok(given)

@@ -35,10 +35,8 @@ impl Past {
     /// Remembers an identity's last address. Returns the record that is no longer needed, if there is one.
     pub(super) fn remember(&mut self, key: IdentityKey, last: LastAddress) -> Option<BindingId> {
         self.count += 1;
-        let replaced = self
-            .last
-            .insert(key, (self.count, last))
-            .map(|(_, before)| before);
+        let replaced = self.last.insert(key, (self.count, last));
+        let replaced = replaced.map(|(_, before)| before);
         let forgotten = replaced.or_else(|| {
             let all = self.last.iter().filter(|_| self.last.len() > MOST);
             let first = all

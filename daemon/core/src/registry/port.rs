@@ -144,21 +144,15 @@ impl Registry {
 
     /// Returns those that hold a lease for the attachments of a network, or look for another.
     pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let holders = self
-            .slots
-            .holders()
-            .filter(move |(attachment, _)| attachment.network() == network);
-        holders
-            .filter_map(|(_, id)| self.bindings.get(id))
-            .map(PortHolding)
+        let holders = self.slots.holders();
+        let holders = holders.filter(move |(attachment, _)| attachment.network() == network);
+        holders.filter_map(|(_, id)| self.bindings.get(id).map(PortHolding))
     }
 
     /// Returns those that ask for their first lease in a network.
     pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let asking = self
-            .bindings
-            .iter()
-            .filter(|binding| matches!(binding.life, Life::Acquiring(_)));
+        let asking = self.bindings.iter();
+        let asking = asking.filter(|binding| matches!(binding.life, Life::Acquiring(_)));
         asking
             .filter(move |binding| binding.attachment.network() == network)
             .map(PortHolding)
@@ -166,10 +160,8 @@ impl Registry {
 
     /// Returns those whose leases in a network are being given back, until that is durable.
     pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let leaving = self
-            .leavings
-            .bindings()
-            .filter_map(|id| self.bindings.get(id));
+        let leaving = self.leavings.bindings();
+        let leaving = leaving.filter_map(|id| self.bindings.get(id));
         leaving
             .filter(move |binding| binding.attachment.network() == network)
             .map(PortHolding)
@@ -177,11 +169,8 @@ impl Registry {
 
     /// Has a lease give its interface another MTU than it was requested with.
     pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
-        let Some(binding) = self
-            .bindings
-            .get(id)
-            .filter(|binding| binding.profile.policy.mtu != mtu)
-        else {
+        let binding = self.bindings.get(id);
+        let Some(binding) = binding.filter(|binding| binding.profile.policy.mtu != mtu) else {
             return;
         };
         let mut profile = (*binding.profile).clone();

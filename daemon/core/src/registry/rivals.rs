@@ -229,10 +229,8 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
             return false;
         };
-        let path = self
-            .bindings
-            .get(rival)
-            .and_then(|binding| binding.link.netns());
+        let binding = self.bindings.get(rival);
+        let path = binding.and_then(|binding| binding.link.netns());
         let seen = admission.quest.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
@@ -243,10 +241,8 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
             return false;
         };
-        let is_own = self
-            .bindings
-            .get(rival)
-            .is_some_and(|binding| *binding.attachment == *attachment);
+        let binding = self.bindings.get(rival);
+        let is_own = binding.is_some_and(|binding| *binding.attachment == *attachment);
         is_own && admission.quest.add.place.netns().is_none()
     }
 

@@ -96,11 +96,8 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        if let Some(long) = self
-            .bindings
-            .get(id)
-            .and_then(|binding| binding.profile.wants.sought_for)
-        {
+        let binding = self.bindings.get(id);
+        if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
             self.await_interface_for(now, id, long);
         }
     }
@@ -276,10 +273,8 @@ impl Registry {
             sought: Sought { mac, lan },
             ..
         } = &sighting;
-        let of_lan = self
-            .bindings
-            .sought_by(*mac)
-            .filter(|binding| binding.identity.lan == *lan);
+        let of_lan = self.bindings.sought_by(*mac);
+        let of_lan = of_lan.filter(|binding| binding.identity.lan == *lan);
         let Some(id) = of_lan.map(|binding| binding.id).min() else {
             return;
         };
@@ -297,11 +292,8 @@ impl Registry {
 
     /// Gives back the lease of an interface that has not appeared.
     fn give_up(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self
-            .bindings
-            .get(id)
-            .filter(|binding| binding.sought().is_some())
-        else {
+        let binding = self.bindings.get(id);
+        let Some(binding) = binding.filter(|binding| binding.sought().is_some()) else {
             return;
         };
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");

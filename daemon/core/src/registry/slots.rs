@@ -97,10 +97,8 @@ impl Slots {
 
     /// Returns an attachment as shared with those that are known, if it is one of them.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let holds = self
-            .holders
-            .get_key_value(attachment)
-            .map(|(known, _)| known);
+        let holds = self.holders.get_key_value(attachment);
+        let holds = holds.map(|(known, _)| known);
         let known = holds.or_else(|| self.busy.get_key_value(attachment).map(|(known, _)| known));
         known
             .cloned()

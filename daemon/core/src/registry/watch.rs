@@ -122,14 +122,10 @@ impl Registry {
     fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
         self.interfaces.on_ethernet(at, mac);
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            if self
-                .bindings
-                .get(id)
-                .is_some_and(|binding| binding.link.mac() != mac)
-            {
-                self.with(now, id, |binding, cx| {
-                    binding.on_news(News::Ethernet(mac), cx)
-                });
+            let binding = self.bindings.get(id);
+            if binding.is_some_and(|binding| binding.link.mac() != mac) {
+                let news = News::Ethernet(mac);
+                self.with(now, id, |binding, cx| binding.on_news(news, cx));
             }
         }
     }
@@ -150,18 +146,11 @@ impl Registry {
         cause: impl Fn(PathBuf) -> LinkCause,
     ) {
         for id in self.interfaces.bindings(cookie, ifindex) {
-            let path = self
-                .bindings
-                .get(id)
-                .and_then(|binding| binding.link.netns())
-                .map(Path::to_owned);
-            let Some(cause) = path.map(&cause) else {
-                continue;
-            };
-            self.with(now, id, |binding, cx| {
-                binding.on_news(News::Gone(cause), cx)
-            });
-            self.audit_one(id);
+            let path = self.bindings.get(id).and_then(|it| it.link.netns());
+            if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
+                self.with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.audit_one(id);
+            }
         }
         self.admissions_gone(now, cookie, ifindex);
     }
@@ -257,11 +246,8 @@ impl Registry {
 
     /// Returns the bindings of an interface that are held.
     fn held_at(&self, at: At) -> Vec<&Binding> {
-        let here = self
-            .interfaces
-            .bindings(at.0, Some(at.1))
-            .into_iter()
-            .filter_map(|id| self.bindings.get(id));
+        let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter();
+        let here = here.filter_map(|id| self.bindings.get(id));
         here.filter(|binding| watched(binding).is_some()).collect()
     }
 
@@ -336,10 +322,8 @@ impl Registry {
         let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
-            let was_pathless = self
-                .bindings
-                .get(id)
-                .is_some_and(|binding| binding.is_pathless);
+            let binding = self.bindings.get(id);
+            let was_pathless = binding.is_some_and(|binding| binding.is_pathless);
             let is_pathless = matches!(cause, LinkCause::NoPath(_));
             let counts = !outdated && (self.sight.takes_voucher(id) || was_pathless);
             // Whether or not this daemon is blind: without a lease there is nothing to give back, and an interface that is found
@@ -365,11 +349,8 @@ impl Registry {
                 });
             }
         }
-        let Some(attachment) = self
-            .held_at(at)
-            .first()
-            .map(|binding| binding.attachment.clone())
-        else {
+        let held = self.held_at(at);
+        let Some(attachment) = held.first().map(|binding| binding.attachment.clone()) else {
             return;
         };
         if outdated {

@@ -126,12 +126,8 @@ impl NetworkChange {
             (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
-                let target = self
-                    .record
-                    .wiring
-                    .vlan()
-                    .map(|link| link.owner.ifname())
-                    .unwrap_or_default();
+                let target = self.record.wiring.vlan().map(|link| link.owner.ifname());
+                let target = target.unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
