@@ -1,7 +1,7 @@
 //! What the kernel reports about links and namespaces, and audits of interfaces when reports may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::timers::Key;
 use super::{Notice, Registry};
