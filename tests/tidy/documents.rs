@@ -379,13 +379,13 @@ fn every_event_and_every_trouble_is_documented() {
     ] {
         let code = code(file);
         let names = code
-            .split_once("fn name(self)")
-            .and_then(|(_, rest)| rest.split_once("\n    }"))
+            .split_once("named! {")
+            .and_then(|(_, rest)| rest.split_once(" {\n")?.1.split_once("\n    }"))
             .expect("the names")
             .0;
         same(
             &rows(OPERATIONS, heading),
-            &behind(names, "=> \"").collect(),
+            &behind(names, " = \"").collect(),
             OPERATIONS,
         );
     }

@@ -60,7 +60,6 @@ impl Life<'_> {
                     other.grant(&Policy::default());
                     usize::from(address.addr().octets()[3] % 2)
                 ],
-                leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),
                 mtu_due: address.addr().octets()[3] % 2 == 1,
@@ -92,7 +91,6 @@ impl Life<'_> {
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
             unconfirmed: address.addr().octets()[1] % 3 == 1,
-            grace_asked: address.addr().octets()[2] % 3 == 1,
             elsewhere: address.addr().octets()[1] % 4 == 2,
             told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }

@@ -45,7 +45,7 @@ impl World {
             self.judge_unmade(own, nth > 0);
             match at.0 {
                 HOST => self.tell_own(own.owner.clone(), own.store, false),
-                _ => self.tell(Some(KernelMessage::LinkGone(at))),
+                _ => self.tell(Some(KernelMessage::LinkGone(*at))),
             }
         }
         if !gone.is_empty() {

@@ -578,7 +578,7 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint, and returns where its address came from.
-    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<Source> {
+    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<AddressSource> {
         let endpoint = self.docker.endpoint_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
@@ -684,8 +684,8 @@ impl Desk<'_> {
         if self.registry.is_held(attachment) {
             return;
         }
-        let mut leased = self.docker.endpoints.leased_by(attachment);
-        let found = leased.find(|(_, endpoint)| endpoint.rests().is_some());
+        let rests = |(_, endpoint): &(&DoorId, &Endpoint)| endpoint.rests().is_some();
+        let found = self.docker.endpoints.leased_by(attachment).find(rests);
         if let Some(id) = found.map(|(id, _)| id.clone()) {
             // Whatever the attachment holds by now is its successor's.
             self.drop_endpoint_record(&id);

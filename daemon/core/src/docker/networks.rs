@@ -175,7 +175,7 @@ impl Desk<'_> {
         let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
         let mut known = self.docker.networks.by_id.values();
         known.any(|network| is_in(&network.wiring))
-            || self.docker.jobs.networks().any(comes)
+            || self.docker.changing_networks().any(comes)
             || self.docker.networks.is_unread
     }
 

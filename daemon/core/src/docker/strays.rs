@@ -16,8 +16,7 @@ use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, OwnLinks};
-use crate::network::{EndpointRecord, Source, is_in_network};
-use crate::outbox::DoorWaiter;
+use crate::network::{AddressSource, EndpointRecord, is_in_network};
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, PortHolding};
@@ -158,6 +157,7 @@ impl Desk<'_> {
     /// Records that a link of ours is in the host's namespace, or has left it.
     pub(crate) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
         self.docker.strays.hear(owner.clone());
+        let is_unread = self.docker.networks.is_unread;
         match &owner {
             LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
             LinkOwner::Vlan { .. } => {}
@@ -169,9 +169,7 @@ impl Desk<'_> {
                         self.await_container(now, id);
                     }
                 }
-                None if there && !self.docker.networks.is_unread => {
-                    self.unmake_alone(owner);
-                }
+                None if there && !is_unread => self.unmake_alone(owner),
                 None => {}
             },
         }

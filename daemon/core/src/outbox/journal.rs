@@ -124,7 +124,7 @@ impl Journal {
         let mut notes = self.riding.remove(&op).unwrap_or_default();
         if !done {
             notes.iter_mut().for_each(|note| note.tried = true);
-            self.put_back(Ready(notes.into()));
+            self.put_back(DueNotes(notes.into()));
             self.bound();
         }
     }

@@ -243,7 +243,7 @@ impl Registry {
     pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
         match self.out.exchange(exchange)? {
             Owner::Binding(id) => self.attachment(id),
-            Owner::Call | Owner::Above => None,
+            Owner::Call(_) | Owner::Above(_) => None,
         }
     }
 
@@ -506,7 +506,7 @@ impl Registry {
         let binding = self.bindings.get(id).filter(|it| it.is_to_remember());
         if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
             let key = binding.identity.key();
-            let last = Last {
+            let last = LastAddress {
                 record: id,
                 address: lease.ip(),
                 returns: binding.profile.returns(),

@@ -117,8 +117,8 @@ impl Registry {
     }
 
     /// Returns the leases of a server that wait to be extended.
-    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Waiting {
-        let mut waiting = Waiting::default();
+    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Unextended {
+        let mut waiting = Unextended::default();
         let is_its = |it: &&Binding| {
             let lease = it.lease(now);
             it.identity.lan == *lan && lease.is_some_and(|lease| lease.server == server)

@@ -21,7 +21,7 @@ mod words;
 use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Call, NetworkCall, PoolCall};
+use leasehold_core::effect::{Call, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;

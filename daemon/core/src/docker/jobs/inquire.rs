@@ -146,14 +146,10 @@ impl LanInquiry {
                 ifname: ifname.clone(),
                 waited,
             },
-            None if self.exchange.is_finding() => Failure::TimedOut {
-                waiting_for: "a look at the LAN's link",
-                waited,
-            },
-            None => Failure::TimedOut {
-                waiting_for: "sockets on the LAN's link",
-                waited,
-            },
+            None if self.exchange.is_finding() => {
+                Failure::TimedOut("a look at the LAN's link", waited)
+            }
+            None => Failure::TimedOut("sockets on the LAN's link", waited),
         }
     }
 

@@ -170,10 +170,10 @@ impl Desk<'_> {
             return;
         };
         let next = match job {
-            Job::Inquire(job) => job.done(self, now, id, outcome),
-            Job::Pool(job) => job.done(self, outcome),
-            Job::Network(job) => job.done(self, now, id, outcome),
-            Job::Endpoint(_) => Next::Waits(job),
+            DockerJob::Inquire(job) => job.done(self, now, id, outcome),
+            DockerJob::Pool(job) => job.done(self, outcome),
+            DockerJob::Network(job) => job.done(self, now, id, outcome),
+            DockerJob::Endpoint(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -181,11 +181,11 @@ impl Desk<'_> {
     /// Ends a call that has waited for as long as it may.
     fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.registry.set_timer(DoorTimer::Call(id), None);
-        let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Inquire(job)) => job.time_out(self, now, id),
-            Some(Job::Pool(job)) => job.time_out(self),
-            Some(Job::Network(job)) => job.time_out(self, id),
-            Some(Job::Endpoint(job)) => job.time_out(self, now, id),
+        let next = match self.docker.jobs.remove(&id) {
+            Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
+            Some(DockerJob::Pool(job)) => job.time_out(self),
+            Some(DockerJob::Network(job)) => job.time_out(self, id),
+            Some(DockerJob::Endpoint(job)) => job.time_out(self, now, id),
             None => return,
         };
         self.call_goes_on(id, next);
@@ -194,11 +194,11 @@ impl Desk<'_> {
     /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.registry.set_timer(DoorTimer::Call(id), None);
-        let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Inquire(job)) => job.hang_up(self),
-            Some(Job::Pool(job)) => job.hang_up(self),
-            Some(Job::Network(job)) => job.hang_up(self),
-            Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
+        let next = match self.docker.jobs.remove(&id) {
+            Some(DockerJob::Inquire(job)) => job.hang_up(self),
+            Some(DockerJob::Pool(job)) => job.hang_up(self),
+            Some(DockerJob::Network(job)) => job.hang_up(self),
+            Some(DockerJob::Endpoint(job)) => job.hang_up(self, now, id),
             // The answer may have left at the same moment. What Docker does not know then is kept.
             None => return false,
         };

@@ -1,5 +1,6 @@
 //! What is counted, and what is held in numbers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::*;

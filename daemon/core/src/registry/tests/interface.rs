@@ -276,7 +276,7 @@ fn changes_cut_by_a_restart_go_on_a_few_at_once() {
     let mut rig = restarted_on_nine(|record| {
         record.state = RecordState::Seeking;
         record.former = Some(Box::new(Former {
-            leases: vec![record.lease.clone()],
+            grants: vec![record.lease.grant(&record.profile.policy)],
             ..Former::default()
         }));
     });

@@ -1,5 +1,6 @@
 //! A lease that ends or is refused: the interface loses it, the link stays, and the daemon patiently looks for another.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::super::*;

@@ -10,7 +10,7 @@ use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelMessage, LinkCause};
-use crate::network::{EndpointRecord, MOST_ENDPOINTS, NetworkFault, Source};
+use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, NetworkFault};
 use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
@@ -232,7 +232,7 @@ fn there_may_be_so_many_endpoints_and_no_more() {
     for n in 2..=MOST_ENDPOINTS {
         let record = EndpointRecord {
             id: id(&format!("f{n}")),
-            source: Source::Ipam,
+            source: AddressSource::Ipam,
             ..known.clone()
         };
         rig.store.docker.endpoints.insert(record.id.clone(), record);

@@ -3,10 +3,9 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
-use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
+use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::link::KernelMessage;
 use crate::link::Link;
-use crate::link::own::LinkOwner;
 use crate::pool;
 
 /// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.

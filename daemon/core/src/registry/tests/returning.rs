@@ -9,7 +9,6 @@ use crate::identity::ClientId;
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::source::Wanted;
-use crate::wire::Mac;
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
@@ -49,37 +48,6 @@ fn a_restarted_container_asks_for_its_old_address() {
         }
         rig.add("a", 2, "a/lan/eth0");
         assert_eq!((rig.wished, rig.store.records().len()), (Some(ADDRESS), 1));
-    }
-}
-
-#[test]
-fn a_record_without_a_grace_has_the_usual_one() {
-    let bound = |id: ClientId| {
-        let mut record = Record {
-            grace_asked: false,
-            ..record("a", "b", 900.0)
-        };
-        record.identity.client_id = id;
-        record
-    };
-    let own = bound(ClientId::ethernet(Mac([2, 0, 0, 0, 1, 1])));
-    let asked = Record {
-        grace_asked: true,
-        ..bound(id("shop/db-0/eth0"))
-    };
-    for (record, kept) in [
-        (bound(id("shop/db-0/eth0")), 1),
-        (bound(id("a/lan/eth0")), 0),
-        (own, 0),
-        (asked, 0),
-    ] {
-        let mut rig = Rig::of_record(record);
-        rig.del("a");
-        assert_eq!((rig.rows().len(), rig.releases()), (kept, 1 - kept));
-        rig.run_until(1059.0);
-        assert_eq!(rig.rows().len(), kept);
-        rig.run_until(1062.0);
-        assert_eq!((rig.rows().len(), rig.releases()), (0, 1));
     }
 }
 
