@@ -161,20 +161,6 @@ pub struct PoolRecord {
     pub since: WallTime,
 }
 
-impl PoolRecord {
-    /// Returns the record of a pool of which nothing else is known.
-    pub fn new(id: PoolId, since: WallTime) -> Self {
-        Self {
-            id,
-            lan: None,
-            gateway: None,
-            reserved: BTreeSet::new(),
-            automatic: false,
-            since,
-        }
-    }
-}
-
 /// Why a pool could not be made, or an address could not be reserved in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {

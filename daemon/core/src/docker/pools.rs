@@ -58,8 +58,10 @@ impl Pools {
     pub(super) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
         let added = record.id.clone();
         self.by_id.insert(added.clone(), record);
-        let others = self.iter().filter(|_| self.by_id.len() > MOST_POOLS);
-        let others = others.filter(|record| record.id != added);
+        let others = self
+            .iter()
+            .filter(|_| self.by_id.len() > MOST_POOLS)
+            .filter(|record| record.id != added);
         let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
         let oldest = oldest.map(|record| record.id.clone())?;
         self.by_id.remove(&oldest);

@@ -47,17 +47,14 @@ impl Holdings {
         for binding in core.bindings.iter() {
             let door = binding.attachment.door();
             let network = binding.attachment.network();
-            let is_named = first_of_others.is_none_or(|first| network < first);
-            let kind = Kind {
-                door: binding.attachment.door(),
-                network: if is_named { network } else { OTHER_NETWORKS }.to_owned(),
-                source: match is_of_range(binding, now) {
-                    true => "range",
-                    false => "server",
-                },
-                state: binding.state().as_str(),
+            let source = if is_of_range(binding, now) {
+                "range"
+            } else {
+                "server"
             };
-            *leases.entry(kind).or_default() += 1;
+            *leases
+                .entry((door, network, source, binding.state().as_str()))
+                .or_default() += 1;
         }
         let name = labels(leases.keys().map(|(_, network, ..)| *network));
         let left = core.bindings.iter().filter_map(|binding| {
@@ -83,5 +80,20 @@ impl Holdings {
                 })
                 .or_default() += count;
         }
+        holdings
+    }
+}
+
+/// Returns the function that names each of these networks: those beyond [`MOST_NETWORKS`] share one name.
+fn labels<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
+    let all: BTreeSet<&str> = networks.collect();
+    let last = all.into_iter().nth(MOST_NETWORKS);
+    move |network| {
+        if last.is_none_or(|last| network < last) {
+            network
+        } else {
+            OTHER_NETWORKS
+        }
+        .to_owned()
     }
 }

@@ -60,7 +60,6 @@ impl Kept {
             of_bindings("interfaces that are sought", sought),
             of_bindings("interfaces that have not come yet", core.seeking.awaited()),
             under_way("searches for interfaces", core.seeking.under_way()),
-            of_bindings("records that could not be written", core.unwritten.len()),
             under_way("namespaces that are not seen", core.sight.unseen()),
         ];
         kept.extend(

@@ -249,12 +249,7 @@ impl Registry {
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
     pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
-        let rows = chosen(self, now, &Which::default())
-            .into_iter()
-            .map(|(_, row)| row)
-            .collect();
-        let not_adopted = self.adoptions.failures();
-        let refused = self.out.counts.refusals().clone();
+        let chosen = chosen(self, now, &Which::default()).into_iter();
         Answer::Bindings {
             rows: chosen.map(|(_, row)| row).collect(),
             pools,

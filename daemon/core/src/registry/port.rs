@@ -144,15 +144,21 @@ impl Registry {
 
     /// Returns those that hold a lease for the attachments of a network, or look for another.
     pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let holders = self.slots.holders();
-        let holders = holders.filter(move |(attachment, _)| attachment.network() == network);
-        holders.filter_map(|(_, id)| self.bindings.get(id).map(PortHolding))
+        let holders = self
+            .slots
+            .holders()
+            .filter(move |(attachment, _)| attachment.network() == network);
+        holders
+            .filter_map(|(_, id)| self.bindings.get(id))
+            .map(PortHolding)
     }
 
     /// Returns those that ask for their first lease in a network.
     pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let asking = self.bindings.iter();
-        let asking = asking.filter(|binding| matches!(binding.life, Life::Acquiring(_)));
+        let asking = self
+            .bindings
+            .iter()
+            .filter(|binding| matches!(binding.life, Life::Acquiring(_)));
         asking
             .filter(move |binding| binding.attachment.network() == network)
             .map(PortHolding)
@@ -160,17 +166,51 @@ impl Registry {
 
     /// Returns those whose leases in a network are being given back, until that is durable.
     pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
-        let leaving = self.leavings.bindings();
-        let leaving = leaving.filter_map(|id| self.bindings.get(id));
+        let leaving = self
+            .leavings
+            .bindings()
+            .filter_map(|id| self.bindings.get(id));
         leaving
             .filter(move |binding| binding.attachment.network() == network)
             .map(PortHolding)
     }
 
+    /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
+    pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
+        for (_, slot) in self
+            .slots
+            .busy_mut()
+            .filter(|(attachment, _)| attachment.network() == network)
+        {
+            let waiting = slot
+                .waiting
+                .iter_mut()
+                .filter_map(|waiting| match &mut waiting.asked {
+                    Asked::Add(add, _) => Some(add),
+                    Asked::Del | Asked::Check(_) => None,
+                });
+            let under_way = match &mut slot.operation {
+                Some(Operation::Adding(admission)) => Some(&mut admission.quest.add),
+                Some(_) | None => None,
+            };
+            waiting
+                .chain(under_way)
+                .flat_map(|add| &mut add.limits)
+                .for_each(|own| own.clone_from(limits));
+        }
+        let asking: Vec<_> = self.asking_in(network).map(PortHolding::id).collect();
+        asking
+            .into_iter()
+            .for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));
+    }
+
     /// Has a lease give its interface another MTU than it was requested with.
     pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
-        let binding = self.bindings.get(id);
-        let Some(binding) = binding.filter(|binding| binding.profile.policy.mtu != mtu) else {
+        let Some(binding) = self
+            .bindings
+            .get(id)
+            .filter(|binding| binding.profile.policy.mtu != mtu)
+        else {
             return;
         };
         let mut profile = (*binding.profile).clone();

@@ -12,7 +12,6 @@ use super::operation::{Operation, Ready};
 use crate::binding::{Binding, Leave, Life, Release, change};
 use crate::effect::{Answer, Failure};
 use crate::identity::{Attachment, Identity, Lan};
-use crate::interface::News;
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;

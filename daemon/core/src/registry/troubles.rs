@@ -222,10 +222,15 @@ fn not_adopted(core: &Registry) -> Option<Trouble> {
     })
 }
 
-/// Returns a trouble of the host, if there is anything to count.
-fn of_host(kind: TroubleKind, count: usize, sentence: String, remedy: &str) -> Option<Trouble> {
-    let remedy = remedy.to_owned();
-    (count > 0).then(|| Trouble::new(kind, Subject::Host, count, sentence, remedy))
+fn of_host(kind: TroubleKind, count: usize, sentence: String, remedy: String) -> Trouble {
+    Trouble {
+        kind,
+        subject: Subject::Host,
+        since: None,
+        count: count as u64,
+        sentence,
+        remedy,
+    }
 }
 
 /// Returns the names of the first few, and how many more there are.

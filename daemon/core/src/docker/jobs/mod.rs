@@ -171,7 +171,7 @@ impl Desk<'_> {
         };
         let next = match job {
             DockerJob::Inquire(job) => job.done(self, now, id, outcome),
-            DockerJob::Pool(job) => job.done(self, outcome),
+            DockerJob::Pool(job) => job.done(self, now, outcome),
             DockerJob::Network(job) => job.done(self, now, id, outcome),
             DockerJob::Endpoint(_) => Next::Waits(job),
         };
@@ -183,7 +183,7 @@ impl Desk<'_> {
         self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
-            Some(DockerJob::Pool(job)) => job.time_out(self),
+            Some(DockerJob::Pool(job)) => job.time_out(self, now),
             Some(DockerJob::Network(job)) => job.time_out(self, id),
             Some(DockerJob::Endpoint(job)) => job.time_out(self, now, id),
             None => return,
@@ -196,7 +196,7 @@ impl Desk<'_> {
         self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self),
-            Some(DockerJob::Pool(job)) => job.hang_up(self),
+            Some(DockerJob::Pool(job)) => job.hang_up(self, now),
             Some(DockerJob::Network(job)) => job.hang_up(self),
             Some(DockerJob::Endpoint(job)) => job.hang_up(self, now, id),
             // The answer may have left at the same moment. What Docker does not know then is kept.

@@ -188,27 +188,27 @@ impl PoolChange {
     pub(super) fn done(self, desk: &mut Desk<'_>, now: Now, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Persisted(Err(cause)) => {
-                self.undo.carry_out(desk);
+                self.undo.carry_out(desk, now);
                 Next::Answers(Answer::Failed(Failure::Store(cause)))
             }
             _ => Next::Answers(self.answer),
         }
     }
 
-    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
-        self.undo.carry_out(desk);
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
+        self.undo.carry_out(desk, now);
         let failure = Failure::TimedOut("the store to record it", LIMIT);
         Next::Answers(Answer::Failed(failure))
     }
 
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        self.undo.carry_out(desk);
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now) -> Next {
+        self.undo.carry_out(desk, now);
         Next::Nothing
     }
 }
 
 impl Undo {
-    fn carry_out(self, desk: &mut Desk<'_>) {
+    fn carry_out(self, desk: &mut Desk<'_>, now: Now) {
         match self {
             Self::Nothing => {}
             Self::Pool(pool) => forget_pool(desk, &pool),

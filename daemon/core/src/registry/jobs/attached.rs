@@ -52,20 +52,14 @@ impl Attached {
                 now,
                 id,
                 self,
-                Answer::Failed(Failure::TimedOut {
-                    waiting_for,
-                    waited,
-                }),
+                Answer::Failed(Failure::TimedOut(waiting_for, waited)),
             );
             return Next::Nothing;
         }
         match &mut slot.operation {
             Some(Operation::Deleting(requests, _)) => {
                 requests.retain(|request| *request != id);
-                let failure = Failure::TimedOut {
-                    waiting_for: "the store to record it",
-                    waited: LIMIT,
-                };
+                let failure = Failure::TimedOut("the store to record it", LIMIT);
                 core.answer_attached(now, id, self, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {

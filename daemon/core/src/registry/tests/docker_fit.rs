@@ -290,3 +290,23 @@ fn what_an_add_has_got_cannot_be_reserved() {
         rig.answers[&add]
     );
 }
+
+#[test]
+fn what_is_reserved_while_an_add_asks_is_not_for_it() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    let add = rig.endpoint(1);
+    let reserved = rig.reserve(Some(FIRST));
+    assert_eq!(rig.answers[&reserved], Answer::Reserved(FIRST));
+    rig.server = Server::Up;
+    rig.run_until(1010.0);
+    assert!(matches!(
+        rig.failure(add),
+        Failure::Unfit {
+            address: FIRST,
+            why: Unfit::Reserved,
+            ..
+        }
+    ));
+    assert_eq!(rig.count_sent(3), 0);
+}

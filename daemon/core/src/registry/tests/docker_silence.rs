@@ -87,12 +87,23 @@ fn a_good_lease_is_used_after_five_silent_seconds() {
 
 #[test]
 fn a_reserved_address_is_not_used_in_silence() {
-    let mut rig = kept(1000);
-    rig.reserve(Some(FIRST));
-    let add = rig.endpoint(1);
-    rig.run_until(1030.0);
-    let answer = rig.answers.get(&add);
-    assert!(matches!(answer, Some(Answer::Failed(_))), "{answer:?}");
+    for late in [false, true] {
+        let mut rig = kept(1000);
+        if !late {
+            rig.reserve(Some(FIRST));
+        }
+        let add = rig.endpoint(1);
+        rig.run_until(1003.0);
+        if late {
+            rig.reserve(Some(FIRST));
+        }
+        rig.run_until(1030.0);
+        assert!(
+            matches!(rig.answers.get(&add), Some(Answer::Failed(_))),
+            "{late}: {:?}",
+            rig.answers.get(&add)
+        );
+    }
 }
 
 #[test]

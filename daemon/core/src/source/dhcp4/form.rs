@@ -2,6 +2,7 @@
 
 use super::state::{State, StateName};
 use super::{Loss, Miss, Missed, Output, Verdict};
+use crate::names::named;
 
 named! {
     /// A client's message, by its form and what it asks for (RFC 2131 table 4).

@@ -11,10 +11,17 @@ use super::{Abort, Acquire, SETTLES};
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::PROBING;
+use crate::limits::Limits;
 use crate::rules::{Rule, cut};
 use crate::source::{Lease, Miss, Output};
 
 impl Acquire {
+    /// Applies other limits from now on, if there were any.
+    pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
+        let own = self.quest.add.limits.iter_mut();
+        own.for_each(|own| own.clone_from(limits));
+    }
+
     /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
     pub(super) fn judge(
         &mut self,
