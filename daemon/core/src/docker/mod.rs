@@ -2,7 +2,7 @@
 //!
 //! A lease is acquired by an ADD, and given back by its address. `pools` are those of the IPAM driver; `networks` and `endpoints`
 //! are those of the network driver, and `strays` sees which of their links exist. What each call waits for is in `jobs`. A
-//! [`Desk`] joins this with the registry.
+//! `Desk` joins this with the registry.
 
 mod endpoints;
 mod jobs;

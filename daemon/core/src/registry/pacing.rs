@@ -37,7 +37,7 @@ pub(super) struct Pacing {
 pub(super) enum Urgency {
     /// A caller.
     Caller,
-    /// Nobody: a lease is confirmed, looked for again, or given back, or a container is adopted.
+    /// Nobody: a lost lease is looked for again, or a container is adopted.
     Background,
 }
 

@@ -1,4 +1,4 @@
-//! How a RELEASE gets to its server: from inside while the link lives, else from the host's link on the LAN.
+//! How a RELEASE gets to its server: from inside while the link shows the address, else from the host's link on the LAN.
 //!
 //! From the host it leaves through its own port. A frame sent on a bridge never reaches a server on that bridge, and a frame
 //! sent on the parent of macvlans never reaches a server in one of them; a frame that comes in through a port reaches these
