@@ -66,7 +66,7 @@ macro_rules! rules {
 rules! {
     /// Before a RELEASE the LAN is asked for the address if its identity can return, or an earlier boot had it: another host's
     /// container may use it by now.
-    AskBeforeRelease: "ReleaseElsewhere", 99;
+    AskBeforeRelease: "ReleaseElsewhere", 150;
     /// A station that claims an address is asked for one that nobody can have: who answers for that too proves nothing.
     ProxyControl: "Declined", 22;
     /// A LAN gets ten DECLINEs in ten minutes: a station that claims every address would empty its pool.
@@ -78,7 +78,7 @@ rules! {
     /// A NAK that comes through a relay waits for an ACK: of two relays on one wire, the server refuses what one forwards.
     RelayedNak: "Failed", 51;
     /// A NAK of another server than the lease's waits for the lease's own: a stray server often answers first.
-    ForeignNak: "Rogue", 0;
+    ForeignNak: "Rogue", 47;
     /// A lease that was extended early, in vain, is left alone until T1.
     EarlyInVain: "IdleSockets", 602;
     /// T1 and T2 come although no server answers the confirmation of a lease: its relay may be gone, and RENEW needs none.
@@ -96,10 +96,10 @@ rules! {
     /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
     Beside: "Failed", 1416;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
-    EndpointWithoutLease: "Residue", 776;
+    EndpointWithoutLease: "Residue", 1088;
     /// An ADD that comes again for a lease without its address gets late routes again: a runtime that repeats it makes the interface
     /// anew.
-    RouteAgain: "Failed", 7207030;
+    RouteAgain: "Failed", 7214703;
 }
 
 /// Returns whether a rule is cut out: only tests do that.
