@@ -16,6 +16,8 @@ pub(crate) struct Holding<'a> {
     pub(crate) last: Grant,
     /// Whether the store certainly has that grant.
     pub(crate) is_durable: bool,
+    /// Whether a write is under way.
+    pub(crate) is_writing: bool,
     /// The address that the runtime was given, if it cannot be told about another.
     pub(crate) told: Option<IpNet>,
 }

@@ -1,7 +1,8 @@
 //! What one binding has at an interface: whether its address is there, when its runtime puts it there, and what remains to be done.
 //!
 //! A new lease is durable before the interface is changed for it. What an ended lease left there is removed at once, whatever the
-//! store does.
+//! store does. What a refused or declined lease left there is removed when the store has recorded the loss, or fails, or takes
+//! too long: otherwise the next daemon would hold the lease again, and think that somebody took its address off.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -217,6 +218,17 @@ impl Seat {
                 Wish::Nothing
             }
             Some(_) => Wish::AsIs,
+        }
+    }
+
+    /// Returns the part of that wish that may be carried out now, without what waits for the store to record a loss.
+    fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
+        let wish = self.wish(holding);
+        let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
+        if wish == Wish::Nothing && waits {
+            Wish::AsIs
+        } else {
+            wish
         }
     }
 
@@ -515,6 +527,7 @@ impl Seat {
             .as_ref()
             .is_none_or(|given| !given.is_being_set_up());
         let wish = self.wish(holding);
+        let by_now = self.wish_by_now(holding);
         let kept = holding
             .grant
             .as_ref()
@@ -531,7 +544,7 @@ impl Seat {
             self.work = None;
             return Act::Settled;
         }
-        work.go_on(&wish, is_there)
+        work.go_on(&by_now, is_there)
     }
 
     /// Goes on after a look. Fails if the interface could not be looked at.
@@ -541,7 +554,7 @@ impl Seat {
         holding: &Holding<'_>,
         around: Around,
     ) -> Result<Act, LinkCause> {
-        let wish = self.wish(holding);
+        let wish = self.wish_by_now(holding);
         self.work_mut().map_or(Ok(Act::Wait), |work| {
             work.on_inspected(result, wish, around)
         })

@@ -33,6 +33,9 @@ use crate::time::Instant;
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
 const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 
+/// How long a lost lease's remains on an interface wait for the store to record the loss.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// How many grants may have something on an interface. Beyond that one is forgotten, but not the oldest: that one is
 /// certainly on it, while later ones may never have got there.
 const MAX_FORMER: usize = 4;
@@ -117,6 +120,8 @@ pub(crate) struct Work {
     stage: WorkStage,
     backoff: Backoff,
     retry: Option<Instant>,
+    /// Until when to wait with removals, while the store records that the lease is lost.
+    patience: Option<Instant>,
     /// Dispensable steps that the kernel refused.
     refused: Vec<Step>,
     /// Whether something of a former grant came onto the interface during the change under way.
@@ -278,14 +283,26 @@ impl Work {
         !matches!(self.stage, WorkStage::Idle)
     }
 
-    /// Returns when it is tried again.
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry
+    /// Records that a daemon starting now would hold the lost lease again: what the lease left waits for the store.
+    pub(crate) fn await_note(&mut self, now: Instant) {
+        self.patience = Some(now + PATIENCE);
     }
 
-    /// Tries again when the time has come. Returns whether it has.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patience.is_some()
+    }
+
+    /// Returns when it is tried again, or stops waiting.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry.into_iter().chain(self.patience).min()
+    }
+
+    /// Tries again, or stops waiting, when the time has come. Returns whether it has.
     pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
-        self.retry.take_if(|at| now >= *at).is_some()
+        let is_due = |at: &mut Instant| now >= *at;
+        let retries = self.retry.take_if(is_due);
+        let hurries = self.patience.take_if(is_due);
+        retries.or(hurries).is_some()
     }
 
     pub(crate) fn may_go_on(&self, now: Instant) -> bool {

@@ -48,6 +48,7 @@ impl Common {
             policy: &self.profile.policy,
             last: self.grant(last),
             is_durable: self.persistence.holds(is_same),
+            is_writing: self.persistence.busy(),
             told: self.told.map(Into::into),
             grant,
         }

@@ -392,6 +392,11 @@ impl Hold {
         common.end_exchange(cx);
         common.persistence.lost();
         self.leaves_lost(common, lease, taken, cx);
+        if !matches!(loss, Loss::Expired { .. }) {
+            let now = cx.now.boot;
+            let work = common.seat_mut(cx).and_then(Seat::work_mut);
+            work.into_iter().for_each(|work| work.await_note(now));
+        }
         self.record_again();
         self.has_work();
     }

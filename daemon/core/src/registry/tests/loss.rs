@@ -78,6 +78,27 @@ fn a_nak_takes_the_address_off_and_begins_a_search() {
 }
 
 #[test]
+fn a_refused_address_waits_a_second_for_the_store() {
+    for writes in [false, true] {
+        let mut rig = bound(Profile::default());
+        (rig.server, rig.disk) = (Server::Naks, Disk::Slow);
+        let t1 = rig.t1();
+        rig.run_until(t1 + 0.9);
+        assert_eq!(
+            rig.on_link(),
+            [A],
+            "the next daemon would not know why it is off"
+        );
+        if writes {
+            rig.flush();
+        } else {
+            rig.run_until(t1 + 1.1);
+        }
+        assert!(rig.on_link().is_empty(), "writes {writes}");
+    }
+}
+
+#[test]
 fn a_confirmation_goes_on_after_a_failed_early_renewal() {
     let mut rig = plugged_in_again(100_000);
     rig.granted.clear();
