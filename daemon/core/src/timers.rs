@@ -22,6 +22,13 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
+    /// Sets the deadline of a key, unless it has an earlier one.
+    pub(crate) fn set_no_later(&mut self, key: K, (at, why): (Instant, Why)) {
+        if self.by_key.get(&key).is_none_or(|(before, _)| at < *before) {
+            self.set(key, Some((at, why)));
+        }
+    }
+
     /// Sets the deadline of a key, or takes it away.
     pub(crate) fn set(&mut self, key: K, deadline: Option<(Instant, Why)>) {
         let before = match deadline {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use leasehold_core::identity::Lan;
+use leasehold_core::link::own::LinkKind;
 use leasehold_core::link::{LinkCause, Sighting, Sightings, Sought, Wire};
 use tracing::debug;
 
@@ -128,13 +129,18 @@ fn through(
 
 /// Returns whether a link's wire is this LAN. Fails if that cannot be known, such as while the LAN's link does not exist.
 fn is_on(worker: &mut Worker, wire: Option<&Wire>, lan: &Lan) -> Result<bool, LinkCause> {
-    let Some(name) = lan.parent() else {
+    let (Some(name), Some(wire)) = (lan.parent(), wire) else {
         return Ok(false);
     };
-    // The LAN may have been named by another name of its link; and VLAN 10 of `eth0` has a link of its own, `eth0.10`.
+    // The LAN may have been named by another name of its link; and VLAN 10 of `eth0` has a link of its own, under any name.
+    let link = worker.host_link(Which::Name(name))?;
     let named = Lan::Link {
-        parent: worker.host_link(Which::Name(name))?.name.into(),
+        parent: link.name.into(),
         vlan: lan.vlan(),
     };
-    Ok(wire.is_some_and(|wire| wire.lan(&named).to_string() == named.to_string()))
+    if wire.lan(&named).to_string() == named.to_string() {
+        return Ok(true);
+    }
+    let own = worker.host_link(Which::Name(&wire.parent))?;
+    Ok(own.other == link.index && own.made == Some(LinkKind::Vlan(lan.vlan())))
 }

@@ -137,7 +137,7 @@ impl Registry {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);
                 let at = now.boot + TAKEN_PAUSE;
-                self.timers.set(Key::Look, Some((at, Why::Call)));
+                self.timers.set_no_later(Key::Look, (at, Why::Call));
             }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
@@ -164,7 +164,7 @@ impl Registry {
                 };
                 if matches!(admission.quest.add.place, Place::Parent { .. }) {
                     let at = now.boot + CARRIER_PAUSE;
-                    return self.timers.set(Key::Look, Some((at, Why::Call)));
+                    return self.timers.set_no_later(Key::Look, (at, Why::Call));
                 }
                 if again {
                     self.look_again(attachment);

@@ -21,6 +21,8 @@ pub(super) struct Fallbacks {
     last: BTreeMap<Lan, IpAddr>,
     /// The fallback that each network's ADDs have named last, and its LAN.
     named: BTreeMap<String, (Lan, Fallback)>,
+    /// Whether a container of an earlier daemon has an address of a fallback.
+    pub(super) recovered: bool,
 }
 
 impl Registry {
@@ -142,7 +144,8 @@ impl Registry {
     /// Returns whether there is such a container on a LAN.
     pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
         let is_one = |it: &Binding| it.identity.lan == *lan && self.is_unserved(it, now);
-        !self.fallbacks.named.is_empty() && self.bindings.iter().any(is_one)
+        let may_be = self.fallbacks.recovered || !self.fallbacks.named.is_empty();
+        may_be && self.bindings.iter().any(is_one)
     }
 }
 

@@ -66,6 +66,7 @@ impl Registry {
         let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
         record.rebase(&self.boot, now);
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
+        self.fallbacks.recovered |= !record.lease.source.is_asked();
         let Record {
             attachment,
             identity,

@@ -420,13 +420,12 @@ impl Common {
             .is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
-    /// Opens the window's sockets again, a little later, unless a station claims the address.
+    /// Opens the window's sockets again, a little later, unless a station claims the address or an ADD waits for probes.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(guard) = self
-            .guard
-            .as_mut()
-            .filter(|guard| guard.is_idle() && !guard.reopened)
-        else {
+        let waits = self.probes_first();
+        let Some(guard) = self.guard.as_mut().filter(|guard| {
+            guard.is_idle() && !guard.reopened && !(waits && guard.window.is_pending())
+        }) else {
             return false;
         };
         guard.exchange.close(cx.out);

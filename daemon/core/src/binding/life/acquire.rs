@@ -44,7 +44,7 @@ use crate::wire::frame::{BadFrame, Frame};
 /// How long DISCOVER waits after the only acceptable address began to be given back: the RELEASE is preceded by questions, and a
 /// server that counts in seconds (udhcpd) frees the address within the next second. If it offers another before that, it keeps
 /// offering that one for a minute.
-const SETTLES: Duration = Duration::from_millis(2500);
+const SETTLES: Duration = Duration::from_millis(3500);
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]

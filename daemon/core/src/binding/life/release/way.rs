@@ -91,6 +91,7 @@ impl Release {
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // No caller waits for this: its link is gone already, or no longer has the address.
         self.answer_del(common, cx);
+        self.no_port = None;
         match common.identity.lan.parent() {
             Some(ifname) => {
                 self.stage = ReleaseStage::Opening;
@@ -131,7 +132,17 @@ impl Release {
             true => nobodys(chaddr),
             false => chaddr,
         };
+        let own = IpAddr::V4(self.lease.ip());
+        let is_own = |view: &LinkView| view.addresses.iter().any(|there| there.addr() == own);
         match result {
+            Ok(view) if common.identity.lan.vlan() == 0 && is_own(&view) => {
+                let (attachment, ifname) = (&common.attachment, &view.ifname);
+                tracing::warn!(%attachment, address = %own, %ifname, "no RELEASE: this host has the address itself");
+                let cause =
+                    format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
+                common.note(EventKind::AddressHeld, &self.lease, cause, cx);
+                self.end_unsaid(common, cx);
+            }
             // A bridge gets carrier from the port that is made.
             Ok(view) if view.carrier || view.has_ports_for(asker) => {
                 let link = Link::parent_of(&common.identity.lan, &view, asker);
