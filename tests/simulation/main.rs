@@ -257,7 +257,6 @@ const HAPPENS: &[&str] = &[
 const HAPPENS_LOCALLY: &[&str] = &[
     "fallbacks",
     "fallbacks that were adopted",
-    "questions whether a server is back",
     "servers that were back",
 ];
 

@@ -212,8 +212,8 @@ pub enum NetworkFault {
          create the network with --ipam-driver leasehold"
     )]
     ForIpvlan,
-    /// All endpoints that can be kept have a lease, or a link that is not in a container.
-    #[error("leasehold keeps {0} endpoints at most: stop a container")]
+    /// No more can be kept.
+    #[error("leasehold keeps {0} endpoints at most: remove containers, or a network")]
     Crowded(usize),
     /// No more can be kept.
     #[error("leasehold keeps {most} networks at most: remove one{}", without_containers(.idle))]

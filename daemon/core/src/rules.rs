@@ -91,7 +91,7 @@ rules! {
     WatchReopened: "Squatted", 481;
     /// An address that a runtime puts on is taken off if its lease has another by then.
     OutdatedAddress: "Interface", 180;
-    /// A DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
+    /// A held lease's DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
     DeclineAfterStore: "Client", 1163;
     /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
     Beside: "Failed", 1416;

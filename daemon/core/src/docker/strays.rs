@@ -1,10 +1,8 @@
 //! The links that were made for Docker and are in the host's namespace.
 //!
 //! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long is
-//! deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known: a
-//! container may take minutes to start; a link comes back from a container because that container ended; a dockerd that has just
-//! started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address, the link is
-//! deleted at once. Links that another store's daemon made are not ours.
+//! deleted with its endpoint: dockerd was killed between two calls, and forgot it. A container may take minutes to start; a link
+//! comes back from a container because that container ended. Links that another store's daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Containers that no server answers: which address of a local range each gets, and whether a server is back.
+//! Containers that no server answers: which address of a local range each gets, and whether one was heard since.
 //!
 //! Such a container keeps its address until its DEL, whatever servers say later. When one is heard on its LAN again, an event says so.
 

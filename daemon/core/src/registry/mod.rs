@@ -9,7 +9,7 @@
 //!   identities, `kept` the sizes of all this.
 //! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn, and has
 //!   DEL and CHECK: `add` goes from an ADD to its binding, past its `rivals`; `adopt` takes over containers that already ran.
-//! * Without a server: `fallback` gives an address of a local range if servers are silent, and asks whether one is back.
+//! * Without a server: `fallback` gives an address of a local range if servers are silent.
 //! * A door above the registry leases through `port`, gives a lease back by its address, and hears what concerns it through a
 //!   `notice`. `seek` finds interfaces that nobody names.
 //! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last, `servers` notices which of them fall

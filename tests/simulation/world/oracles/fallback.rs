@@ -6,10 +6,6 @@ use leasehold_core::source::Source;
 
 use super::*;
 
-/// The pause between two questions on a LAN whether a server is back.
-const PAUSE: Micros = 20 * SECOND;
-/// How much shorter the pause may be if the last question was late because its sockets took their time.
-const GRAIN: Micros = SECOND / 4;
 /// How long a server may ping an address before it offers it.
 const PING: Micros = 4 * SECOND;
 /// The probes before an address is used (RFC 5227 §1.1).
@@ -35,12 +31,10 @@ struct Search {
     probes: BTreeMap<Ipv4Addr, usize>,
 }
 
-/// Only silence and probes lead to one; no server ever hears its address; on each LAN, one container at a time asks.
+/// Only silence and probes lead to one; no server ever hears its address, and none is asked while it is used.
 #[derive(Default)]
 pub(super) struct Fallbacks {
     searches: BTreeMap<(usize, ClientKey), Search>,
-    /// When each LAN was last asked whether a server is back.
-    asked: BTreeMap<usize, Micros>,
     /// When a server was last heard on a LAN.
     heard: BTreeMap<usize, Micros>,
 }
@@ -149,18 +143,10 @@ impl Fallbacks {
             search.xids.insert(message.xid);
             return;
         }
-        says.count("questions whether a server is back");
-        if let Some(last) = self
-            .asked
-            .insert(lan, world.now)
-            .filter(|last| world.now + GRAIN < last + PAUSE)
-        {
-            let after = (world.now - last) / MILLI;
-            says.broken(
-                Rule::Fallback,
-                format!("LAN {lan} is asked again after {after} ms whether a server is back"),
-            );
-        }
+        says.broken(
+            Rule::Fallback,
+            format!("LAN {lan} is asked for a container that has an address of a fallback"),
+        );
     }
 
     /// Handles an ADD that arrives: its client begins anew, unless another of its ADDs is under way.

@@ -1,7 +1,8 @@
 //! Records of earlier daemons: `recorded.jsonl` has a store's records, one per line, as the daemons of their time spelled
 //! them.
 //!
-//! The lines are never rewritten. A daemon that spells a record differently adds lines, and still reads these.
+//! The lines are never rewritten. A daemon that spells a record differently adds lines. Of what no released daemon
+//! wrote, some keys are ignored.
 
 use std::collections::BTreeMap;
 

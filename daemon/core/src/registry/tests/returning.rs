@@ -180,13 +180,13 @@ fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
     for (a, first) in [("pod", vec![3, 7]), ("another", vec![7])] {
         let (mut rig, add) = blocked(a);
         let kinds = |rig: &Rig| rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
-        rig.run_until(1002.4);
+        rig.run_until(1003.4);
         assert_eq!(
             kinds(&rig),
             first,
             "the server counts in seconds: it lets go of the address after one"
         );
-        rig.run_until(1003.0);
+        rig.run_until(1004.0);
         assert_eq!(kinds(&rig), [&first[..], &[1, 3]].concat());
         assert!(
             matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == ADDRESS),
