@@ -341,6 +341,7 @@ fn docker_call(
         Call::Network(
             NetworkCall::Delete(_)
             | NetworkCall::Find(_)
+            | NetworkCall::Started
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },
         ) => {}

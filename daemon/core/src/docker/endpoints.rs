@@ -65,7 +65,8 @@ pub(super) struct Endpoint {
     ends: bool,
     /// Since when its link is in the host's namespace, or when its deletion was last tried.
     pub(super) stray: Option<Instant>,
-    /// Whether no container will get its link while that is in the host's namespace: the link has come back from one.
+    /// Whether no container will get its link while that is in the host's namespace: the link has come back from one, or dockerd
+    /// has restarted since.
     pub(super) abandoned: bool,
     /// Whether its deletion failed: then that is tried again, whatever is heard about its link.
     pub(super) left: bool,
@@ -445,6 +446,7 @@ impl Desk<'_> {
                 return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault)));
             }
         };
+        self.end_strays_beside(now, &record, &network.wiring);
         let (mtu, holder) = self
             .lease_of(&record, now.boot)
             .map(|(grant, of)| (grant.mtu, of.id()))

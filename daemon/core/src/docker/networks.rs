@@ -69,6 +69,11 @@ impl Desk<'_> {
     /// Begins a call about a network or an endpoint.
     pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match call {
+            NetworkCall::Started => {
+                self.abandon_strays(now);
+                self.registry.await_all_interfaces_soon(now);
+                Ok(NetworkAnswer::Done).into()
+            }
             NetworkCall::Create(record) => self.create_network(now, id, record),
             NetworkCall::Delete(network) => self.delete_network(now, id, &network),
             NetworkCall::Find(network) => {

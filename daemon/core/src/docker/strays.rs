@@ -1,8 +1,10 @@
 //! The links that were made for Docker and are in the host's namespace.
 //!
 //! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long is
-//! deleted with its endpoint: dockerd was killed between two calls, and forgot it. A container may take minutes to start; a link
-//! comes back from a container because that container ended. Links that another store's daemon made are not ours.
+//! deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known: a
+//! container may take minutes to start; a link comes back from a container because that container ended; a dockerd that has just
+//! started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address, the link is
+//! deleted at once. Links that another store's daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,8 +15,8 @@ use super::record::DockerRecord;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
-use crate::link::own::{LinkOwner, OwnLinks};
-use crate::network::{AddressSource, EndpointRecord, is_in_network};
+use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
+use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, PortHolding};
@@ -122,6 +124,8 @@ impl Desk<'_> {
                     .for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
+                let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
+                known.iter().for_each(|id| self.await_inside(now, id));
             }
             Err(cause) => {
                 tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
@@ -163,8 +167,9 @@ impl Desk<'_> {
                 Some(endpoint) => {
                     let came = endpoint.hear(there, now.boot);
                     self.time_strays();
-                    if came {
-                        self.await_container(now, id);
+                    match came {
+                        true => self.await_container(now, id),
+                        false => self.await_inside(now, id),
                     }
                 }
                 None if there && !is_unread => self.unmake_alone(owner),
@@ -193,6 +198,52 @@ impl Desk<'_> {
         self.time_strays();
     }
 
+    /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
+    pub(super) fn abandon_strays(&mut self, now: Now) {
+        for endpoint in self
+            .docker
+            .endpoints
+            .by_id
+            .values_mut()
+            .filter(|endpoint| !endpoint.abandoned)
+        {
+            if let Some(since) = &mut endpoint.stray {
+                (endpoint.abandoned, *since) = (true, now.boot);
+            }
+        }
+        self.time_strays();
+    }
+
+    /// Deletes the endpoints whose links wait for a container, if a new endpoint has their Ethernet address, or wants their parent
+    /// to itself: dockerd has forgotten them.
+    pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
+        let is_beside = |record: &EndpointRecord| {
+            let other = self
+                .docker
+                .networks
+                .get(&record.network)
+                .ok()
+                .map(|network| &network.wiring);
+            let on_same =
+                other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
+            let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
+            record.id != new.id
+                && on_same
+                && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
+        };
+        let by_id = self
+            .docker
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
+        for id in found {
+            tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
+            self.end_endpoint(now, &id);
+        }
+    }
+
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over = |record: &EndpointRecord| {
@@ -214,6 +265,38 @@ impl Desk<'_> {
         lease
             .into_iter()
             .for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
+    }
+
+    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
+    /// now, or gone.
+    fn await_inside(&mut self, now: Now, id: &DoorId) {
+        let Some(record) = self
+            .docker
+            .endpoints
+            .by_id
+            .get(id)
+            .and_then(Endpoint::rests)
+        else {
+            return;
+        };
+        // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
+        // endpoint.
+        let has_its_lease =
+            |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
+        if self
+            .docker
+            .endpoints
+            .by_id
+            .values()
+            .filter_map(Endpoint::waits)
+            .any(has_its_lease)
+        {
+            return;
+        }
+        let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id());
+        lease
+            .into_iter()
+            .for_each(|lease| self.registry.await_interface_soon(now, lease));
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never

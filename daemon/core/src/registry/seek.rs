@@ -127,6 +127,21 @@ impl Registry {
         self.seek(Some(mac), None);
     }
 
+    /// Gives a binding's interface no more than a minute to be found: no other link will become it.
+    pub(crate) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
+        if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
+            awaited.until = awaited.until.min(now.boot + NEXT_STEP);
+            awaited.next = awaited.next.min(awaited.until);
+            self.time_seeking();
+        }
+    }
+
+    pub(crate) fn await_all_interfaces_soon(&mut self, now: Now) {
+        let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
+        all.into_iter()
+            .for_each(|id| self.await_interface_soon(now, id));
+    }
+
     pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
         if self.seeking.awaited.remove(&id).is_some() {
             self.time_seeking();

@@ -21,7 +21,7 @@ mod words;
 use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Call, PoolCall};
+use leasehold_core::effect::{Call, NetworkCall, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
@@ -151,7 +151,15 @@ impl Asked {
     /// Reads a call.
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
-            Method::Activate => Self::Known(manifest()),
+            Method::Activate if host.ipvlan => Self::Known(manifest()),
+            // The networks of our network driver are made under this name.
+            Method::Activate => {
+                let form = Form::new("the drivers that it is", Shape::Activated);
+                Self::Core {
+                    call: Call::Network(NetworkCall::Started),
+                    form,
+                }
+            }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             Method::Capabilities => Self::Known(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,

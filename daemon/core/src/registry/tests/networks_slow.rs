@@ -3,9 +3,11 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
+use crate::effect::NetworkAnswer;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::link::KernelMessage;
 use crate::link::Link;
+use crate::link::own::LinkOwner;
 use crate::pool;
 
 /// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.
@@ -87,17 +89,95 @@ fn a_slow_container_finds_its_link_and_its_lease() {
     }
 }
 
+/// dockerd was killed after the first link had its container, and has forgotten it: the link is nowhere any more.
+#[test]
+fn a_forgotten_endpoint_does_not_hurry_its_successor() {
+    let mut rig = with_network();
+    let pool = "192.0.2.0/24;;parent=br0";
+    rig.told_endpoint("e1", pool);
+    rig.link_leaves(&endpoint());
+    rig.told_endpoint("e2", pool);
+    let began = rig.at.as_secs_f64();
+    rig.request(Call::List);
+    rig.run_until(began + STRAY - 1.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+}
+
+/// It starts none of the containers that the previous one was about to start.
+#[test]
+fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
+    for told in [false, true] {
+        let mut rig = with_network();
+        match told {
+            true => _ = rig.told_endpoint("e1", "192.0.2.0/24;;parent=br0"),
+            false => _ = rig.create_endpoint("e1", OWN),
+        }
+        rig.run_until(rig.at.as_secs_f64() + 100.0);
+        let started = rig.network_call(NetworkCall::Started);
+        assert!(rig.is_done(started));
+        let began = rig.at.as_secs_f64();
+        rig.run_until(began + 59.9);
+        assert_eq!(
+            (rig.wired.links.len(), rig.sends(7)),
+            (1, 0),
+            "told: {told}"
+        );
+        rig.run_until(began + 70.0);
+        assert!(
+            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
+            "told: {told}"
+        );
+        assert_eq!(
+            (rig.sends(7), rig.store.records().len()),
+            (1, 0),
+            "told: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_stray_link_goes_at_once_for_a_new_one_with_its_mac() {
+    for told in [false, true] {
+        let mut rig = with_network();
+        for name in ["e1", "e2"] {
+            let create = match told {
+                true => rig.told_endpoint(name, "192.0.2.0/24;;parent=br0"),
+                false => rig.create_endpoint(name, OWN),
+            };
+            assert!(
+                matches!(
+                    rig.answers[&create],
+                    Answer::Network(NetworkAnswer::Endpoint(_))
+                ),
+                "{:?}",
+                rig.answers
+            );
+        }
+        let links: Vec<_> = rig.wired.links.keys().cloned().collect();
+        assert_eq!(links, [LinkOwner::Endpoint(id("e2"))], "told: {told}");
+        assert_eq!(
+            (
+                rig.store.docker.endpoints.len(),
+                rig.rows().len(),
+                rig.sends(7)
+            ),
+            (1, 1, 0),
+            "told: {told}"
+        );
+    }
+}
+
 /// The daemon could not see the container until Docker took its link back for a moment.
 #[test]
 fn a_link_back_during_the_last_search_keeps_its_lease() {
     let mut rig = with_network();
     rig.create_endpoint("e1", OWN);
-    let began = rig.at.as_secs_f64();
     let link = rig.link_of(&endpoint()).cloned().unwrap();
     rig.link_leaves(&endpoint());
-    rig.run_until(began + STRAY - 2.0);
+    let left = rig.at.as_secs_f64();
+    rig.run_until(left + 59.0);
     rig.hold_seeks = true;
-    rig.run_until(began + STRAY + 1.0);
+    rig.run_until(left + 61.0);
     rig.link_returns(link);
     rig.hold_seeks = false;
     let (op, outcome) = rig.held_seeks.pop_front().expect("the last search");
