@@ -4,7 +4,7 @@ use std::ops::ControlFlow::Break;
 
 use super::Acquire;
 use crate::binding::life::release::{Owed, Release};
-use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
+use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::source::Lease;
 
 impl Acquire {
@@ -19,6 +19,11 @@ impl Acquire {
             && !common.may_release(lease, cx)
         {
             return common.close(cx);
+        }
+        if let Some(lease) = self.client.owed(cx.now.boot) {
+            // No later ADD uses a lease of that address which this one takes over, even if no server answers by then.
+            let report = Report::Refused(lease.ip(), self.replaces.clone());
+            cx.out.report(common.id, report);
         }
         if !common.decline_owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
