@@ -205,6 +205,11 @@ impl Lan {
         }
     }
 
+    /// Returns whether both are one LAN. VLAN 10 of `eth0` may have been named by its link, `eth0.10`.
+    pub fn is(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+
     /// Returns the host's link, if the LAN is known by one.
     pub fn parent(&self) -> Option<&str> {
         match self {

@@ -72,9 +72,9 @@ impl Wiring {
         }
     }
 
-    /// Returns whether a LAN is this one. VLAN 10 of `eth0` may have been named by its link, `eth0.10`.
+    /// Returns whether a LAN is this one.
     pub(crate) fn is_on(&self, lan: &Lan) -> bool {
-        lan.to_string() == self.lan().to_string()
+        lan.is(&self.lan())
     }
 
     /// Returns the link of the VLAN, if there is one.

@@ -138,7 +138,7 @@ fn is_on(worker: &mut Worker, wire: Option<&Wire>, lan: &Lan) -> Result<bool, Li
         parent: link.name.into(),
         vlan: lan.vlan(),
     };
-    if wire.lan(&named).to_string() == named.to_string() {
+    if wire.lan(&named).is(&named) {
         return Ok(true);
     }
     let own = worker.host_link(Which::Name(&wire.parent))?;
