@@ -341,6 +341,11 @@ impl LinkView {
         (self.cookie, self.ifindex)
     }
 
+    /// Returns whether it has an address.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.addr() == address)
+    }
+
     /// Returns whether it is a bridge with ports that can speak for this Ethernet address. No port can speak for the bridge's
     /// own: frames to that address come out at no port.
     pub fn has_ports_for(&self, mac: Mac) -> bool {

@@ -207,7 +207,7 @@ impl Holders {
         let view = self
             .hosts
             .get(lan)
-            .filter(|view| view.addresses.iter().any(|own| own.addr() == address))?;
+            .filter(|view| view.has(address.into()))?;
         Some(Tenant {
             id: BindingId(0),
             who: AddressHolder::Host(view.ifname.clone()),

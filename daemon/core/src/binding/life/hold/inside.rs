@@ -300,11 +300,7 @@ impl Hold {
             self.on_outdated(common, *there, cx);
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
-            self.on_address(
-                common,
-                view.addresses.iter().any(|there| there.addr() == address),
-                cx,
-            );
+            self.on_address(common, view.has(address), cx);
         }
         self.settle_interface(common, view, cx);
         if !view.up {

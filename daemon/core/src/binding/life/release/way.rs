@@ -6,7 +6,7 @@
 //! itself.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Owed, Release, ReleaseStage};
@@ -66,10 +66,9 @@ impl Release {
         if !matches!(self.stage, ReleaseStage::Finding(_)) {
             return;
         }
-        let address = IpAddr::V4(self.lease.ip());
         match result {
             Ok(view) => {
-                self.seen = view.addresses.iter().any(|there| there.addr() == address);
+                self.seen = view.has(self.lease.ip().into());
                 match self.seen || common.identity.lan.parent().is_none() {
                     true => self.open_inside(common, cx),
                     false => self.find_parent(common, cx),
@@ -132,10 +131,9 @@ impl Release {
             true => nobodys(chaddr),
             false => chaddr,
         };
-        let own = IpAddr::V4(self.lease.ip());
-        let is_own = |view: &LinkView| view.addresses.iter().any(|there| there.addr() == own);
+        let own = self.lease.ip();
         match result {
-            Ok(view) if common.identity.lan.vlan() == 0 && is_own(&view) => {
+            Ok(view) if common.identity.lan.vlan() == 0 && view.has(own.into()) => {
                 let (attachment, ifname) = (&common.attachment, &view.ifname);
                 tracing::warn!(%attachment, address = %own, %ifname, "no RELEASE: this host has the address itself");
                 let cause =
