@@ -5,7 +5,7 @@
 use super::judge::{Case, Ruling};
 use super::undo::forget;
 use super::{Abort, Acquire, Phase};
-use crate::binding::{Common, Cx, Living, Next, Report, SAME, Want};
+use crate::binding::{Common, Cx, Living, Next, SAME, Want};
 use crate::effect::Failure;
 use crate::source::{Lease, Loss, Output, Signal, Verdict};
 use crate::time::whole_millis;
@@ -110,9 +110,7 @@ impl Acquire {
         }
         let may = common.declined(lease, by, cx);
         common.close_guard(cx);
-        // No later ADD uses a lease of that address which this one takes over, even if no server answers by then.
-        let report = Report::Refused(lease.ip(), self.replaces.clone());
-        cx.out.report(common.id, report);
+        self.spoils(common, lease.ip(), cx);
         let case = Case::InUse {
             lease,
             by,

@@ -34,9 +34,7 @@ impl Acquire {
         if let Some(missed) = output.missed.take() {
             let unwanted = matches!(missed.miss, Miss::Unwanted { .. });
             if matches!(missed.miss, Miss::Nak { .. }) {
-                // No later ADD uses the lease that this one takes over, even if no server answers by then.
-                let report = Report::Refused(missed.address, self.replaces.clone());
-                cx.out.report(common.id, report);
+                self.spoils(common, missed.address, cx);
             }
             ruling = self.misses.judge(&self.quest, Case::Missed(missed), None);
             let fails = matches!(ruling, Ruling::Fail(_));

@@ -1,5 +1,6 @@
 //! Undoing what an abandoned ADD has asked servers for, or was granted.
 
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 
 use super::Acquire;
@@ -15,21 +16,24 @@ impl Acquire {
         if common.is_held_over(own, cx) {
             return common.close(cx);
         }
-        if let Some(lease) = self.client.owed(cx.now.boot)
-            && !common.may_release(lease, cx)
-        {
-            return common.close(cx);
-        }
         if let Some(lease) = self.client.owed(cx.now.boot) {
-            // No later ADD uses a lease of that address which this one takes over, even if no server answers by then.
-            let report = Report::Refused(lease.ip(), self.replaces.clone());
-            cx.out.report(common.id, report);
+            if !common.may_release(lease, cx) {
+                return common.close(cx);
+            }
+            self.spoils(common, lease.ip(), cx);
         }
         if !common.decline_owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
             common.exchange.send(release.into_iter().collect(), cx.out);
         }
         common.close(cx);
+    }
+
+    /// Reports that an address is refused, declined or given back: no later ADD uses a lease of it which this one takes over, even if
+    /// no server answers by then.
+    pub(super) fn spoils(&self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        let report = Report::Refused(address, self.replaces.clone());
+        cx.out.report(common.id, report);
     }
 
     /// Returns whether a server may hold a lease for this ADD, and neither RELEASE nor DECLINE can go out on the same sockets.
