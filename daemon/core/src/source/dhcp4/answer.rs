@@ -420,17 +420,7 @@ impl Client {
             .map(|(kept, until)| (self.fault(kept, wanted), *until));
         let fault = self.fault(&offer, wanted);
         if fault == Fault::None {
-            // The REQUEST begins its own count of messages, under the same xid.
-            return self.select(
-                now,
-                Transaction {
-                    began: now,
-                    sent: 0,
-                    ..tx
-                },
-                Arc::new(offer),
-                out,
-            );
+            return self.select(now, tx, Arc::new(offer), out);
         }
         if let State::Selecting { second, .. } = &mut self.state
             && kept.is_none_or(|(kept, _)| fault < kept)
@@ -472,20 +462,17 @@ impl Client {
         self.count()
             .shunned
             .retain(|shunned| *shunned != offer.server);
-        self.select(
-            now,
-            Transaction {
-                began: now,
-                sent: 0,
-                ..tx
-            },
-            Arc::new(*offer),
-            out,
-        );
+        self.select(now, tx, Arc::new(*offer), out);
     }
 
     /// Sends the first REQUEST for an offer. An offer of another server that waited for a better one is kept.
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
+        // It begins its own count of messages, under the same xid.
+        let before = Transaction {
+            began: now,
+            sent: 0,
+            ..before
+        };
         let tx = self.request(now, before, &offer, out);
         let (second, wanted) = if let State::Selecting { second, wanted, .. } = &mut self.state {
             (second.take(), *wanted)
@@ -573,16 +560,7 @@ impl Client {
         let spare = spare.filter(|spare| now < spare.start + timing::LONGEST_WINDOW);
         self.shun(server);
         let Some(spare) = spare else { return false };
-        self.select(
-            now,
-            Transaction {
-                began: now,
-                sent: 0,
-                ..tx
-            },
-            Arc::new(*spare),
-            out,
-        );
+        self.select(now, tx, Arc::new(*spare), out);
         true
     }
 
