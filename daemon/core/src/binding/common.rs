@@ -234,15 +234,11 @@ impl Common {
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
         let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
         let parent = self.identity.lan.parent().filter(|_| on_host);
+        let owner = Owner::Binding(self.id);
         match (parent, &self.line) {
-            (None, _) => self
-                .exchange
-                .open(Owner::Binding(self.id), &self.link, want, cx.out),
-            (Some(_), Some(line)) => {
-                self.exchange
-                    .open(Owner::Binding(self.id), &line.link, want, cx.out)
-            }
-            (Some(ifname), None) => self.exchange.find(Owner::Binding(self.id), ifname, cx.out),
+            (None, _) => self.exchange.open(owner, &self.link, want, cx.out),
+            (Some(_), Some(line)) => self.exchange.open(owner, &line.link, want, cx.out),
+            (Some(ifname), None) => self.exchange.find(owner, ifname, cx.out),
         }
         if self.is_aside() {
             self.exchange.reports_close(self.id, cx.out);
@@ -297,7 +293,7 @@ impl Common {
     }
 
     /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, that says nothing about
-    /// the binding's own. Whoever spoke from beside that link decides whether to come back.
+    /// the binding's own. A binding that spoke from beside that link comes back later, if at all.
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx.out);
         match self.line.take_if(|line| !line.is_beside()) {
