@@ -57,9 +57,11 @@ impl Common {
             return false;
         };
         let frame = client.abort_in_conflict(cx.now.boot);
-        if self.exchange.can_send() && self.may_decline(&lease, cx) {
+        if self.exchange.can_send()
+            && self.is_declinable(&lease, cx)
+            && self.declined(&lease, by, cx)
+        {
             self.exchange.send(frame.into_iter().collect(), cx.out);
-            self.declined(&lease, by, cx);
         }
         true
     }
