@@ -7,7 +7,7 @@
 //!   before they do. A lease that no ADD waits for is guarded as an optimistic one is: its container runs without an address.
 //!
 //! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, up
-//! to three addresses, unless it was abandoned; after the answer the lease is lost like any other. A lease that was answered is
+//! to three addresses, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
 //! declined when the store has recorded the loss, or has failed to: a daemon that starts between the two would hold a
 //! declined lease again. The DECLINE leaves at once only if an ADD under the same identity follows.
 //!

@@ -28,7 +28,6 @@ use self::judge::Misses;
 use self::pace::Pace;
 use self::phase::Phase;
 use self::survey::Reason;
-use self::undo::forget;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
@@ -83,8 +82,6 @@ pub(crate) struct Acquire {
     misses: Misses,
     /// How fast it went.
     pace: Pace,
-    /// A lease that it had written and that was of no use. The store is deleting it.
-    discarded: Option<Arc<Lease>>,
     /// How far it is.
     phase: Phase,
     /// Whether somebody still wants the lease.
@@ -227,7 +224,7 @@ impl Acquire {
             Phase::Fit => self.make_fit(common, cx),
             // The write must end first.
             Phase::Write => SAME,
-            Phase::Queue | Phase::Over => SAME,
+            Phase::Queue | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -254,7 +251,7 @@ impl Acquire {
         match self.phase {
             Phase::Probe => self.make_durable(common, cx),
             Phase::Fit => self.make_fit(common, cx),
-            Phase::Queue | Phase::Ask | Phase::Write | Phase::Over => SAME,
+            Phase::Queue | Phase::Ask | Phase::Write | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -279,7 +276,7 @@ impl Acquire {
         }
         self.wanted = false;
         match self.phase {
-            Phase::Over => {}
+            Phase::Over | Phase::Forget { .. } => {}
             Phase::Queue | Phase::Ask | Phase::Probe => {
                 self.enter(Phase::Over);
                 cx.out
@@ -293,10 +290,7 @@ impl Acquire {
                     }
                     false => self.undo_exchange(common, cx),
                 }
-                match self.discarded.take() {
-                    Some(lease) => return forget(&lease, common, cx),
-                    None => cx.out.report(common.id, Report::Over),
-                }
+                cx.out.report(common.id, Report::Over);
             }
             Phase::Write => {
                 // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
@@ -304,7 +298,11 @@ impl Acquire {
                     common.exchange.close(cx.out);
                 }
             }
-            Phase::Fit => return self.give_up_won(common, link_gone, cx),
+            // Nothing can be declined over a link that is gone.
+            Phase::Fit => match common.claim().filter(|_| !link_gone) {
+                Some((_, by)) => self.forget_won(common, Some(by), cx),
+                None => return self.give_back(common, link_gone, cx),
+            },
         }
         SAME
     }
@@ -362,7 +360,7 @@ impl Living for Acquire {
                 .lease()
                 .and_then(Lease::expires)
                 .map(|at| (at, Why::Dhcp(Timer::Expire))),
-            Phase::Queue | Phase::Write | Phase::Fit | Phase::Over => None,
+            Phase::Queue | Phase::Write | Phase::Forget { .. } | Phase::Fit | Phase::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
@@ -462,9 +460,10 @@ impl Living for Acquire {
         result: Result<(), StoreCause>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        match self.phase == Phase::Write {
-            true => self.on_written(common, result, cx),
-            false => SAME,
+        match self.phase {
+            Phase::Write => self.on_written(common, result, cx),
+            Phase::Forget { by } => self.forgot_won(common, result, by, cx),
+            Phase::Queue | Phase::Ask | Phase::Probe | Phase::Fit | Phase::Over => SAME,
         }
     }
 

@@ -102,7 +102,6 @@ impl Acquire {
             resort,
             misses: Misses::default(),
             pace: Pace::default(),
-            discarded: None,
             phase: Phase::Queue,
             wanted: true,
         }

@@ -1,12 +1,15 @@
 //! Letting go of a useless lease that an ADD has got: another station uses its address, or it has ended.
 //!
-//! It is declined at once, while the store deletes it if it was durable. The caller of the ADD has not heard of it.
+//! A lease that is not durable is declined at once. The store first deletes one that is durable: a daemon that started
+//! between the two would hold a declined lease again. That somebody still wants another lease makes no difference.
+
+use std::ops::ControlFlow::Break;
 
 use super::judge::{Case, Ruling};
-use super::undo::forget;
 use super::{Abort, Acquire, Phase};
-use crate::binding::{Common, Cx, Living, Next, SAME, Want};
-use crate::effect::Failure;
+use crate::binding::life::release::{Owed, Release};
+use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
+use crate::effect::{Failure, StoreCause};
 use crate::source::{Lease, Loss, Output, Signal, Verdict};
 use crate::time::whole_millis;
 use crate::wire::Mac;
@@ -62,37 +65,11 @@ impl Acquire {
         }
     }
 
-    /// Has the store delete a useless lease, and looks for another.
-    pub(super) fn discard(
-        &mut self,
-        common: &mut Common,
-        by: Option<Mac>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        self.discarded = self.client.shared();
+    /// Has the store delete a useless lease. It is declined when that is done: a daemon that started between the two would hold
+    /// a declined lease again.
+    pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) {
+        self.enter(Phase::Forget { by });
         self.persist(common, Want::Gone, cx);
-        self.seek_another(common, by, cx)
-    }
-
-    /// Gives up a durable lease that nobody wants any more: it is declined if a station claims its address, unless its link is gone.
-    /// If another binding has the identity by now, it will hear the conflict itself.
-    pub(super) fn give_up_won(
-        &mut self,
-        common: &mut Common,
-        link_gone: bool,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        let lease = self.client.shared();
-        let can_send = !link_gone && common.can_send();
-        let claim = common.claim().filter(|_| can_send);
-        let (Some((_, by)), Some(lease)) = (claim, lease) else {
-            return self.give_back(common, link_gone, cx);
-        };
-        if !common.held_by_other(cx) {
-            self.let_go(common, Phase::Over, Some(by), cx)?;
-        }
-        common.close(cx);
-        forget(&lease, common, cx)
     }
 
     /// Goes on after a DECLINE, if another address is acceptable. No permit is needed: the sockets are open.
@@ -140,5 +117,45 @@ impl Acquire {
             );
         }
         SAME
+    }
+
+    /// Goes on after the store has deleted a useless lease. If another binding has the identity by now, it will hear the
+    /// conflict itself.
+    pub(super) fn forgot_won(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        by: Option<Mac>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let was_wanted = self.wanted;
+        match result {
+            Ok(()) if self.wanted => return self.seek_another(common, by, cx),
+            _ if common.held_by_other(cx) => {}
+            // The sockets failed with their link: no DECLINE can leave.
+            Ok(()) if !common.can_send() && self.client.owed(cx.now.boot).is_some() => {
+                return self.give_back(common, false, cx);
+            }
+            _ => self.let_go(common, Phase::Over, by, cx)?,
+        }
+        match result {
+            Ok(()) => {
+                self.enter(Phase::Over);
+                common.close(cx);
+                cx.out.report(common.id, Report::Over);
+                SAME
+            }
+            Err(cause) => {
+                if was_wanted {
+                    cx.out
+                        .report(common.id, Report::Failed(Failure::Store(cause)));
+                }
+                common.close(cx);
+                let Some(lease) = common.persistence.durable().cloned() else {
+                    return SAME;
+                };
+                Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
+            }
+        }
     }
 }

@@ -89,7 +89,11 @@ impl Acquire {
             );
         }
         match (result, self.wanted) {
-            (Ok(()), false) => self.give_up_won(common, false, cx),
+            (Ok(()), false) if let Some((_, by)) = common.claim() => {
+                self.forget_won(common, Some(by), cx);
+                SAME
+            }
+            (Ok(()), false) => self.give_back(common, false, cx),
             (Ok(()), true) => {
                 self.enter(Phase::Fit);
                 self.make_fit(common, cx)
@@ -124,6 +128,7 @@ impl Acquire {
                 "it ended before its ADD could be answered",
                 cx,
             );
+            self.forget_won(common, None, cx);
             return None;
         }
         log_acquired(&common.attachment, &lease);

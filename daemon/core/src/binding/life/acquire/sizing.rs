@@ -33,7 +33,8 @@ impl Acquire {
             return SAME;
         }
         if let Some(by) = common.heard_conflict() {
-            return self.discard(common, Some(by), cx);
+            self.forget_won(common, Some(by), cx);
+            return SAME;
         }
         common.hand_over(cx);
         common.come_back();
@@ -48,7 +49,7 @@ impl Acquire {
         }
         match self.held(common, cx) {
             Some(hold) => Break(Life::Held(hold)),
-            None => self.discard(common, None, cx),
+            None => SAME,
         }
     }
 

@@ -6,7 +6,6 @@ use std::ops::ControlFlow::Break;
 use super::Acquire;
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
-use crate::source::Lease;
 
 impl Acquire {
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
@@ -71,14 +70,9 @@ impl Acquire {
             return self.give_back(common, false, cx);
         }
         self.undo_exchange(common, cx);
-        match self.client.shared() {
-            Some(lease) => forget(&lease, common, cx),
-            None => SAME,
-        }
+        let Some(lease) = self.client.lease().cloned() else {
+            return SAME;
+        };
+        Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
     }
-}
-
-/// Has the store delete a lease of which its server knows, or must not know.
-pub(super) fn forget(lease: &Lease, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-    Break(Release::new(lease.clone(), Owed::Nothing, Leave::Undone).begun(common, cx))
 }
