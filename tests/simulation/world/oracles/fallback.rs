@@ -3,6 +3,7 @@
 use leasehold_core::conflict::PROBE_WAIT;
 use leasehold_core::effect::Add;
 use leasehold_core::source::Source;
+use netns_fixtures::model::Arp;
 
 use super::*;
 
@@ -25,7 +26,7 @@ struct Search {
     refused: bool,
     /// Whether the client asks for what was offered: then no other offer counts.
     requests: bool,
-    /// When it first asked for an address by ARP, and when a server had last been heard on its LAN.
+    /// When it first asked for an address of the ranges by ARP, and when a server had last been heard on its LAN.
     probed: Option<(Micros, Option<Micros>)>,
     /// How often it asked for each address by ARP while it had no address of its own.
     probes: BTreeMap<Ipv4Addr, usize>,
@@ -53,7 +54,7 @@ impl Oracle for Fallbacks {
                     .get(exchange)
                     .and_then(|sock| sock.client.clone())
                 {
-                    self.probes(world.now, (*lan, client), frame);
+                    self.probes(world, (*lan, client), frame);
                 }
             }
             // What a rogue says counts as silence.
@@ -172,15 +173,18 @@ impl Fallbacks {
         }
     }
 
-    /// Counts a probe.
-    fn probes(&mut self, now: Micros, who: (usize, ClientKey), frame: &[u8]) {
-        let Some(arp) = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified())
-        else {
+    /// Counts a probe of an address of the ranges. A client asks for its server's address in the same form.
+    fn probes(&mut self, world: &World, who: (usize, ClientKey), frame: &[u8]) {
+        let fallback = world.plan.fallback.expect("there is one");
+        let is_probe = |arp: &Arp| {
+            arp.request && arp.sender.is_unspecified() && fallback.has(who.0, arp.target)
+        };
+        let Some(arp) = arp_of(frame).filter(is_probe) else {
             return;
         };
         let heard = self.heard.get(&who.0).copied();
         let search = self.searches.entry(who).or_default();
-        search.probed.get_or_insert((now, heard));
+        search.probed.get_or_insert((world.now, heard));
         *search.probes.entry(arp.target).or_default() += 1;
     }
 
