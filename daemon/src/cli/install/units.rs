@@ -94,9 +94,9 @@ fn version(file: &[u8]) -> Option<String> {
 /// Makes systemd read the units, and start them now and at each boot.
 pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
     control(&["daemon-reload"])?;
-    let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
-    // Once more, for a daemon of an earlier version; one that has just started loses nothing.
+    // A daemon of an earlier version first: `enable` leaves one alone that runs.
     control(&["try-restart", SERVICE])?;
+    let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
     let done = if started {
         "enabled and started"
     } else {
