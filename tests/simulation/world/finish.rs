@@ -12,7 +12,7 @@ use leasehold_core::record::{Record, RecordState};
 use leasehold_core::registry::Kept;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
-use netns_fixtures::model::{self, ClientKey, Knows};
+use netns_fixtures::model::{self, ClientKey, Config, Knows};
 
 use super::actor::{Actor, Asked, Errand, Phase, Role};
 use super::doors::ERRANDS;
@@ -308,18 +308,18 @@ impl World {
             let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
-        // A server that acknowledges nothing offers addresses that nobody ever has.
-        let servers = || {
-            self.segments[actor.lan]
-                .honest()
+        // What only servers offer that acknowledge nothing, nobody ever has.
+        let has =
+            |config: &Config, address: &Ipv4Addr| (config.pool.0..=config.pool.1).contains(address);
+        let configs = || {
+            let honest = self.segments[actor.lan].honest();
+            honest
                 .iter()
-                .filter_map(|station| station.server())
+                .filter_map(|station| Some(station.server()?.config()))
         };
         let is_given = |address: &Ipv4Addr| {
-            !servers().any(|server| {
-                server.config().deaf
-                    && (server.config().pool.0..=server.config().pool.1).contains(address)
-            })
+            let mut offer_it = configs().filter(|config| has(config, address)).peekable();
+            offer_it.peek().is_none() || offer_it.any(|config| !config.deaf)
         };
         let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
         let mut offers = self
