@@ -231,8 +231,8 @@ impl World {
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
         // address to a client that it does not distinguish.
         let of_range = self.actors[index].has_fallback();
-        let forgotten = self.plan.lease == u32::MAX
-            && (actor.excused || self.has_another(row, rows) || self.has_given_another(index));
+        let forgotten =
+            self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
         let Some(Identity {
             client_id, chaddr, ..
         }) = &row.identity
@@ -386,7 +386,7 @@ impl World {
         let changed = self.segments[actor.lan]
             .changed
             .is_some_and(|changed| changed + MINUTE > said);
-        let robbed = self.was_robbed(index);
+        let robbed = self.was_robbed(index) || self.has_given_another(index);
         self.actors[index].excused |= lapsed && self.may_lapse || changed || robbed;
     }
 

@@ -137,11 +137,11 @@ impl Grace {
         let is_asked_for = !sock.speaks && may_be_elsewhere;
         // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
         let station = world.elsewhere.there.get(&(lan, address));
-        // A station that came after the last question is not heard either.
+        // A station that came after the last question is not heard either. The server is asked for in between.
         let asked = self
             .asked
             .get(&(lan, address))
-            .filter(|at| world.now < **at + SECOND);
+            .filter(|at| world.now < **at + 2 * SECOND);
         let elsewhere = station.is_some_and(|(mac, since)| {
             !message.chaddr.starts_with(&mac.0) && asked.is_none_or(|asked| since <= asked)
         });
