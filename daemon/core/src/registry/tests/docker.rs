@@ -162,37 +162,6 @@ fn held() -> Rig {
 }
 
 #[test]
-fn an_endpoint_has_the_prefix_of_its_pool() {
-    let mut rig = Rig::new(8);
-    rig.profile.policy.prefix = Some(16);
-    let add = rig.endpoint(1);
-    let Answer::Leased { tenures } = &rig.answers[&add] else {
-        panic!("{:?}", rig.answers)
-    };
-    assert_eq!(
-        (tenures[0].net(), &tenures[0].grant.addresses[..]),
-        (
-            net("192.0.2.50/24").into(),
-            &["192.0.2.50/16".parse().unwrap()][..]
-        )
-    );
-    assert_eq!(
-        rig.believed(),
-        (Some("192.0.2.50/16".to_owned()), Some(FIRST))
-    );
-    let of_cni = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&of_cni], Answer::Leased { .. }));
-    assert_eq!(
-        rig.rows()
-            .iter()
-            .find(|row| row.attachment == attachment("a"))
-            .unwrap()
-            .told,
-        None
-    );
-}
-
-#[test]
 fn what_docker_was_told_outlives_a_change_of_the_lease() {
     for restarts in [false, true] {
         let mut rig = held();
@@ -303,35 +272,6 @@ fn a_refused_release_is_made_good_when_the_store_works() {
 }
 
 #[test]
-fn a_release_of_docker_is_answered_once_it_is_stored() {
-    for (grace, is_reserved) in [(None, false), (Some(60), false), (None, true)] {
-        let mut rig = Rig::new(8);
-        rig.profile.grace = grace;
-        match is_reserved {
-            true => _ = rig.reserve(Some(FIRST)),
-            false => _ = rig.endpoint(1),
-        }
-        rig.disk = Disk::Slow;
-        let release = rig.ask_release(FIRST);
-        rig.run_until(1019.9);
-        assert!(
-            !rig.answers.contains_key(&release),
-            "{grace:?} {is_reserved}"
-        );
-        rig.disk = Disk::Good;
-        rig.flush();
-        assert_eq!(
-            rig.answers[&release],
-            Answer::Released,
-            "{grace:?} {is_reserved}"
-        );
-        // A daemon that comes now knows it too.
-        rig.restart();
-        assert!(rig.holding().is_empty(), "{grace:?} {is_reserved}");
-    }
-}
-
-#[test]
 fn a_release_ends_with_its_time_or_its_caller() {
     for hangs_up in [false, true] {
         let mut rig = held();
@@ -415,28 +355,6 @@ fn an_address_left_inside_is_taken_off_before_its_release() {
 }
 
 #[test]
-fn an_unseen_container_is_released_at_dockers_word() {
-    let causes: [fn(std::path::PathBuf) -> LinkCause; 3] =
-        [LinkCause::NoNetns, LinkCause::NoDirectory, |_| {
-            LinkCause::NoLink("eth0".into())
-        }];
-    for cause in causes {
-        let mut rig = held();
-        rig.joins(1);
-        rig.configure("192.0.2.50/24");
-        rig.unseen = Some(cause);
-        rig.release(FIRST);
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!(
-            (rig.count_sent(7), rig.store.records().len()),
-            (1, 0),
-            "{:?}",
-            cause("".into())
-        );
-    }
-}
-
-#[test]
 fn a_returning_identity_keeps_its_lease_for_a_while() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
@@ -462,49 +380,6 @@ fn a_returning_identity_keeps_its_lease_for_a_while() {
     assert_eq!(
         (rig.count_sent(7), rig.rows().len(), rig.only_record().state),
         (1, 0, RecordState::Past)
-    );
-}
-
-#[test]
-fn a_pool_is_stored_before_it_is_answered() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    rig.disk = Disk::Slow;
-    let first = rig.pool(Some("192.0.2.7/24"), None);
-    rig.run_until(1006.0);
-    assert!(!rig.answers.contains_key(&first));
-    rig.disk = Disk::Good;
-    rig.flush();
-    let known = Answer::Pool {
-        id: pool(),
-        gateway: None,
-    };
-    assert_eq!(rig.answers[&first], known);
-    let (sent, writes) = (rig.sent.len(), rig.persists.len());
-    let again = rig.pool(Some("192.0.2.0/24"), None);
-    assert_eq!(rig.answers[&again], known);
-    rig.restart();
-    let later = rig.pool(Some("192.0.2.0/24"), None);
-    assert_eq!(
-        (&rig.answers[&later], rig.sent.len(), rig.persists.len()),
-        (&known, sent, writes)
-    );
-}
-
-#[test]
-fn a_pool_that_the_store_does_not_take_is_an_error() {
-    let mut rig = Rig::new(8);
-    (rig.disk, rig.server) = (Disk::Full, Server::Silent);
-    let id = rig.pool(Some("192.0.2.0/24"), None);
-    rig.run_until(1010.0);
-    assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
-    rig.disk = Disk::Good;
-    let writes = rig.persists.len();
-    let again = rig.pool(Some("192.0.2.0/24"), None);
-    rig.run_until(1020.0);
-    assert!(
-        matches!(rig.answers[&again], Answer::Pool { .. }) && rig.persists.len() > writes,
-        "it was not known"
     );
 }
 
@@ -603,24 +478,6 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
 }
 
 #[test]
-fn a_reservation_is_not_told_to_the_server() {
-    let mut rig = Rig::new(8);
-    // The store does not know the pool.
-    let first = rig.reserve(Some(NEXT));
-    let again = rig.reserve(Some(NEXT));
-    assert_eq!(
-        (&rig.answers[&first], &rig.answers[&again]),
-        (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT))
-    );
-    rig.restart();
-    assert!(rig.store.docker.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
-    rig.release(NEXT);
-    assert!(rig.store.docker.pools[&pool()].reserved.is_empty());
-    rig.release(NEXT);
-    assert!(rig.sent.is_empty());
-}
-
-#[test]
 fn a_reservation_that_the_store_does_not_take_is_an_error() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Full;
@@ -629,45 +486,6 @@ fn a_reservation_that_the_store_does_not_take_is_an_error() {
     rig.disk = Disk::Good;
     rig.reserve(Some(ROUTER));
     assert_eq!(rig.store.docker.pools[&pool()].reserved, [ROUTER].into());
-}
-
-#[test]
-fn an_address_that_an_endpoint_has_is_not_reserved() {
-    let mut rig = held();
-    let id = rig.reserve(Some(FIRST));
-    assert!(
-        matches!(rig.failure(id), Failure::Pool(PoolFault::Leased { holder, .. }) if *holder == endpoint(1))
-    );
-}
-
-#[test]
-fn a_gateway_that_no_server_told_of_cannot_be_reserved() {
-    let mut rig = Rig::new(8);
-    let id = rig.reserve(None);
-    assert!(matches!(
-        rig.failure(id),
-        Failure::Pool(PoolFault::NoGateway { .. })
-    ));
-}
-
-#[test]
-fn a_pool_that_the_store_lost_still_serves() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    rig.pool(Some("192.0.2.0/24"), None);
-    rig.run_until(1010.0);
-    rig.server = Server::Up;
-    rig.store.docker.pools.clear();
-    rig.restart();
-    let add = rig.endpoint(1);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
-    rig.release(FIRST);
-    rig.run_until(1030.0);
-    assert_eq!((rig.count_sent(7), rig.store.records().len()), (1, 0));
 }
 
 #[test]
@@ -754,21 +572,5 @@ fn of_two_endpoints_the_one_without_an_interface_goes() {
         nowhere.holding(),
         [endpoint(2)],
         "the first has another address by now"
-    );
-}
-
-#[test]
-fn of_two_with_interfaces_none_goes_before_one_of_these() {
-    let mut rig = two_of_one_address();
-    (1..=2).for_each(|last| rig.joins(last));
-    rig.release(FIRST);
-    assert_eq!(rig.holding(), [endpoint(1), endpoint(2)]);
-    rig.inside.remove(&endpoint_mac(1));
-    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
-    rig.run_until(rig.at.as_secs_f64() + 70.0);
-    assert_eq!(
-        rig.holding(),
-        [endpoint(2)],
-        "it is not waited for without end"
     );
 }

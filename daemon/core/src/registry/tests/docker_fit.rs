@@ -7,7 +7,6 @@ use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
-use crate::limits::Unfit;
 use crate::pool::{PoolFault, PoolId};
 use crate::source::Wanted;
 
@@ -69,54 +68,6 @@ fn an_offer_that_is_none_of_the_pool_is_not_asked_for() {
         );
         assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
-}
-
-#[test]
-fn an_offer_of_a_reserved_address_is_not_asked_for() {
-    let mut rig = Rig::new(8);
-    rig.reserve(Some(FIRST));
-    let add = rig.endpoint(1);
-    rig.run_until(1010.0);
-    assert!(matches!(
-        rig.failure(add),
-        Failure::Unfit {
-            address: FIRST,
-            why: Unfit::Reserved,
-            ..
-        }
-    ));
-    assert_eq!((rig.count_sent(3), rig.count_sent(7)), (0, 0));
-    rig.release(FIRST);
-    let again = rig.endpoint(1);
-    assert!(
-        matches!(rig.answers[&again], Answer::Leased { .. }),
-        "nobody has it any more"
-    );
-}
-
-#[test]
-fn a_better_offer_is_taken() {
-    let mut rig = Rig::new(8);
-    let add = rig.endpoint_of(&upper_half(), None);
-    rig.give = NEXT;
-    rig.run_until(1010.0);
-    assert!(
-        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
-        "{:?}",
-        rig.answers[&add]
-    );
-}
-
-#[test]
-fn the_refused_offer_is_the_reason_if_no_other_comes() {
-    let mut rig = Rig::new(8);
-    let add = rig.endpoint_of(&upper_half(), None);
-    rig.server = Server::Silent;
-    rig.run_until(1031.0);
-    assert!(matches!(
-        rig.failure(add),
-        Failure::Unfit { address: FIRST, .. }
-    ));
 }
 
 #[test]
@@ -186,27 +137,6 @@ fn an_error_names_the_offered_and_the_wanted_address() {
         "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150"
     );
     assert_eq!(rig.count_sent(3), 0);
-}
-
-#[test]
-fn an_unwanted_offer_takes_no_time_from_the_probes() {
-    let mut rig = Rig::new(8);
-    rig.profile.policy.detection = Detection::Strict;
-    let add = rig.endpoint_of(
-        &pool(),
-        Some(Wanted {
-            address: NEXT,
-            preferred: false,
-        }),
-    );
-    rig.run_until(1002.0);
-    rig.give = NEXT;
-    rig.run_until(1015.0);
-    assert!(
-        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
-        "{:?}",
-        rig.answers[&add]
-    );
 }
 
 #[test]
@@ -289,24 +219,4 @@ fn what_an_add_has_got_cannot_be_reserved() {
         "{:?}",
         rig.answers[&add]
     );
-}
-
-#[test]
-fn what_is_reserved_while_an_add_asks_is_not_for_it() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    let add = rig.endpoint(1);
-    let reserved = rig.reserve(Some(FIRST));
-    assert_eq!(rig.answers[&reserved], Answer::Reserved(FIRST));
-    rig.server = Server::Up;
-    rig.run_until(1010.0);
-    assert!(matches!(
-        rig.failure(add),
-        Failure::Unfit {
-            address: FIRST,
-            why: Unfit::Reserved,
-            ..
-        }
-    ));
-    assert_eq!(rig.count_sent(3), 0);
 }

@@ -8,7 +8,7 @@ use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, ClientIdRule, Failure};
 use crate::identity::{AddressHolder, ClientId, Lan};
-use crate::link::{KernelMessage, LinkCause};
+use crate::link::KernelMessage;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
@@ -87,18 +87,6 @@ fn the_only_container_that_ended_unheard_keeps_no_lease() {
 }
 
 #[test]
-fn a_container_that_may_be_out_of_sight_keeps_its_lease() {
-    for way in [LinkCause::NoDirectory, LinkCause::NoNetns] {
-        let mut rig = ended_unheard();
-        (rig.missing, rig.sees_part) = (way, true);
-        rig.restart();
-        rig.run_until(5000.0);
-        assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
-        assert_eq!(rig.rows()[0].state.as_str(), "BOUND");
-    }
-}
-
-#[test]
 fn a_name_whose_container_ended_unheard_is_free() {
     let mut rig = missed();
     let again = rig.web(2);
@@ -113,36 +101,6 @@ fn a_name_whose_container_ended_unheard_is_free() {
             rig.store.records().len()
         ),
         (1, &endpoint(2), 0, 1)
-    );
-}
-
-#[test]
-fn a_name_whose_container_may_run_is_not_given_away() {
-    for (sees_part, moved, seen) in [(true, false, false), (false, true, true)] {
-        let mut rig = missed();
-        rig.sees_part = sees_part;
-        rig.inside.extend(moved.then_some((endpoint_mac(1), 2)));
-        let again = rig.web(2);
-        let Failure::Held {
-            holder, seen: told, ..
-        } = rig.failure(again)
-        else {
-            panic!("{:?}", rig.answers)
-        };
-        assert_eq!((holder, *told), (&endpoint(1), seen));
-        let held = rig
-            .rows()
-            .into_iter()
-            .map(|row| row.attachment)
-            .collect::<Vec<_>>();
-        assert_eq!((held, rig.sends(7)), (vec![endpoint(1)], 0));
-    }
-    let mut rig = running();
-    let again = rig.web(2);
-    assert!(
-        matches!(rig.failure(again), Failure::Held { seen: true, .. }),
-        "{:?}",
-        rig.answers
     );
 }
 
@@ -175,22 +133,4 @@ fn an_address_of_the_host_is_not_taken() {
     };
     let tagged = rig.request(Call::Add(tagged));
     assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
-}
-
-#[test]
-fn a_kept_lease_is_not_used_if_the_host_has_its_address() {
-    let mut rig = Rig::new(8);
-    (rig.profile.grace, rig.lease) = (Some(60), 10_000);
-    rig.endpoint(1);
-    rig.release(FIRST);
-    (rig.server, rig.wired.host_addresses) =
-        (Server::Silent, vec!["192.0.2.50/24".parse().unwrap()]);
-    let add = rig.endpoint(1);
-    rig.run_until(1100.0);
-    assert!(
-        matches!(rig.answers.get(&add), Some(Answer::Failed(_))),
-        "{:?}",
-        rig.answers.get(&add)
-    );
-    assert_eq!(rig.sends(7), 0);
 }

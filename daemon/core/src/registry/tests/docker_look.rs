@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, PoolCall, PoolRequest, RequestId};
+use crate::effect::{Call, Failure, PoolCall, PoolRequest};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
@@ -129,27 +129,6 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
 }
 
 #[test]
-fn a_server_that_would_commit_at_once_is_not_invited_to() {
-    let mut rig = rig();
-    rig.server = Server::Commits;
-    let id = rig.request(Call::Pool(PoolCall::Request(Box::new(PoolRequest {
-        profile: Profile::from(ClientProfile {
-            rapid_commit: true,
-            ..ClientProfile::default()
-        }),
-        ..rig.pool_call(None, None)
-    }))));
-    rig.run_until(1010.0);
-    assert!(
-        rig.because(id)
-            .contains("unexpected message type: ACK while SELECTING"),
-        "{}",
-        rig.because(id)
-    );
-    assert!(rig.types().iter().all(|kind| *kind == 1));
-}
-
-#[test]
 fn an_automatic_pool_is_answered_alike_a_few_times() {
     let mut rig = rig();
     // Several networks of one LAN may be made at once.
@@ -216,33 +195,6 @@ fn a_pool_look_waits_five_seconds_for_a_server() {
         "{text}"
     );
     assert!(rig.is_idle());
-}
-
-#[test]
-fn a_server_that_is_late_is_heard() {
-    let mut rig = rig();
-    rig.server = Server::Silent;
-    let id = rig.pool(None, None);
-    rig.run_until(1000.5);
-    rig.server = Server::Up;
-    rig.run_until(1001.2);
-    assert_eq!(
-        (&rig.answers[&id], rig.types()),
-        (&known(Some(ROUTER)), vec![1, 1])
-    );
-}
-
-#[test]
-fn an_answer_just_after_three_seconds_is_heard() {
-    let mut rig = rig();
-    rig.server = Server::Silent;
-    let id = rig.pool(Some("192.0.2.0/24"), None);
-    rig.run_until(1002.5);
-    rig.server = Server::Up;
-    let late = rig.sent.len();
-    rig.run_until(1004.99);
-    assert!(rig.sent.len() > late, "it asks a third time");
-    assert_eq!(rig.answers[&id], known(Some(ROUTER)));
 }
 
 #[test]
@@ -372,22 +324,6 @@ fn sockets_that_fail_end_a_look() {
 }
 
 #[test]
-fn a_caller_that_goes_ends_its_look() {
-    for (carrier, hold_looks) in [(true, false), (false, false), (true, true)] {
-        let mut rig = rig();
-        (rig.interface.carrier, rig.hold_looks, rig.server) = (carrier, hold_looks, Server::Silent);
-        let id = rig.pool(None, None);
-        rig.input(Input::HungUp(RequestId(id)));
-        let sent = rig.sent.len();
-        rig.run_until(1010.0);
-        assert!(
-            rig.is_idle() && rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&id)
-        );
-        assert_eq!((rig.sent.len(), rig.reg.poll_timeout()), (sent, None));
-    }
-}
-
-#[test]
 fn a_look_that_takes_too_long_is_not_waited_for() {
     let mut rig = rig();
     rig.hold_looks = true;
@@ -405,19 +341,6 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
         rig.input(Input::Done { op, outcome });
     }
     assert_eq!(rig.reg.unknown_ids(), unknown + 2);
-}
-
-#[test]
-fn a_pool_learns_its_router_again_after_a_lost_store() {
-    let mut rig = rig();
-    rig.interface.carrier = false;
-    let id = rig.pool(Some("192.0.2.0/24"), None);
-    rig.reserve(Some(Ipv4Addr::new(192, 0, 2, 9)));
-    rig.interface.carrier = true;
-    rig.run_until(1002.0);
-    assert_eq!(rig.answers[&id], known(Some(ROUTER)));
-    let record = &rig.store.docker.pools[&pool()];
-    assert_eq!((record.gateway, record.reserved.len()), (Some(ROUTER), 1));
 }
 
 #[test]

@@ -1,14 +1,9 @@
 //! The store is lost. The next one begins with its copy.
 
-use std::net::Ipv4Addr;
-
-use super::docker::endpoint_mac;
 use super::networks::{OWN, endpoint, id, with_endpoint};
 use super::rig::*;
 use crate::effect::NetworkCall;
 use crate::link::KernelMessage;
-
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 impl Rig {
     /// Loses the store except for its copy, and starts the next daemon. Docker's own facts are copied unchanged.
@@ -18,65 +13,6 @@ impl Rig {
         self.restart();
         self.run_until(self.at.as_secs_f64() + 20.0);
     }
-}
-
-#[test]
-fn a_docker_lease_outlives_a_lost_store() {
-    for inside in [false, true] {
-        let mut rig = Rig::new(8);
-        rig.endpoint(1);
-        if inside {
-            rig.inside.insert(endpoint_mac(1), 1);
-            rig.input(Input::Kernel(KernelMessage::Appeared {
-                number: 1,
-                mac: endpoint_mac(1),
-            }));
-            rig.configure("192.0.2.50/24");
-            rig.run_until(rig.at.as_secs_f64() + 1.0);
-        }
-        rig.loses_its_store();
-        assert_eq!(
-            rig.sent,
-            [(3, Ipv4Addr::UNSPECIFIED)],
-            "in INIT-REBOOT form, {inside}"
-        );
-        let record = rig.only_record();
-        assert!(
-            (record.lease.ip(), record.unconfirmed) == (FIRST, false),
-            "{inside}: {record:?}"
-        );
-        assert_eq!(rig.rows()[0].state.as_str(), "BOUND", "{inside}");
-        assert_eq!(rig.on_link().len(), usize::from(inside));
-        rig.run_until(rig.t1() + 10.0);
-        assert_eq!(rig.sends(3), 2, "it is renewed, {inside}");
-        rig.release(FIRST);
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!(
-            (rig.sends(7), rig.rows().len(), rig.store.records().len()),
-            (1, 0, 0),
-            "{inside}"
-        );
-    }
-}
-
-#[test]
-fn an_unconfirmed_lease_stays_so_over_a_restart() {
-    let mut rig = Rig::new(8);
-    rig.endpoint(1);
-    rig.server = Server::Silent;
-    rig.loses_its_store();
-    assert!(
-        rig.only_record().unconfirmed && rig.rows()[0].state.as_str() != "SELECTING",
-        "{:?}",
-        rig.rows()
-    );
-    rig.restart();
-    rig.server = Server::Up;
-    rig.run_until(rig.at.as_secs_f64() + 60.0);
-    assert_eq!(
-        (rig.only_record().unconfirmed, rig.only_record().lease.ip()),
-        (false, FIRST)
-    );
 }
 
 #[test]

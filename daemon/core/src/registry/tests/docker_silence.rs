@@ -4,12 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::super::*;
-use super::docker::endpoint_mac;
 use super::rig::*;
-use crate::effect::{Call, Failure};
+use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
-use crate::link::KernelMessage;
 use crate::record::RecordState;
 
 /// What the server gives first.
@@ -127,89 +125,6 @@ fn a_refused_lease_is_not_used_in_silence() {
     );
 }
 
-/// dockerd starts its containers one after the other, and is up only after the last of them.
-#[test]
-fn ten_known_containers_start_in_a_minute_of_silence() {
-    let mut rig = Rig::new(8);
-    (rig.lease, rig.profile.grace) = (4000, Some(60));
-    let addresses = (1..=10).map(|last| Ipv4Addr::new(192, 0, 2, 100 + last));
-    for (last, address) in (1..).zip(addresses.clone()) {
-        rig.give = address;
-        rig.endpoint(last);
-        rig.release(address);
-    }
-    rig.server = Server::Silent;
-    let began = rig.at;
-    for (last, address) in (1..).zip(addresses) {
-        let add = rig.endpoint(last);
-        while !rig.answers.contains_key(&add) {
-            rig.wake();
-        }
-        let Answer::Leased { tenures } = &rig.answers[&add] else {
-            panic!("{:?}", rig.answers[&add])
-        };
-        assert_eq!(tenures[0].ip(), address);
-    }
-    let took = rig.at - began;
-    assert!(took <= Duration::from_secs(60), "{took:?}");
-}
-
-#[test]
-fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
-    let mut rig = kept(4000);
-    let add = rig.endpoint(1);
-    rig.run_until(1005.0);
-    assert!(rig.is_leased(add));
-    for from in [1010.0, 1085.0, 1160.0] {
-        rig.run_until(from);
-        let before = rig.count_sent(3);
-        rig.run_until(from + 75.0);
-        assert!(rig.count_sent(3) > before, "it goes on");
-        assert!(rig.count_sent(3) - before < 12, "now and then");
-    }
-    assert!(rig.open.len() <= 1);
-    rig.server = Server::Up;
-    // Nobody has looked in vain yet for its interface.
-    rig.run_until(1300.0);
-    assert_eq!(rig.rows()[0].state, BOUND);
-    let granted = rig.only_record().lease.start.since_boot().as_secs_f64();
-    assert!(granted > 1230.0, "{granted}");
-}
-
-#[test]
-fn an_unconfirmed_lease_is_asked_for_after_a_carrier_loss() {
-    let mut rig = kept(4000);
-    let add = rig.endpoint(1);
-    rig.run_until(1005.0);
-    assert!(rig.is_leased(add));
-    rig.inside.insert(endpoint_mac(1), 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: endpoint_mac(1),
-    }));
-    rig.configure("192.0.2.50/24");
-    rig.run_until(1020.0);
-    rig.tell_carrier(false);
-    rig.run_until(1022.0);
-    rig.tell_carrier(true);
-    for from in [1030.0, 1105.0, 1180.0] {
-        rig.run_until(from);
-        let before = rig.count_sent(3);
-        rig.run_until(from + 75.0);
-        assert!(
-            (1..12).contains(&(rig.count_sent(3) - before)),
-            "now and then"
-        );
-    }
-    assert!(rig.only_record().unconfirmed);
-    rig.server = Server::Up;
-    rig.run_until(1330.0);
-    assert_eq!(
-        (rig.rows()[0].state, rig.only_record().unconfirmed),
-        (BOUND, false)
-    );
-}
-
 #[test]
 fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
     let mut rig = kept(4000);
@@ -220,37 +135,6 @@ fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
     rig.sent.clear();
     rig.run_until(1040.0);
     assert!(rig.count_sent(3) > 1);
-}
-
-#[test]
-fn an_unconfirmed_lease_is_lost_by_a_nak_or_its_end() {
-    let mut rig = kept(1000);
-    rig.endpoint(1);
-    rig.run_until(1010.0);
-    (rig.server, rig.give) = (Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 60));
-    rig.run_until(1100.0);
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::Lost)
-    );
-    let mut rig = kept(300);
-    rig.endpoint(1);
-    rig.run_until(1299.0);
-    assert!(
-        !rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::Expired)
-    );
-    rig.run_until(1301.0);
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::Expired)
-    );
 }
 
 /// The LAN is known to be silent, so no ADD has more than five seconds; and the macvlan for asking takes a moment to go.
@@ -307,85 +191,6 @@ fn a_server_that_speaks_is_heard() {
 }
 
 #[test]
-fn what_has_ended_will_not_do() {
-    let mut rig = kept(8);
-    rig.run_until(1005.0);
-    let add = rig.endpoint(1);
-    rig.run_until(1036.0);
-    assert!(
-        matches!(rig.failure(add), Failure::NoOffer { .. }),
-        "its end came first"
-    );
-}
-
-#[test]
-fn an_add_of_cni_waits_for_its_server() {
-    let mut rig = Rig::new(8);
-    (rig.lease, rig.profile.grace) = (1000, Some(60));
-    rig.add("a", 1, "a");
-    rig.del("a");
-    rig.server = Server::Silent;
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1029.9);
-    assert!(!rig.answers.contains_key(&add));
-    rig.run_until(1031.0);
-    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }));
-}
-
-#[test]
-fn a_lease_from_before_a_reboot_is_answered_too() {
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.endpoint(1);
-    rig.reg = Core::new(rig.config.clone(), 9);
-    (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
-    let records = rig.store.records();
-    rig.input(Input::Start {
-        boot: BootId("next".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    let add = rig.endpoint(1);
-    rig.run_until(25.0);
-    assert!(rig.is_leased(add), "{:?}", rig.answers);
-}
-
-#[test]
-fn an_add_that_has_no_permit_yet_is_answered_too() {
-    let mut rig = Rig::new(1);
-    (rig.lease, rig.profile.grace) = (1000, Some(60));
-    rig.endpoint(1);
-    rig.release(FIRST);
-    rig.server = Server::Silent;
-    rig.add("other", 2, "other");
-    // Each of those that wait asks for 4 s.
-    rig.add("next", 3, "next");
-    rig.add("third", 4, "third");
-    let add = rig.endpoint(1);
-    rig.run_until(1005.0);
-    assert!(rig.is_leased(add), "{:?}", rig.answers);
-    assert_eq!(rig.count_sent(3), 1, "of the first ADD");
-}
-
-#[test]
-fn a_silent_lan_gets_five_seconds_from_later_requests() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    assert_eq!(
-        [1, 2, 3].map(|last| rig.asks_in_vain(last)),
-        [30.0, 5.0, 5.0]
-    );
-    let cni = rig.add("a", 1, "a");
-    rig.run_until(rig.at.as_secs_f64() + 29.0);
-    assert!(!rig.answers.contains_key(&cni), "Docker's alone");
-    assert_eq!(rig.asks_in_vain(4), 5.0);
-    rig.run_until(rig.at.as_secs_f64() + 60.0);
-    assert_eq!(rig.asks_in_vain(5), 30.0, "a minute later");
-}
-
-#[test]
 fn strict_probes_after_a_silence_have_their_time() {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Strict;
@@ -397,31 +202,6 @@ fn strict_probes_after_a_silence_have_their_time() {
     rig.run_until(began + 15.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers.get(&add));
     assert!(rig.sends(4) == 0);
-}
-
-#[test]
-fn a_server_that_is_back_is_waited_for_again() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    assert_eq!(rig.asks_in_vain(1), 30.0);
-    rig.server = Server::Up;
-    let add = rig.endpoint(2);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    rig.server = Server::Silent;
-    assert_eq!(rig.asks_in_vain(3), 30.0);
-}
-
-#[test]
-fn an_answered_renewal_makes_requests_wait_longer_again() {
-    let mut rig = Rig::new(8);
-    rig.endpoint(1);
-    rig.server = Server::Silent;
-    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 5.0]);
-    rig.server = Server::Up;
-    rig.run_until(1080.0);
-    assert!(rig.only_record().lease.start.since_boot() > Duration::from_secs(1034));
-    rig.server = Server::Silent;
-    assert_eq!(rig.asks_in_vain(4), 30.0);
 }
 
 #[test]
@@ -463,40 +243,6 @@ fn a_request_that_is_given_up_soon_says_why() {
             "{said}"
         );
     }
-}
-
-#[test]
-fn a_timer_that_is_late_hides_no_reason() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    rig.asks_in_vain(1);
-    let (began, add) = (rig.at.as_secs_f64(), rig.endpoint(2));
-    rig.run_until(began + 4.9995);
-    rig.at += Duration::from_millis(2);
-    rig.run_until(began + 5.002);
-    assert!(rig.failure(add).to_string().contains("given up early"));
-    rig.profile.wants.patience = None;
-    let mut call = rig.endpoint_call(3);
-    call.timeout = Duration::from_secs(3);
-    let (began, add) = (rig.at.as_secs_f64(), rig.request(Call::Add(call)));
-    rig.run_until(began + 4.0);
-    let said = rig.failure(add).to_string();
-    assert!(!said.contains("given up early"), "it asked for 3 s: {said}");
-}
-
-#[test]
-fn another_lan_is_not_taken_for_silent() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    rig.asks_in_vain(1);
-    let mut add = rig.endpoint_call(2);
-    add.lan = crate::identity::Lan::Link {
-        parent: "br1".into(),
-        vlan: 0,
-    };
-    let id = rig.request(Call::Add(add));
-    rig.run_until(rig.at.as_secs_f64() + 29.0);
-    assert!(!rig.answers.contains_key(&id));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Networks with our driver, and their endpoints: what is kept, which links are made, and that none is left.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::super::*;
@@ -9,7 +8,6 @@ use crate::effect::{
     Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
 };
 use crate::event::EventKind;
-use crate::grant::policy::Policy;
 use crate::identity::{ClientId, DoorId};
 use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::link::{KernelMessage, Place};
@@ -314,34 +312,6 @@ fn an_endpoint_of_an_unknown_network_is_refused() {
 }
 
 #[test]
-fn join_says_what_the_lease_gives_with_its_default_router() {
-    let mut rig = with_network();
-    rig.profile = Policy {
-        suppress_default_route: true,
-        ..Policy::default()
-    }
-    .into();
-    rig.options = vec![3, 4, 192, 0, 2, 254];
-    rig.create_endpoint("e1", OWN);
-    let Answer::Network(NetworkAnswer::Joined {
-        ifname,
-        grant: Some(grant),
-        gateway: None,
-    }) = rig.join("e1")
-    else {
-        panic!("{:?}", rig.join("e1"))
-    };
-    assert_eq!(
-        (ifname.as_str(), grant.gateway),
-        ("lhe1", Some(Ipv4Addr::new(192, 0, 2, 254).into()))
-    );
-    let Answer::Failed(Failure::Network(fault)) = rig.join("e2") else {
-        panic!()
-    };
-    assert_eq!(fault, NetworkFault::UnknownEndpoint(id("e2")));
-}
-
-#[test]
 fn an_endpoint_with_an_address_gets_its_lease_and_a_link() {
     let mut rig = with_network();
     for (name, address, leased) in [("e1", LEASED, true), ("e2", "192.0.2.99/24", false)] {
@@ -395,34 +365,6 @@ fn an_endpoints_end_is_answered_once_its_link_is_gone() {
     let again = rig.delete_endpoint("e1");
     rig.run_until(10.0);
     assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.records().is_empty());
-}
-
-/// As after live-restore, if the lease has changed since.
-#[test]
-fn an_address_left_inside_goes_before_its_lease() {
-    let mut rig = with_endpoint();
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
-    rig.configure(LEASED);
-    rig.change_lease();
-    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
-    rig.hold_changes = true;
-    let delete = rig.delete_endpoint("e1");
-    rig.run_until(rig.at.as_secs_f64() + 1.0);
-    assert_eq!(
-        (rig.is_done(delete), rig.sends(7), rig.rows().len()),
-        (true, 0, 1)
-    );
-    rig.change_late();
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!(
-        (rig.on_link(), rig.sends(7), rig.store.records().len()),
-        (Vec::new(), 1, 0)
-    );
 }
 
 #[test]
@@ -531,67 +473,6 @@ fn links_of_another_store_are_listed_until_deleted() {
     );
 }
 
-#[test]
-fn an_endpoint_that_dockerd_forgot_goes_with_its_lease() {
-    let mut rig = with_endpoint();
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
-    rig.inside.remove(&OWN);
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
-    rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert_eq!(
-        (
-            rig.store.docker.endpoints.len(),
-            rig.store.records().len(),
-            rig.sends(7)
-        ),
-        (0, 0, 1)
-    );
-}
-
-/// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
-#[test]
-fn a_lease_without_an_endpoint_goes_back_at_the_start() {
-    for (on_parent, is_known) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut rig = with_network();
-        rig.profile.on_parent = on_parent;
-        rig.create_endpoint("e1", OWN);
-        if !is_known {
-            rig.store.docker.endpoints.clear();
-        }
-        rig.restart();
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
-        assert_eq!(
-            (rig.store.records().is_empty(), rig.sends(7)),
-            (!is_known, usize::from(!is_known)),
-            "{on_parent} {is_known}"
-        );
-    }
-}
-
-#[test]
-fn an_endpoint_whose_link_is_never_found_goes_soon() {
-    let mut rig = with_endpoint();
-    rig.run_until(rig.at.as_secs_f64() + 15.0);
-    rig.link_leaves(&endpoint());
-    rig.run_until(rig.at.as_secs_f64() + 59.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
-    rig.run_until(rig.at.as_secs_f64() + 3.0);
-    assert_eq!(
-        (
-            rig.store.docker.endpoints.len(),
-            rig.store.records().len(),
-            rig.sends(7)
-        ),
-        (0, 0, 1)
-    );
-}
-
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
 #[test]
 fn an_endpoint_without_a_link_goes_after_a_restart() {
@@ -621,48 +502,6 @@ fn an_endpoint_without_a_link_goes_after_a_restart() {
             "one that was half made is gone too"
         );
     }
-}
-
-#[test]
-fn a_lease_without_an_endpoint_waits_for_its_identity() {
-    let mut rig = with_network();
-    rig.profile.grace = Some(60);
-    rig.create_endpoint("e1", OWN);
-    rig.store.docker.endpoints.clear();
-    rig.restart();
-    rig.run_until(rig.at.as_secs_f64() + 30.0);
-    assert_eq!(rig.sends(7), 0);
-    let create = rig.create_endpoint("e2", OWN);
-    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
-        panic!("{:?}", rig.answers)
-    };
-    assert_eq!(record.address.to_string(), LEASED);
-    rig.delete_endpoint("e2");
-    rig.run_until(rig.at.as_secs_f64() + 59.0);
-    assert_eq!(rig.sends(7), 0);
-    rig.run_until(rig.at.as_secs_f64() + 2.0);
-    assert_eq!(rig.sends(7), 1);
-}
-
-#[test]
-fn an_identity_has_its_address_again_in_another_network() {
-    let mut rig = with_network();
-    rig.profile.grace = Some(60);
-    rig.create_endpoint("e1", OWN);
-    rig.delete_endpoint("e1");
-    rig.network_call(NetworkCall::Delete(id("n1")));
-    rig.run_until(rig.at.as_secs_f64() + 30.0);
-    assert_eq!(rig.sends(7), 0);
-    rig.create(network("n1"));
-    let create = rig.create_endpoint("e2", OWN);
-    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
-        panic!("{:?}", rig.answers)
-    };
-    assert_eq!(
-        (record.address.to_string(), rig.sends(1)),
-        (LEASED.to_owned(), 1),
-        "by INIT-REBOOT"
-    );
 }
 
 #[test]

@@ -82,29 +82,6 @@ fn a_live_endpoint_keeps_its_lease_from_one_with_its_mac() {
     );
 }
 
-#[test]
-fn the_last_of_two_endpoints_with_one_mac_has_the_lease() {
-    let mut rig = with_endpoint();
-    let create = rig.create_endpoint("e2", OWN);
-    assert!(
-        matches!(
-            rig.answers[&create],
-            Answer::Network(NetworkAnswer::Endpoint(_))
-        ),
-        "{:?}",
-        rig.answers
-    );
-    let links: Vec<_> = rig.wired.links.keys().cloned().collect();
-    assert_eq!(links, [crate::link::own::LinkOwner::Endpoint(id("e2"))]);
-    rig.delete_endpoint("e1");
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!(
-        (rig.rows().len(), rig.sends(7)),
-        (1, 0),
-        "it is not the first one's to give back"
-    );
-}
-
 /// dockerd gives up waiting, and asks for another, before the first has its lease.
 #[test]
 fn of_two_endpoints_made_at_once_the_last_is_kept() {

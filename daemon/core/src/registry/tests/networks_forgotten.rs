@@ -35,50 +35,6 @@ fn a_network_whose_caller_left_before_the_answer_goes() {
     assert!(rig.is_done(kept));
 }
 
-/// It is a leftover if Docker did not hear the answer, and an operator can delete it.
-#[test]
-fn a_network_whose_caller_left_after_the_answer_stays() {
-    let mut rig = Rig::new(8);
-    let create = rig.create(network("n1"));
-    hangs_up(&mut rig, create);
-    assert!(knows(&mut rig, "n1"));
-    let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-    assert!(rig.is_done(delete) && !knows(&mut rig, "n1"));
-}
-
-#[test]
-fn a_network_that_stayed_in_the_store_can_be_deleted() {
-    for restarts in [false, true] {
-        let mut rig = Rig::new(8);
-        let create = rig.create(network("n1"));
-        rig.disk = Disk::Full;
-        hangs_up(&mut rig, create);
-        rig.disk = Disk::Good;
-        assert_eq!(rig.store.docker.networks.len(), 1);
-        if restarts {
-            rig.restart();
-        }
-        let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-        assert!(
-            rig.is_done(delete) && rig.store.docker.networks.is_empty(),
-            "{restarts}"
-        );
-    }
-}
-
-#[test]
-fn a_network_of_two_calls_outlives_one_hang_up() {
-    let mut rig = Rig::new(8);
-    rig.disk = Disk::Slow;
-    let calls = [rig.create(network("n1")), rig.create(network("n1"))];
-    let (op, changes) = rig.slow.pop_front().unwrap();
-    rig.written(op, changes);
-    assert!(rig.is_done(calls[0]));
-    hangs_up(&mut rig, calls[0]);
-    rig.flush();
-    assert!(rig.is_done(calls[1]) && knows(&mut rig, "n1"));
-}
-
 #[test]
 fn too_many_networks_is_an_error_that_names_an_idle_one() {
     let mut rig = Rig::new(8);

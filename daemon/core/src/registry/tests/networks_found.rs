@@ -215,17 +215,6 @@ fn a_list_that_is_due_waits_for_the_one_under_way() {
 }
 
 #[test]
-fn lists_do_not_prolong_the_ten_minutes_of_a_stray_link() {
-    let mut rig = with_endpoint();
-    for _ in 0..6 {
-        assert_eq!(rig.wired.links.len(), 1);
-        rig.run_until(rig.at.as_secs_f64() + 100.5);
-        rig.input(Input::Kernel(KernelMessage::Missed));
-    }
-    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
-}
-
-#[test]
 fn there_may_be_so_many_endpoints_and_no_more() {
     let mut rig = with_endpoint();
     let known = rig.store.docker.endpoints[&id("e1")].clone();
