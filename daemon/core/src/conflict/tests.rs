@@ -106,21 +106,6 @@ impl Bench {
 }
 
 #[test]
-fn an_optimistic_window_ends_with_its_probes() {
-    let mut bench = Bench::optimistic(10.0);
-    bench.now(at(10.0), "probe");
-    let second = bench.next("probe");
-    assert!((at(11.0)..=at(12.0)).contains(&second), "{second:?}");
-    let third = bench.next("probe");
-    assert!(
-        (second + PROBE_MIN..=second + PROBE_MAX).contains(&third),
-        "{third:?}"
-    );
-    assert_eq!(bench.next("free"), third + ANNOUNCE_WAIT);
-    bench.now(third + ANNOUNCE_WAIT, "over");
-}
-
-#[test]
 fn a_strict_window_takes_four_to_seven_seconds() {
     for seed in 0..200 {
         let mut bench = Bench::strict(seed);
@@ -147,28 +132,6 @@ fn an_address_is_announced_twice_from_when_it_appears() {
     assert_eq!(bench.next("announcement"), free + STEP + ANNOUNCE_INTERVAL);
     bench.window.appeared(free + ANNOUNCE_INTERVAL * 2);
     assert_eq!(bench.next("over"), free + STEP + ANNOUNCE_INTERVAL * 2);
-}
-
-#[test]
-fn announcements_and_probes_go_on_side_by_side() {
-    let mut bench = Bench::optimistic(0.0);
-    bench.now(at(0.0), "probe");
-    bench.window.appeared(at(0.5));
-    bench.now(at(0.5), "announcement");
-    bench.next("probe");
-    assert_eq!(bench.next("announcement"), at(2.5));
-    let last = bench.next("probe");
-    assert_eq!(bench.next("free"), last + ANNOUNCE_WAIT);
-    bench.next("over");
-}
-
-#[test]
-fn the_window_outlasts_the_last_announcement() {
-    let (mut bench, free) = Bench::before_free();
-    assert_eq!(bench.next("free"), free);
-    let last = bench.next("announcement");
-    assert_eq!(last, free - STEP + ANNOUNCE_INTERVAL);
-    assert_eq!(bench.next("over"), last + ANNOUNCE_INTERVAL);
 }
 
 #[test]
@@ -263,35 +226,6 @@ fn what_is_a_conflict_before_the_address_is_used() {
     }
 }
 
-#[test]
-fn an_address_in_use_is_defended_once_in_ten_seconds() {
-    let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-    for (second, expected) in [(11.0 - 1e-6, "conflict"), (11.0, "defended")] {
-        let mut bench = Bench::optimistic(0.0);
-        bench.window.appeared(at(0.0));
-        let Heard::Defend(frame) = bench.window.on_arp(at(1.0), &claim) else {
-            panic!("not defended")
-        };
-        assert_eq!(arp(&frame), Arp::request(LINK, ADDRESS, ADDRESS));
-        let heard = match bench.window.on_arp(at(second), &claim) {
-            Heard::Conflict { by: NEIGHBOUR } => "conflict",
-            Heard::Defend(_) => "defended",
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(heard, expected, "at {second}");
-    }
-}
-
-#[test]
-fn an_answer_to_a_probe_is_a_conflict_even_in_use() {
-    let mut bench = Bench::optimistic(0.0);
-    bench.window.appeared(at(0.0));
-    let heard = bench
-        .window
-        .on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
-    assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
-}
-
 /// Returns what follows a reply to us, then what follows another one.
 fn replies(bench: &mut Bench, now: Instant, again: Instant) -> [&'static str; 2] {
     [now, again].map(
@@ -333,40 +267,9 @@ fn an_address_in_use_before_is_defended_from_the_start() {
 }
 
 #[test]
-fn an_address_in_use_before_is_probed_for_and_announced() {
-    let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
-    let mut bench = Bench {
-        window,
-        rng: Rng::with_seed(3),
-    };
-    bench.now(at(0.0), "probe");
-    bench.now(at(0.0), "announcement");
-    bench.window.appeared(at(0.5));
-    bench.next("probe");
-    assert_eq!(bench.next("announcement"), at(2.0));
-    bench.next("probe");
-    bench.next("free");
-}
-
-#[test]
 fn a_probe_for_an_address_in_use_is_left_to_the_kernel() {
     let mut bench = Bench::strict(1);
     bench.window.appeared(at(0.0));
     let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
     assert_eq!(bench.window.on_arp(at(0.5), &probe), Heard::Nothing);
-}
-
-#[test]
-fn only_the_first_defence_keeps_the_window_open() {
-    let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-    let mut bench = Bench::optimistic(0.0);
-    bench.window.appeared(at(0.0));
-    for now in [3.0, 13.0, 23.0] {
-        assert!(matches!(
-            bench.window.on_arp(at(now), &claim),
-            Heard::Defend(_)
-        ));
-    }
-    while !matches!(bench.turn(bench.window.deadline()), WindowAction::Over) {}
-    assert_eq!(bench.window.deadline(), at(13.0));
 }

@@ -31,73 +31,6 @@ impl Rig {
 }
 
 #[test]
-fn a_station_that_claims_all_addresses_fails_no_add() {
-    for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = rig(detection);
-        rig.stations.insert(ANY, PROXY);
-        let add = rig.add("a", 1, "a");
-        if detection == Detection::Optimistic {
-            rig.run_until(1000.999);
-            assert!(
-                !rig.answers.contains_key(&add) && rig.store.records().is_empty(),
-                "the control is waited for"
-            );
-            rig.run_until(1001.0);
-        }
-        rig.run_until(if detection == Detection::Strict {
-            1008.0
-        } else {
-            1001.0
-        });
-        assert_eq!(
-            (rig.leased(add), rig.messages()),
-            (FIRST, vec![1, 3]),
-            "{detection:?}"
-        );
-        let controls = rig.controls();
-        assert!(
-            controls.len() == 3 && controls.iter().all(|asked| *asked == controls[0]),
-            "{controls:?}"
-        );
-        let told = format!(
-            "{PROXY} claims {FIRST}, and answered for {} too, which nobody can have: its claims are ignored",
-            controls[0]
-        );
-        assert_eq!(
-            rig.causes(EventKind::DetectionOff),
-            [&told],
-            "{detection:?}"
-        );
-        rig.appears(FIRST);
-        rig.run_until(1020.0);
-        assert_eq!(
-            (rig.state("a"), rig.messages()),
-            (vec!["BOUND"], vec![1, 3])
-        );
-        assert_eq!(
-            (rig.count(PROBE), rig.causes(EventKind::DetectionOff).len()),
-            (3, 1),
-            "it looks on, and says it once"
-        );
-    }
-}
-
-#[test]
-fn a_station_with_many_addresses_has_them_all() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.stations
-        .extend((0..2).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1030.0);
-    assert_eq!(
-        (rig.leased(add), rig.count((ANY, FIRST))),
-        (Ipv4Addr::new(192, 0, 2, 52), 1)
-    );
-    assert_eq!(rig.messages().iter().filter(|kind| **kind == 4).count(), 2);
-    assert!(rig.causes(EventKind::DetectionOff).is_empty());
-}
-
-#[test]
 fn the_real_station_is_found_beside_a_proxy() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(ANY, PROXY);
@@ -145,81 +78,6 @@ fn a_known_proxy_holds_up_nobody_else() {
         (rig.leased(add), rig.controls().len()),
         (rig.give, asked + 3)
     );
-}
-
-#[test]
-fn a_former_proxy_is_believed_again() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.stations.insert(ANY, PROXY);
-    rig.add("a", 1, "a");
-    rig.run_until(1310.0);
-    rig.stations.remove(&ANY);
-    rig.give = SECOND;
-    rig.stations.insert(SECOND, PROXY);
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1313.0);
-    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 52));
-}
-
-#[test]
-fn what_is_known_of_one_lan_says_nothing_of_another() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.stations.insert(ANY, PROXY);
-    rig.add("a", 1, "a");
-    rig.run_until(1001.0);
-    let mut call = rig.call("b", 2, "b");
-    call.lan = Lan::Link {
-        parent: "br1".into(),
-        vlan: 0,
-    };
-    // Another server's.
-    rig.granted.clear();
-    let add = rig.request(Call::Add(call));
-    assert!(!rig.answers.contains_key(&add));
-    rig.run_until(1002.0);
-    assert_eq!((rig.leased(add), rig.controls().len()), (FIRST, 6));
-}
-
-#[test]
-fn a_proxy_takes_no_held_address() {
-    let mut rig = rig(Detection::Optimistic);
-    let add = rig.add("a", 1, "a");
-    assert_eq!(rig.leased(add), FIRST);
-    rig.appears(FIRST);
-    rig.run_until(1000.5);
-    rig.stations.insert(ANY, PROXY);
-    rig.run_until(1020.0);
-    assert_eq!(
-        (rig.state("a"), rig.messages()),
-        (vec!["BOUND"], vec![1, 3])
-    );
-    assert_eq!(rig.causes(EventKind::DetectionOff).len(), 1);
-    assert!(rig.open.is_empty());
-}
-
-#[test]
-fn a_claim_heard_during_the_write_delays_the_answer() {
-    for proxy in [true, false] {
-        let mut rig = rig(Detection::Optimistic);
-        rig.disk = Disk::Slow;
-        let add = rig.add("a", 1, "a");
-        if proxy {
-            rig.stations.insert(ANY, PROXY);
-        }
-        rig.claim(PROXY, FIRST);
-        rig.disk = Disk::Good;
-        rig.flush();
-        rig.run_until(1000.999);
-        assert!(
-            !rig.answers.contains_key(&add) && rig.store.records().len() == 1,
-            "proxy: {proxy}"
-        );
-        rig.run_until(1001.0);
-        assert_eq!(
-            (rig.answers.contains_key(&add), rig.messages().contains(&4)),
-            (proxy, !proxy)
-        );
-    }
 }
 
 #[test]
@@ -321,26 +179,5 @@ fn an_add_goes_on_without_sockets_beside_known_proxies() {
         matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
         "{:?}",
         rig.answers.get(&add)
-    );
-}
-
-#[test]
-fn a_lease_goes_on_without_sockets_beside_known_proxies() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.add("a", 1, "a");
-    rig.appears(FIRST);
-    rig.run_until(1000.5);
-    rig.stations.insert(ANY, PROXY);
-    rig.claim(PROXY, FIRST);
-    let exchange = *rig.open.keys().next().expect("its sockets");
-    rig.input(Input::Broken {
-        exchange,
-        cause: LinkCause::refused("open a packet socket", "no buffers"),
-    });
-    assert!(rig.open.is_empty());
-    rig.run_until(1020.0);
-    assert_eq!(
-        (rig.state("a"), rig.messages()),
-        (vec!["BOUND"], vec![1, 3])
     );
 }

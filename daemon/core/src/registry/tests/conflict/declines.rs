@@ -31,19 +31,6 @@ fn a_conflict_does_not_count_for_another_address() {
 }
 
 #[test]
-fn an_offered_address_is_not_watched_for_another_lease() {
-    let (mut rig, add) = rig_after_an_offer_in_vain();
-    (rig.server, rig.give, rig.disk) = (Server::Commits, SECOND, Disk::Slow);
-    while rig.slow.is_empty() {
-        rig.wake();
-    }
-    rig.answer_probe(FIRST);
-    rig.flush();
-    assert_eq!(rig.leased(add), SECOND);
-    assert!(!rig.messages().contains(&4), "{:?}", rig.messages());
-}
-
-#[test]
 fn a_lease_after_a_conflict_over_its_address_is_watched() {
     let (mut rig, _) = rig_after_an_offer_in_vain();
     rig.server = Server::Up;
@@ -72,28 +59,6 @@ fn a_lease_after_a_conflict_over_its_address_is_watched() {
     rig.run_until(rig.seconds() + 5.0);
     assert!(rig.messages().ends_with(&[1, 1, 4]), "{:?}", rig.messages());
     assert_eq!(rig.count(PROBE), 1);
-}
-
-#[test]
-fn an_add_cancelled_with_a_conflict_in_hand_declines() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.disk = Disk::Slow;
-    rig.add("a", 1, "a");
-    rig.answer_probe(FIRST);
-    let del = rig.del("a");
-    while !rig.slow.is_empty() {
-        rig.flush();
-    }
-    rig.run_until(1010.0);
-    assert_eq!(
-        (rig.messages(), rig.answers[&del].clone()),
-        (vec![1, 3, 4], Answer::Deleted)
-    );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    assert_eq!(
-        rig.store.events.last().map(|event| event.kind),
-        Some(EventKind::Declined)
-    );
 }
 
 #[test]
@@ -160,21 +125,6 @@ fn an_add_cancelled_during_its_mtu_declines_after_a_claim() {
 }
 
 #[test]
-fn a_requested_address_in_use_is_declined_when_given_up() {
-    for known in [false, true] {
-        let mut rig = rig(Detection::Optimistic);
-        rig.server = Server::OffersOnly;
-        rig.add("a", 1, "a");
-        rig.claim(NEIGHBOUR, FIRST);
-        rig.run_until(if known { 1001.0 } else { 1000.5 });
-        rig.sent.retain(|(kind, _)| *kind != 3);
-        rig.del("a");
-        assert_eq!(rig.messages(), [1, 4], "the control is over: {known}");
-        assert!(rig.rows().is_empty() && rig.open.is_empty());
-    }
-}
-
-#[test]
 fn so_it_is_when_nobody_waited_for_it() {
     let mut rig = rig(Detection::Optimistic);
     rig.lease = 10;
@@ -190,56 +140,6 @@ fn so_it_is_when_nobody_waited_for_it() {
     rig.run_until(1100.0);
     assert!(rig.messages().ends_with(&[3, 4]), "{:?}", rig.messages());
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-}
-
-#[test]
-fn a_held_address_is_declined_once_its_loss_is_stored() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.add("a", 1, "a");
-    rig.appears(FIRST);
-    rig.run_until(1000.5);
-    rig.disk = Disk::Slow;
-    rig.answer_probe(FIRST);
-    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3], vec!["INIT"]));
-    rig.flush();
-    assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
-    rig.restart();
-    assert_eq!(
-        rig.state("a"),
-        ["INIT"],
-        "nobody takes the address up again"
-    );
-}
-
-#[test]
-fn a_held_address_is_declined_although_the_store_fails() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.add("a", 1, "a");
-    rig.run_until(1000.5);
-    rig.disk = Disk::Full;
-    rig.answer_probe(FIRST);
-    assert_eq!(
-        (rig.messages(), rig.state("a"), rig.open.len()),
-        (vec![1, 3, 4], vec!["INIT"], 0)
-    );
-}
-
-#[test]
-fn a_del_does_not_keep_an_address_from_being_declined() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.add("a", 1, "a");
-    rig.run_until(1000.5);
-    rig.disk = Disk::Slow;
-    rig.answer_probe(FIRST);
-    let del = rig.del("a");
-    assert_eq!(rig.messages(), [1, 3], "the store has the lease still");
-    rig.flush();
-    assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
-    while !rig.slow.is_empty() {
-        rig.flush();
-    }
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]

@@ -32,60 +32,6 @@ fn offend(rig: &mut Rig) {
     }
 }
 
-#[test]
-fn an_add_declines_three_addresses_at_most() {
-    let mut rig = hostile();
-    assert_eq!(rig.declines(), 3);
-    assert!(rig.seconds() < 1005.0, "soon: {}", rig.seconds());
-    let Some(Answer::Failed(failure)) = rig.answers.get(&1) else {
-        panic!()
-    };
-    assert_eq!(
-        failure.to_string(),
-        "3 addresses that were offered on br0 are in use, and were declined: 192.0.2.50 by 02:00:00:00:09:09, 192.0.2.51 by \
-         02:00:00:00:09:09, 192.0.2.52 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these \
-         Ethernet addresses answer for them"
-    );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    rig.run_until(1100.0);
-    assert_eq!(rig.declines(), 3, "nothing goes on");
-}
-
-#[test]
-fn an_add_out_of_time_names_all_that_it_declined() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.all_taken();
-    let mut call = rig.call("a", 1, "a");
-    call.timeout = Duration::from_millis(2500);
-    let add = rig.request(Call::Add(call));
-    rig.run_until(1010.0);
-    let declined = vec![(FIRST, NEIGHBOUR), (SECOND, NEIGHBOUR)];
-    let lan = Lan::Link {
-        parent: "br0".into(),
-        vlan: 0,
-    };
-    assert_eq!(
-        rig.answers[&add],
-        Answer::Failed(Failure::Conflicts { lan, declined })
-    );
-}
-
-#[test]
-fn an_add_names_who_uses_the_servers_only_address() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.stations.insert(FIRST, NEIGHBOUR);
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1001.0);
-    rig.server = Server::Silent;
-    rig.run_until(1030.0);
-    let Answer::Failed(failure) = &rig.answers[&add] else {
-        panic!()
-    };
-    let expected = "192.0.2.50 is in use by 02:00:00:00:09:09, and was declined: give that station another address, or take \
-                    192.0.2.50 out of the server's pool";
-    assert_eq!(failure.to_string(), expected);
-}
-
 /// A server that keeps FIRST for "a", where a neighbour uses it, and offers that again whatever "a" declines.
 fn with_a_squatted_reservation() -> Rig {
     let mut rig = rig(Detection::Optimistic);
@@ -108,48 +54,6 @@ fn an_add_ends_at_the_third_offer_of_a_used_address() {
     );
     assert_eq!(rig.declines(), 1);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-}
-
-#[test]
-fn a_used_reservation_fails_only_its_own_container() {
-    let mut rig = with_a_squatted_reservation();
-    for _ in 0..3 {
-        let add = rig.add("a", 1, "a");
-        rig.run_until(rig.seconds() + 30.0);
-        assert!(
-            matches!(rig.answers[&add], Answer::Failed(Failure::Conflict { .. })),
-            "{:?}",
-            rig.answers[&add]
-        );
-    }
-    let add = rig.add("b", 2, "b");
-    assert_eq!(rig.leased(add), SECOND);
-}
-
-#[test]
-fn background_pauses_grow_to_ten_minutes_after_conflicts() {
-    let mut rig = rig(Detection::Optimistic);
-    let add = rig.add("a", 1, "a");
-    rig.configure("192.0.2.50/24");
-    assert_eq!(rig.leased(add), FIRST);
-    rig.all_taken();
-    rig.run_until(1003.0);
-    let mut at = Vec::new();
-    while at.len() < 11 {
-        let (messages, seconds) = (rig.declines(), rig.seconds());
-        rig.wake();
-        if rig.declines() > messages {
-            at.push(seconds);
-            assert!(rig.on_link().is_empty());
-        }
-    }
-    let pauses: Vec<_> = at
-        .windows(2)
-        .map(|pair| (pair[1] - pair[0]).round() as u64)
-        .collect();
-    // A second each for the control.
-    assert_eq!(pauses, [21, 41, 81, 161, 321, 601, 601, 601, 601, 601]);
-    assert!(!rig.kinds_of_events().contains(&EventKind::DetectionOff));
 }
 
 #[test]

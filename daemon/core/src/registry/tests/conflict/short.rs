@@ -23,21 +23,6 @@ fn a_strict_add_of_too_short_a_lease_fails_at_once() {
 }
 
 #[test]
-fn a_strict_add_takes_a_lease_that_outlasts_its_probes() {
-    let mut rig = rig(Detection::Strict);
-    rig.lease = 8;
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1007.0);
-    assert_eq!(rig.leased(add), FIRST);
-    rig.run_until(1060.0);
-    assert!(
-        matches!(rig.state("a")[..], ["BOUND" | "RENEWING"]),
-        "{:?}",
-        rig.state("a")
-    );
-}
-
-#[test]
 fn a_lease_that_ends_during_its_probes_is_asked_for_anew() {
     let mut rig = rig(Detection::Strict);
     rig.lease = 10;

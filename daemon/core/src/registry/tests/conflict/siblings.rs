@@ -1,8 +1,6 @@
 //! The kernel copies a macvlan's broadcast for each of its siblings. So they get each message once; repeats, which are for
 //! the wire, leave over their parent link.
 
-use std::sync::Arc;
-
 use super::*;
 
 /// The link that the interfaces are macvlans on.
@@ -38,60 +36,6 @@ fn siblings_hear_each_message_once_and_the_wire_all() {
         );
         assert!(ways[1..].iter().all(|(_, over)| **over == WIRE), "{ways:?}");
     }
-}
-
-#[test]
-fn a_strict_window_probes_siblings_first_then_the_wire() {
-    let mut rig = crowded(Detection::Strict);
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1008.0);
-    assert_eq!(rig.leased(add), FIRST);
-    let ways = rig
-        .asked
-        .iter()
-        .zip(&rig.wired.asked_over)
-        .filter(|(asked, _)| **asked == PROBE)
-        .map(|(_, over)| *over);
-    assert_eq!(ways.collect::<Vec<_>>(), [INSIDE, WIRE, WIRE]);
-}
-
-#[test]
-fn an_answer_to_a_repeated_probe_is_heard_inside() {
-    for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = crowded(detection);
-        let add = rig.add("a", 1, "a");
-        while rig.count(PROBE) < 2 {
-            rig.wake();
-        }
-        assert_eq!(rig.wired.asked_over.last(), Some(&WIRE));
-        rig.answer_probe(FIRST);
-        rig.run_until(rig.seconds() + 15.0);
-        assert!(
-            rig.messages().contains(&4),
-            "declined: {:?}",
-            rig.messages()
-        );
-        if detection == Detection::Strict {
-            assert_eq!(rig.leased(add), SECOND);
-        }
-    }
-}
-
-#[test]
-fn siblings_hear_a_defence_and_a_control() {
-    let mut rig = crowded(Detection::Optimistic);
-    rig.bind();
-    rig.run_until(1000.5);
-    let (asked, heard) = (rig.asked.len(), Arp::request(NEIGHBOUR, FIRST, FIRST));
-    rig.hear(&heard);
-    assert_eq!(rig.asked.len(), asked + 1, "it is defended");
-    rig.hear(&heard);
-    rig.run_until(1000.95);
-    let later = &rig.wired.asked_over[asked..];
-    assert!(
-        later.len() > 1 && later.iter().all(|over| *over == INSIDE),
-        "{later:?}"
-    );
 }
 
 #[test]
@@ -137,25 +81,6 @@ fn only_a_first_discover_leaves_over_the_parent() {
     rig.add("b", 2, "b");
     rig.run_until(rig.seconds() + 2.5);
     assert_eq!(rig.wired.sent_over, [(1, WIRE), (1, INSIDE)]);
-}
-
-#[test]
-fn a_discover_leaves_from_inside_if_no_server_will_do() {
-    for is_believed in [true, false] {
-        let mut rig = asked(|_| {});
-        let mut add = rig.call("b", 2, "b");
-        match is_believed {
-            true => {
-                add.wanted = Some(Wanted {
-                    address: SECOND,
-                    preferred: true,
-                })
-            }
-            false => Arc::make_mut(&mut add.profile.client).servers.deny = vec![SERVER],
-        }
-        rig.request(Call::Add(add));
-        assert_eq!(rig.wired.sent_over[0], (1, INSIDE));
-    }
 }
 
 #[test]
