@@ -1,4 +1,4 @@
-use super::super::{At, Interfaces, Presence};
+use super::super::{At, Interfaces};
 use super::*;
 use crate::effect::OpId;
 use crate::grant::Route;
@@ -8,7 +8,6 @@ use crate::wire::Mac;
 
 const AT: At = (Cookie(1), 2);
 const V4: BindingId = BindingId(1);
-const V6: BindingId = BindingId(2);
 
 /// An interface of a kernel, and what its bindings do there.
 struct Host {
@@ -151,14 +150,6 @@ impl Host {
         );
         (id, steps.iter().map(ToString::to_string).collect())
     }
-
-    /// Returns what is on the interface.
-    fn carried(&self) -> Vec<String> {
-        let addresses = self.addresses.iter().map(ToString::to_string);
-        addresses
-            .chain(self.routes.iter().map(ToString::to_string))
-            .collect()
-    }
 }
 
 fn grant(address: &str, gateway: &str) -> Grant {
@@ -184,113 +175,6 @@ fn v4() -> Grant {
 
 fn v6() -> Grant {
     grant("2001:db8::50/64", "fe80::1")
-}
-
-/// Returns an interface that carries a grant of each family.
-fn both() -> Host {
-    let mut host = Host::new(AT);
-    host.enter(V4, carry(&v4()));
-    host.enter(V6, carry(&v6()));
-    for _ in 0..2 {
-        assert_eq!(host.go_on(), 1);
-        host.end_change();
-    }
-    assert_eq!(host.go_on(), 0);
-    host
-}
-
-#[test]
-fn an_interface_carries_a_v6_grant_beside_a_v4_one() {
-    let mut host = Host::new(AT);
-    host.enter(V4, carry(&v4()));
-    host.enter(V6, carry(&v6()));
-    assert_eq!(host.go_on(), 1, "the other waits for its turn");
-    let steps = [
-        "add the address 192.0.2.50/24",
-        "add the route 0.0.0.0/0 via 192.0.2.1",
-    ]
-    .map(String::from);
-    assert_eq!(host.end_change(), (V4, steps.into()));
-    assert_eq!(host.go_on(), 1);
-    let steps = [
-        "add the address 2001:db8::50/64",
-        "add the route ::/0 via fe80::1",
-    ]
-    .map(String::from);
-    assert_eq!(host.end_change(), (V6, steps.into()));
-    assert_eq!(host.go_on(), 0, "both have what they want");
-    let carried = [
-        "192.0.2.50/24",
-        "2001:db8::50/64",
-        "0.0.0.0/0 via 192.0.2.1",
-        "::/0 via fe80::1",
-    ];
-    assert_eq!(host.carried(), carried);
-}
-
-#[test]
-fn a_change_for_one_family_leaves_the_other_alone() {
-    let (mut host, next) = (both(), grant("2001:db8:1::50/64", "fe80::2"));
-    host.want(V6, &v6(), carry(&next));
-    host.go_on();
-    host.end_change();
-    let carried = [
-        "192.0.2.50/24",
-        "2001:db8:1::50/64",
-        "0.0.0.0/0 via 192.0.2.1",
-        "::/0 via fe80::2",
-    ];
-    assert_eq!(host.carried(), carried);
-    host.want(V4, &v4(), Wish::Nothing);
-    host.go_on();
-    host.end_change();
-    assert_eq!(host.carried(), ["2001:db8:1::50/64", "::/0 via fe80::2"]);
-}
-
-#[test]
-fn two_that_want_a_change_at_once_take_turns() {
-    let (mut host, next) = (
-        both(),
-        [
-            grant("192.0.2.77/24", "192.0.2.1"),
-            grant("2001:db8::77/64", "fe80::1"),
-        ],
-    );
-    host.want(V4, &v4(), carry(&next[0]));
-    host.want(V6, &v6(), carry(&next[1]));
-    let turns: Vec<_> =
-        std::iter::from_fn(|| (host.go_on() > 0).then(|| host.end_change().0)).collect();
-    assert_eq!(turns, [V4, V6]);
-    assert_eq!(host.addresses, [next[0].addresses[0], next[1].addresses[0]]);
-}
-
-#[test]
-fn an_interface_stays_as_it_is_until_something_is_wanted() {
-    let mut host = both();
-    host.want(V4, &v4(), Wish::AsIs);
-    assert_eq!(host.go_on(), 0);
-    assert_eq!(host.carried().len(), 4);
-}
-
-#[test]
-fn a_regained_interface_carries_the_same() {
-    let mut before = both();
-    let own = before.link();
-    before.interfaces.seat_mut(&own, V4).unwrap().see(
-        true,
-        None,
-        Instant::from_boot(Duration::ZERO),
-    );
-    before.interfaces.leave(&own, V4);
-    assert_eq!(before.interfaces.presence(&own, V4), Presence::Unknown);
-    let mut after = Host::new((Cookie(2), 5));
-    after.enter(V4, carry(&v4()));
-    after.go_on();
-    after.end_change();
-    assert_eq!(
-        after.carried(),
-        ["192.0.2.50/24", "0.0.0.0/0 via 192.0.2.1"]
-    );
 }
 
 #[test]

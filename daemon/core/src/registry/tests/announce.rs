@@ -8,7 +8,6 @@ use crate::grant::policy::{Detection, Policy};
 use crate::link::KernelMessage;
 use crate::profile::Profile;
 use crate::wire::Mac;
-use crate::wire::frame::Arp;
 
 const A: &str = "192.0.2.50/24";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
@@ -67,15 +66,6 @@ fn a_changed_address_is_announced_once_it_is_put_on() {
         }
         assert_eq!(rig.appeared(), (2, 0), "{detection:?}");
     }
-}
-
-#[test]
-fn without_detection_nobody_is_listened_to_meanwhile() {
-    let mut rig = changing(Detection::Off);
-    rig.run_until(rig.at.as_secs_f64() + 1.0);
-    let claim = Arp::request(Mac([2, 0, 0, 0, 9, 9]), OTHER, OTHER);
-    (0..3).for_each(|_| rig.hear(&claim));
-    assert_eq!((rig.state("a"), rig.appeared()), (vec!["BOUND"], (2, 0)));
 }
 
 /// A lease of more than an hour, as it is some seconds after its ADD.
@@ -147,17 +137,6 @@ fn a_later_mac_announces_the_address() {
 }
 
 #[test]
-fn a_mac_found_at_a_restart_is_not_announced() {
-    let mut rig = bound(Profile::default(), 100.0);
-    rig.mac = Some(TUNED);
-    rig.asked.clear();
-    rig.restart();
-    rig.tell_carrier(true);
-    rig.run_until(1200.0);
-    assert!(rig.asked.is_empty(), "{:?}", rig.asked);
-}
-
-#[test]
 fn a_mac_found_by_a_look_is_announced() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.mac = Some(TUNED);
@@ -165,40 +144,6 @@ fn a_mac_found_by_a_look_is_announced() {
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1200.0);
     assert_eq!(rig.asked, [(ADDRESS, ADDRESS); 2]);
-}
-
-#[test]
-fn arp_for_the_server_comes_from_the_interfaces_mac() {
-    for restarts in [false, true] {
-        let mut rig = bound(Profile::default(), 0.5);
-        tune(&mut rig, TUNED);
-        rig.run_until(2500.0);
-        if restarts {
-            rig.restart();
-        }
-        rig.asked.clear();
-        rig.asked_from.clear();
-        rig.run_until(3001.0);
-        let server = Ipv4Addr::new(192, 0, 2, 1);
-        let probe = (Ipv4Addr::UNSPECIFIED, ADDRESS);
-        assert_eq!(rig.asked, [(ADDRESS, server), probe], "at T1");
-        assert_eq!(
-            rig.asked_from, [TUNED; 2],
-            "it would change what the neighbours know"
-        );
-        rig.del("a");
-        assert_eq!(
-            (rig.asked_from.len(), rig.asked_from.last()),
-            (3, Some(&TUNED))
-        );
-        assert!(
-            rig.chaddrs
-                .iter()
-                .all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])),
-            "{:?}",
-            rig.chaddrs
-        );
-    }
 }
 
 #[test]

@@ -6,9 +6,8 @@ use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::grant::policy::{OnChange, Policy};
-use crate::link::{KernelMessage, Step};
+use crate::link::Step;
 use crate::profile::Profile;
-use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
@@ -26,63 +25,6 @@ fn give_another(rig: &mut Rig) {
 }
 
 #[test]
-fn a_changed_address_is_stored_before_it_is_put_on() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.disk = Disk::Slow;
-    rig.run_until(1050.5);
-    assert_eq!(
-        (rig.on_link(), rig.slow.len()),
-        (vec![A.to_owned()], 1),
-        "not before it is durable"
-    );
-    let (op, changes) = rig.slow.pop_front().unwrap();
-    let Change::Put(id, record) = &changes[0] else {
-        panic!("{changes:?}")
-    };
-    let former = record
-        .former
-        .as_ref()
-        .expect("what the interface still carries");
-    assert_eq!(
-        (
-            record.lease.address.to_string(),
-            former.grants[0].addresses[0].to_string()
-        ),
-        (B.into(), A.into())
-    );
-    rig.store.durable.insert(*id, (**record).clone());
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Persisted(Ok(())),
-    });
-    assert_eq!(rig.on_link(), [B]);
-    assert_eq!(rig.slow.len(), 1, "settled");
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert_eq!(
-        (rig.only_record().former.clone(), rig.state("a")),
-        (None, vec!["BOUND"])
-    );
-}
-
-#[test]
-fn a_failed_change_is_tried_again_after_a_look() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    let cause = LinkCause::TimedOut;
-    rig.faults = [(1, cause.clone()), (0, cause)].into();
-    rig.run_until(1050.5);
-    assert_eq!(rig.on_link(), [A, "192.0.2.77/32"], "one step was taken");
-    rig.run_until(1055.0);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().former.is_some()),
-        (vec![B.to_owned()], false)
-    );
-    assert!(rig.faults.is_empty());
-}
-
-#[test]
 fn a_link_that_is_gone_ends_the_work_on_it() {
     let mut rig = bound();
     give_another(&mut rig);
@@ -91,32 +33,6 @@ fn a_link_that_is_gone_ends_the_work_on_it() {
     assert!(
         rig.rows().is_empty() && rig.store.records().is_empty(),
         "given back"
-    );
-}
-
-#[test]
-fn a_refused_route_keeps_no_address_from_changing() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.options = vec![3, 4, 192, 0, 2, 9];
-    // +/32, -A, +B, -/32, then the route
-    rig.faults = [(
-        4,
-        LinkCause::Refused {
-            doing: "add the route",
-            reason: "no".to_owned(),
-        },
-    )]
-    .into();
-    rig.run_until(1050.5);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().former.is_some()),
-        (vec![B.to_owned()], false)
-    );
-    assert!(
-        !rig.steps
-            .iter()
-            .any(|step| matches!(step, Step::AddRoute(_)))
     );
 }
 
@@ -198,15 +114,6 @@ fn another_mtu_is_set_at_most_to_the_parents() {
 }
 
 #[test]
-fn new_times_or_names_change_nothing_at_the_interface() {
-    let mut rig = bound();
-    rig.lease = 200;
-    rig.options = vec![6, 4, 192, 0, 2, 53];
-    rig.run_until(1050.5);
-    assert_eq!((rig.steps.len(), rig.only_record().lease.dns.len()), (0, 1));
-}
-
-#[test]
 fn an_address_taken_off_by_hand_is_not_put_back() {
     let mut rig = bound();
     rig.take_off(A);
@@ -239,94 +146,6 @@ fn an_address_taken_off_by_hand_is_not_put_back() {
 }
 
 #[test]
-fn an_address_not_put_on_yet_was_not_taken_off() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    assert!(
-        !rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::AddressRemoved),
-        "{:?}",
-        rig.store.events
-    );
-    rig.configure(A);
-    rig.sent.clear();
-    rig.run_until(1050.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))]);
-}
-
-#[test]
-fn an_address_back_before_the_look_was_not_taken_off() {
-    let mut rig = bound();
-    let gone = KernelMessage::AddressGone((Cookie(1), 2), Ipv4Addr::new(192, 0, 2, 50).into());
-    rig.input(Input::Kernel(gone));
-    rig.sent.clear();
-    rig.run_until(1050.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))]);
-}
-
-#[test]
-fn an_audit_sees_an_address_that_was_taken_off() {
-    let mut rig = bound();
-    rig.interface.carry([]);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.sent.clear();
-    rig.run_until(1050.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
-}
-
-#[test]
-fn a_failed_look_is_repeated_until_it_succeeds() {
-    let mut rig = bound();
-    rig.interface.carry([]);
-    rig.blind = Some(LinkCause::TimedOut);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(1010.0);
-    rig.blind = None;
-    rig.sent.clear();
-    rig.run_until(1050.5);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "seen after all");
-}
-
-#[test]
-fn a_look_that_always_fails_is_repeated_once_a_minute() {
-    let mut rig = bound();
-    rig.lease = 86400;
-    rig.run_until(1060.0);
-    rig.blind = Some(LinkCause::TimedOut);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    let wakes = rig.run_until(1060.0 + 3600.0);
-    assert!((60..90).contains(&wakes), "{wakes}");
-    rig.del("a");
-    rig.run_until(10_000.0);
-    assert_eq!(rig.reg.poll_timeout(), None);
-}
-
-#[test]
-fn a_renamed_interface_is_ours_but_not_another_namespace() {
-    let mut rig = bound();
-    rig.ifname = "net1".to_owned();
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    give_another(&mut rig);
-    rig.run_until(1050.5);
-    assert_eq!(
-        (rig.on_link(), rig.state("a")),
-        (vec![B.to_owned()], vec!["BOUND"])
-    );
-    rig.add("b", 2, "b");
-    rig.live.remove(&1);
-    rig.missing = LinkCause::NetnsChanged;
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(1060.0);
-    assert!(
-        rig.state("a").is_empty() && rig.sent.iter().any(|(kind, _)| *kind == 7),
-        "given back"
-    );
-}
-
-#[test]
 fn an_interface_with_a_new_mac_is_still_ours() {
     let mut rig = bound();
     // As KubeVirt does it: the virtual machine has both addresses from here on, behind a bridge.
@@ -336,24 +155,4 @@ fn an_interface_with_a_new_mac_is_still_ours() {
     rig.run_until(1051.0);
     let start = rig.only_record().lease.start.since_boot().as_secs_f64();
     assert_eq!((rig.state("a"), start), (vec!["BOUND"], t1), "extended");
-}
-
-#[test]
-fn a_namespace_that_cannot_be_entered_once_costs_no_route() {
-    let mut rig = bound();
-    rig.options = vec![3, 4, 192, 0, 2, 9];
-    let cause = LinkCause::Refused {
-        doing: "open a netlink socket",
-        reason: "too many open files".to_owned(),
-    };
-    rig.faults = [(0, cause)].into();
-    rig.run_until(1055.0);
-    assert!(
-        rig.steps
-            .iter()
-            .any(|step| matches!(step, Step::AddRoute(_))),
-        "{:?}",
-        rig.steps
-    );
-    assert_eq!(rig.only_record().former, None);
 }

@@ -9,7 +9,6 @@ use crate::grant::policy::{OnChange, Policy};
 use crate::link::LinkCause;
 use crate::profile::Profile;
 
-const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
 
 /// The lease is about to be renewed with another address.
@@ -36,32 +35,6 @@ impl Rig {
 
     fn seconds_from_now(&mut self, seconds: f64) {
         self.run_until(self.at.as_secs_f64() + seconds);
-    }
-}
-
-#[test]
-fn a_check_waits_for_the_change_to_another_lease() {
-    for expected in [&[][..], &[B]] {
-        let mut rig = changing(Profile::default());
-        rig.hold_changes = true;
-        rig.run_until(1050.5);
-        let check = rig.check(expected);
-        assert_eq!(
-            (rig.on_link(), rig.answers.get(&check)),
-            (vec![A.to_owned()], None)
-        );
-        rig.change_late();
-        assert_eq!(
-            (rig.on_link(), &rig.answers[&check]),
-            (vec![B.to_owned()], &Answer::Checked)
-        );
-        rig.run_until(1070.0);
-        assert!(
-            rig.reg
-                .kept()
-                .iter()
-                .all(|kept| kept.of_bindings || kept.count == 0)
-        );
     }
 }
 

@@ -35,33 +35,6 @@ impl Rig {
 }
 
 #[test]
-fn an_address_never_put_on_is_never_named_in_arp() {
-    for seconds in [20, 100, 1000, 100_000] {
-        let mut rig = added(seconds, Profile::default());
-        let sent = rig.sent.len();
-        rig.after(f64::from(seconds) * 3.0);
-        let extensions = &rig.sent[sent..];
-        assert!(
-            extensions.len() >= 3 && extensions.iter().all(|sent| *sent == (3, ANY)),
-            "{extensions:?}"
-        );
-        assert!(
-            rig.asked.iter().all(|(sender, _)| *sender == ANY),
-            "{seconds}: {:?}",
-            rig.asked
-        );
-        assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
-        assert!(
-            !rig.store
-                .events
-                .iter()
-                .any(|event| event.kind == EventKind::AddressRemoved),
-            "nobody removed it"
-        );
-    }
-}
-
-#[test]
 fn nor_does_its_release_name_it_in_arp() {
     let mut rig = added(1000, Profile::default());
     rig.after(70.0);
@@ -82,29 +55,6 @@ fn nor_does_its_release_name_it_in_arp() {
         released,
         Some("its attachment was deleted"),
         "and is not said to have been lost"
-    );
-}
-
-#[test]
-fn no_arp_names_an_absent_address_after_a_carrier_loss() {
-    let mut rig = added(1000, Profile::default());
-    rig.server = Server::Silent;
-    rig.after(950.0);
-    rig.tell_carrier(false);
-    rig.after(10.0);
-    rig.server = Server::Up;
-    rig.tell_carrier(true);
-    rig.after(500.0);
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    assert!(
-        rig.asked.iter().all(|(sender, _)| *sender == ANY),
-        "{:?}",
-        rig.asked
-    );
-    assert!(
-        rig.sent.iter().all(|(_, ciaddr)| *ciaddr == ANY),
-        "{:?}",
-        rig.sent
     );
 }
 

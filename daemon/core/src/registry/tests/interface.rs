@@ -7,12 +7,11 @@ use super::rig::*;
 use crate::effect::{Failure, RequestId};
 use crate::event::EventKind;
 use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link, LinkCause};
+use crate::link::{KernelMessage, Link};
 use crate::record::{Former, Record, RecordState};
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
 const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 fn bound() -> Rig {
@@ -62,28 +61,6 @@ fn a_look_from_before_an_address_came_does_not_count() {
         (rig.removals(), rig.sent.clone()),
         (0, vec![(3, LEASED)]),
         "renewed from its address"
-    );
-}
-
-#[test]
-fn a_look_from_before_our_own_change_does_not_count() {
-    let mut rig = bound();
-    rig.hold_looks = true;
-    rig.miss();
-    let before = rig.looks.pop_front().unwrap();
-    rig.hold_looks = false;
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
-    rig.run_until(1050.5);
-    assert_eq!(rig.on_link(), [B]);
-    rig.input(Input::Done {
-        op: before.0,
-        outcome: before.1,
-    });
-    rig.sent.clear();
-    rig.run_until(1101.0);
-    assert_eq!(
-        (rig.removals(), rig.sent[0]),
-        (0, (3, Ipv4Addr::new(192, 0, 2, 77)))
     );
 }
 
@@ -152,31 +129,6 @@ fn slowly_cleared() -> Rig {
 }
 
 #[test]
-fn an_add_after_a_del_waits_for_a_change_under_way() {
-    let mut rig = slowly_cleared();
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    let add = rig.add("a", 1, "a");
-    assert!(
-        !rig.answers.contains_key(&add),
-        "its main plugin would see the address go again"
-    );
-    rig.change_late();
-    assert!(rig.on_link().is_empty());
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    rig.configure(A);
-    rig.run_until(1065.0);
-    assert!(
-        rig.changes.is_empty()
-            && rig
-                .reg
-                .kept()
-                .iter()
-                .all(|kept| kept.of_bindings || kept.count == 0)
-    );
-}
-
-#[test]
 fn an_add_waits_for_the_change_after_a_loss() {
     let mut rig = slowly_cleared();
     let add = rig.add("a", 1, "another");
@@ -204,19 +156,6 @@ fn an_add_out_of_time_names_the_change_it_waits_for() {
         "{:?}",
         rig.reg.kept()
     );
-}
-
-#[test]
-fn an_add_waits_for_the_change_of_an_add_given_up() {
-    let mut rig = bound();
-    rig.hold_changes = true;
-    let given_up = rig.add("a", 1, "another");
-    rig.input(Input::HungUp(RequestId(given_up)));
-    rig.del("a");
-    let add = rig.add("a", 1, "another");
-    assert!(!rig.answers.contains_key(&add));
-    rig.change_late();
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
 }
 
 #[test]
@@ -301,33 +240,6 @@ fn changes_cut_by_a_restart_go_on_a_few_at_once() {
         .into_iter()
         .filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
-}
-
-#[test]
-fn a_cut_change_leaves_stand_ins_of_foreign_addresses() {
-    let (foreign, stand_in) = ("192.0.2.99/24", "192.0.2.99/32");
-    for crashes in [false, true] {
-        let mut rig = bound();
-        rig.configure(foreign);
-        rig.server = Server::Naks;
-        match crashes {
-            true => rig.hold_changes = true,
-            false => rig.faults.push_back((2, LinkCause::TimedOut)),
-        }
-        rig.run_until(1051.01);
-        // In the kernel the other goes with the leased address.
-        rig.interface.carry([stand_in.parse().unwrap()]);
-        (rig.server, rig.hold_changes) = (Server::Silent, false);
-        if crashes {
-            rig.restart();
-        }
-        rig.run_until(1055.0);
-        assert_eq!(
-            (rig.on_link(), rig.only_record().former.clone()),
-            (vec![stand_in.to_owned()], None),
-            "{crashes}"
-        );
-    }
 }
 
 #[test]

@@ -5,12 +5,10 @@ use std::net::Ipv4Addr;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
-use crate::link::Step;
 use crate::record::RecordState;
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
@@ -84,83 +82,12 @@ impl Rig {
 }
 
 #[test]
-fn a_kept_address_goes_for_the_next_lease_after_it_is_on() {
-    let mut rig = kept();
-    rig.options = vec![3, 4, 192, 0, 2, 9];
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-    let shown: Vec<_> = rig.steps.iter().map(|step| format!("{step:?}")).collect();
-    let at = |what: Step| {
-        shown
-            .iter()
-            .position(|step| *step == format!("{what:?}"))
-            .unwrap()
-    };
-    assert!(
-        at(Step::AddAddress("192.0.2.77/32".parse().unwrap()))
-            < at(Step::RemoveAddress(A.parse().unwrap()))
-    );
-    let routes = |added| {
-        let is = |step: &&Step| {
-            matches!(step, Step::AddRoute(_)) == added
-                && matches!(step, Step::AddRoute(_) | Step::RemoveRoute(_))
-        };
-        rig.steps.iter().filter(is).count()
-    };
-    assert_eq!((routes(true), routes(false)), (1, 1));
-}
-
-#[test]
 fn a_kept_address_that_is_given_again_is_not_touched() {
     let mut rig = kept();
     rig.is_given(FIRST, 70.0);
     rig.assert_settled(A);
     assert_eq!(rig.steps, []);
     assert_eq!(rig.renewal(), [(3, FIRST)], "from the address");
-}
-
-#[test]
-fn a_nak_leaves_the_address_until_another_lease_is_there() {
-    let mut rig = bound(keeping());
-    rig.server = Server::Naks;
-    rig.run_until(1050.1);
-    rig.assert_kept();
-    assert!(rig.has_told(EventKind::Lost));
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-}
-
-#[test]
-fn a_del_of_an_expired_kept_address_sends_nothing() {
-    let mut rig = kept();
-    rig.sent.clear();
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    rig.run_until(1400.0);
-    assert!(
-        rig.store.records().is_empty()
-            && rig.rows().is_empty()
-            && rig.sent.iter().all(|(kind, _)| *kind != 7)
-    );
-    assert_eq!(
-        (rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()),
-        (1, 0, None),
-        "the plugin's to delete"
-    );
-}
-
-#[test]
-fn a_kept_address_in_use_elsewhere_is_taken_off() {
-    let mut rig = kept();
-    rig.stations.insert(FIRST, NEIGHBOUR);
-    rig.is_given(FIRST, 0.0);
-    while !rig.has_told(EventKind::Declined) {
-        rig.wake();
-    }
-    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
-    rig.restart();
-    rig.run_until(rig.at.as_secs_f64() + 70.0);
-    rig.assert_settled("192.0.2.51/24");
 }
 
 #[test]
@@ -252,44 +179,6 @@ fn what_both_keys_keep_goes_when_somebody_else_uses_it() {
         rig.is_given(FIRST, 150.0);
         rig.assert_settled("192.0.2.51/24");
     }
-}
-
-#[test]
-fn a_change_cut_by_the_leases_end_is_made_with_the_next() {
-    let mut rig = bound(keeping());
-    rig.hold_looks = true;
-    rig.is_given(OTHER, 42.0);
-    assert_eq!(rig.only_record().lease.ip(), OTHER);
-    rig.server = Server::Silent;
-    rig.run_until(1200.0);
-    rig.hold_looks = false;
-    while let Some((op, outcome)) = rig.looks.pop_front() {
-        rig.input(Input::Done { op, outcome });
-    }
-    rig.assert_kept();
-    rig.restart();
-    rig.assert_kept();
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-}
-
-#[test]
-fn an_address_put_on_after_a_loss_counts_despite_keep() {
-    let mut rig = bound(Policy {
-        on_change: OnChange::Keep,
-        ..Policy::default()
-    });
-    rig.server = Server::Naks;
-    rig.run_until(1050.1);
-    assert!(rig.on_link().is_empty());
-    rig.is_given(OTHER, 5.0);
-    rig.assert_settled(B);
-    rig.take_off(B);
-    rig.restart();
-    assert!(
-        rig.on_link().is_empty(),
-        "taken off by hand, it is not put back"
-    );
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::rig::*;
 
 const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
 
 /// The lease was refused, and the change that takes its address off is under way.
 fn refused() -> Rig {
@@ -27,26 +26,6 @@ fn an_address_put_on_again_during_its_removal_comes_off() {
     rig.input(Input::Done { op, outcome });
     rig.run_until(1055.0);
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
-}
-
-#[test]
-fn an_address_left_after_a_change_is_taken_off_next() {
-    let mut rig = refused();
-    let (op, target, steps) = rig.changes.pop_front().unwrap();
-    rig.change(&target, steps);
-    rig.interface.put(A.parse().unwrap());
-    let outcome = rig.change(&target, Vec::new());
-    rig.hold_changes = false;
-    rig.server = Server::Silent;
-    rig.input(Input::Done { op, outcome });
-    rig.run_until(1055.0);
-    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
-    (rig.server, rig.give) = (Server::Up, "192.0.2.77".parse().unwrap());
-    rig.run_until(1200.0);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().former.clone()),
-        (vec![B.to_owned()], None)
-    );
 }
 
 #[test]

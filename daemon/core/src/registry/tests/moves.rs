@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, RequestId};
+use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{OnChange, Policy};
 use crate::identity::Lan;
@@ -111,30 +111,6 @@ fn moved_in() -> Rig {
 }
 
 #[test]
-fn a_lease_moves_onto_its_interface_when_it_appears() {
-    let mut rig = leased();
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 3,
-        mac: OTHER,
-    }));
-    assert_eq!(
-        (rig.seeks.len(), rig.link().in_netns()),
-        (0, None),
-        "another's"
-    );
-    rig.sent.clear();
-    rig.put_inside(1, OWN);
-    assert_eq!((rig.seeks.clone(), rig.link()), (vec![Some(1)], inside(1)));
-    assert_eq!(
-        (rig.only_record().link.clone(), rig.sent.len()),
-        (inside(1), 0)
-    );
-    rig.put_inside(1, OWN);
-    rig.run_until(1049.0);
-    assert_eq!(rig.seeks.len(), 1, "it is found");
-}
-
-#[test]
 fn a_lease_inside_is_renewed_by_unicast() {
     let mut rig = moved_in();
     let t1 = rig.t1();
@@ -201,31 +177,6 @@ fn dockers_default_route_follows_only_the_router() {
 }
 
 #[test]
-fn a_default_route_by_an_old_router_follows_the_lease() {
-    let router = |last: u8| vec![3, 4, 192, 0, 2, last];
-    let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        follow_router: true,
-        ..Policy::default()
-    });
-    rig.options = router(1);
-    rig.add_endpoint(OWN, "a");
-    rig.options = router(9);
-    rig.renumber(rig.t1());
-    rig.run_until(1099.0);
-    rig.interface.put(LEASED.parse().unwrap());
-    rig.put_inside(1, OWN);
-    rig.run_until(1100.0);
-    let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
-    assert!(
-        rig.steps.contains(&Step::ReplaceDefault { from, to }),
-        "{:?}",
-        rig.steps
-    );
-}
-
-#[test]
 fn a_default_route_follows_the_router_of_the_next_lease() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
@@ -254,105 +205,6 @@ fn a_default_route_follows_the_router_of_the_next_lease() {
 }
 
 #[test]
-fn the_mtu_and_routes_of_a_lease_are_put_on_inside() {
-    let mut rig = Rig::new(8);
-    rig.options = vec![
-        26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1,
-    ];
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        ..Policy::default()
-    });
-    rig.add_endpoint(OWN, "a");
-    assert!(rig.steps.is_empty());
-    rig.put_inside(1, OWN);
-    assert!(
-        !rig.steps
-            .iter()
-            .any(|step| matches!(step, Step::AddAddress(_))),
-        "{:?}",
-        rig.steps
-    );
-    rig.configure(LEASED);
-    rig.run_until(1040.0);
-    let routes: Vec<_> = rig
-        .steps
-        .iter()
-        .filter(|step| matches!(step, Step::AddRoute(_)))
-        .collect();
-    assert!(rig.steps.contains(&Step::Mtu(1400)), "{:?}", rig.steps);
-    assert!(
-        matches!(routes[..], [Step::AddRoute(route)] if route.destination.to_string() == "198.51.100.0/24")
-    );
-    assert!(
-        !rig.steps
-            .iter()
-            .any(|step| matches!(step, Step::AddAddress(_) | Step::RemoveAddress(_)))
-    );
-    assert_eq!(rig.only_record().former, None);
-}
-
-#[test]
-fn routes_changed_meanwhile_replace_those_inside() {
-    let by = |third: u8| vec![121, 8, 24, 198, 51, third, 192, 0, 2, 9];
-    let mut rig = Rig::new(8);
-    rig.options = by(100);
-    rig.add_endpoint(OWN, "a");
-    rig.put_inside(1, OWN);
-    rig.configure(LEASED);
-    rig.run_until(1040.0);
-    // The namespace was out of sight, with everything in it.
-    rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
-    rig.options = by(101);
-    rig.run_until(rig.t1() + 1.0);
-    rig.steps.clear();
-    rig.put_inside(1, OWN);
-    rig.run_until(rig.at.as_secs_f64() + 1.0);
-    let destination = |step: &Step| match step {
-        Step::AddRoute(route) => Some((true, route.destination.to_string())),
-        Step::RemoveRoute(route) => Some((false, route.destination.to_string())),
-        _ => None,
-    };
-    let routes: Vec<_> = rig.steps.iter().filter_map(destination).collect();
-    assert_eq!(
-        routes,
-        [
-            (true, "198.51.101.0/24".to_owned()),
-            (false, "198.51.100.0/24".to_owned())
-        ]
-    );
-    assert_eq!(rig.only_record().former, None);
-}
-
-#[test]
-fn a_lease_whose_interface_goes_moves_to_the_lans_link() {
-    let mut rig = moved_in();
-    for netns in [2, 3] {
-        rig.run_until(rig.at.as_secs_f64() + 15.0);
-        rig.take_out(netns - 1, OWN);
-        assert_eq!((rig.link().in_netns(), rig.sends(7)), (None, 0));
-        assert_eq!(rig.only_record().link.in_netns(), None);
-        rig.put_inside(netns, OWN);
-        assert_eq!(rig.link(), inside(netns));
-        rig.interface.carry([LEASED.parse().unwrap()]);
-        let added =
-            KernelMessage::AddressAdded((Cookie(netns), 2), Ipv4Addr::new(192, 0, 2, 50).into());
-        rig.input(Input::Kernel(added));
-    }
-    rig.lease = 1000;
-    rig.run_until(1200.0);
-    assert_eq!(
-        (
-            rig.rows().len(),
-            rig.sends(7),
-            rig.told(EventKind::OrphanFound)
-        ),
-        (1, 0, 0)
-    );
-}
-
-#[test]
 fn a_lease_whose_interface_went_for_good_is_released() {
     for released in [true, false] {
         let mut rig = moved_in();
@@ -374,53 +226,6 @@ fn a_lease_whose_interface_went_for_good_is_released() {
         assert_eq!(rig.told(EventKind::OrphanFound), usize::from(!released));
         assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
     }
-}
-
-#[test]
-fn an_exchange_under_way_begins_anew_at_the_next_place() {
-    let mut rig = moved_in();
-    let t1 = rig.t1();
-    rig.server = Server::Silent;
-    rig.run_until(t1 + 0.1);
-    assert!(!rig.open.is_empty());
-    rig.take_out(1, OWN);
-    assert!(rig.open.is_empty(), "{:?}", rig.open);
-    rig.server = Server::Up;
-    rig.run_until(t1 + 40.0);
-    assert_eq!(rig.rows()[0].state, BOUND);
-    assert!(rig.t1() > t1);
-    assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
-}
-
-#[test]
-fn outcomes_of_an_earlier_interface_do_not_count() {
-    let mut rig = Rig::new(8);
-    rig.options = vec![26, 2, 0x05, 0x78];
-    rig.add_endpoint(OWN, "a");
-    rig.hold_looks = true;
-    rig.put_inside(1, OWN);
-    rig.configure(LEASED);
-    assert!(!rig.looks.is_empty(), "the MTU is to be set");
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.take_out(1, OWN);
-    rig.put_inside(2, OWN);
-    rig.hold_looks = false;
-    rig.live.remove(&1);
-    while let Some((op, outcome)) = rig.looks.pop_front() {
-        let gone = LinkCause::NoLink("eth0".into());
-        let outcome = match outcome {
-            Outcome::Applied { .. } => Outcome::Applied {
-                taken: 0,
-                result: Err(gone),
-            },
-            _ => Outcome::Inspected(Err(gone)),
-        };
-        rig.input(Input::Done { op, outcome });
-    }
-    assert_eq!(rig.link(), inside(2));
-    rig.configure(LEASED);
-    rig.run_until(1030.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }
 
 #[test]
@@ -551,41 +356,6 @@ fn an_outdated_address_put_on_by_docker_is_replaced() {
             (vec!["192.0.2.77/24".to_owned()], None)
         );
     }
-}
-
-#[test]
-fn a_lost_address_put_on_by_docker_is_taken_off() {
-    for comes_late in [true, false] {
-        let mut rig = leased();
-        rig.server = Server::Silent;
-        rig.run_until(1150.0);
-        assert_eq!(rig.rows()[0].tenure, None);
-        if comes_late {
-            rig.put_inside(1, OWN);
-            rig.configure(LEASED);
-        } else {
-            rig.interface.carry([LEASED.parse().unwrap()]);
-            rig.put_inside(1, OWN);
-        }
-        rig.run_until(1160.0);
-        assert_eq!((rig.on_link(), rig.link()), (vec![], inside(1)));
-    }
-}
-
-#[test]
-fn an_address_docker_puts_on_later_was_not_taken_off() {
-    let mut rig = leased();
-    rig.lease = 10_000;
-    rig.run_until(1080.0);
-    rig.put_inside(1, OWN);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    assert_eq!(rig.told(EventKind::AddressRemoved), 0);
-    rig.configure(LEASED);
-    rig.run_until(1150.0);
-    assert_eq!(
-        (rig.told(EventKind::AddressRemoved), rig.on_link().len()),
-        (0, 1)
-    );
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
-use crate::effect::{Adoptee, EndpointAddress, EndpointRequest, NetworkCall};
-use crate::event::EventKind;
+use crate::effect::{EndpointAddress, EndpointRequest, NetworkCall};
 use crate::grant::policy::{OnChange, Policy};
 use crate::link::{KernelMessage, Step};
 use crate::network::{NetworkRecord, Wiring};
@@ -13,7 +12,6 @@ use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
 const SMALL: [u8; 4] = [26, 2, 0x05, 0x78]; // 1400
-const LARGE: [u8; 4] = [26, 2, 0x23, 0x28]; // 9000
 
 /// An ADD that waits for the store; everything after that is still to come.
 fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
@@ -51,22 +49,6 @@ impl Rig {
             .as_ref()
             .is_some_and(|former| former.mtu_due)
     }
-}
-
-#[test]
-fn a_failed_mtu_is_tried_again_with_doubling_pauses() {
-    let mut rig = unsized_add(2);
-    for (at, left) in [(1000.8, 2), (1001.2, 1), (1002.8, 1), (1003.5, 0)] {
-        rig.run_until(at);
-        assert_eq!((rig.faults.len(), rig.steps.len()), (left, 0), "at {at}");
-    }
-    rig.run_until(1008.5);
-    assert_eq!(
-        (rig.steps.clone(), rig.only_record().former.clone()),
-        (vec![Step::Mtu(1400)], None)
-    );
-    let wakes = rig.run_until(1040.0);
-    assert_eq!((rig.steps.len(), wakes < 10), (1, true));
 }
 
 #[test]
@@ -141,23 +123,6 @@ fn on_change_keep_keeps_the_mtu_of_the_add() {
 }
 
 #[test]
-fn an_mtu_is_raised_once_the_lan_link_could_be_looked_at() {
-    let mut rig = adding(LARGE, OnChange::Apply);
-    rig.blind = Some(LinkCause::TimedOut);
-    rig.flush();
-    assert!(rig.is_due());
-    rig.run_until(1001.5);
-    assert!(rig.is_due());
-    rig.blind = None;
-    rig.run_until(1008.0);
-    assert_eq!(
-        (rig.steps.len(), rig.only_record().former.clone()),
-        (0, None),
-        "the LAN's link has 1500, and so has it"
-    );
-}
-
-#[test]
 fn an_mtu_that_the_link_already_has_costs_no_write() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0xdc]; // 1500
@@ -169,70 +134,6 @@ fn an_mtu_that_the_link_already_has_costs_no_write() {
         .filter(|change| matches!(change, Change::Put(..)))
         .count();
     assert_eq!((puts, rig.only_record().former.clone()), (1, None));
-}
-
-#[test]
-fn a_removal_while_the_mtu_waits_is_noticed() {
-    let mut rig = unsized_add(9);
-    rig.configure(A);
-    rig.take_off(A);
-    assert_eq!(
-        rig.store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::AddressRemoved)
-            .count(),
-        1
-    );
-    rig.run_until(1040.0);
-    assert!(rig.on_link().is_empty());
-}
-
-#[test]
-fn an_mtu_that_waits_is_set_though_the_store_is_full() {
-    let mut rig = unsized_add(5);
-    rig.configure(A);
-    rig.disk = Disk::Full;
-    rig.options = [SMALL.as_slice(), &[6, 4, 192, 0, 2, 53]].concat();
-    rig.run_until(1051.0);
-    rig.run_until(1070.0);
-    assert_eq!(
-        (rig.steps.clone(), rig.faults.len()),
-        (vec![Step::Mtu(1400)], 0)
-    );
-    rig.disk = Disk::Good;
-    rig.run_until(1140.0);
-    assert_eq!(rig.only_record().former, None);
-}
-
-#[test]
-fn an_adopted_mtu_waits_for_its_record() {
-    let mut rig = Rig::new(8);
-    rig.options = SMALL.to_vec();
-    rig.interface.put(A.parse().unwrap());
-    rig.disk = Disk::Full;
-    let adoptees = vec![Adoptee {
-        add: rig.call("a", 1, "a"),
-        address: A.parse().unwrap(),
-        mac: None,
-    }];
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
-    rig.run_until(1030.0);
-    assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));
-    rig.disk = Disk::Good;
-    rig.run_until(1049.0);
-    rig.run_until(1070.0);
-    assert_eq!(
-        (rig.steps.clone(), rig.only_record().former.clone()),
-        (vec![Step::Mtu(1400)], None)
-    );
-    assert_eq!(rig.on_link(), [A]);
 }
 
 #[test]

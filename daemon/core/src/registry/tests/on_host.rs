@@ -7,7 +7,7 @@ use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Policy;
 use crate::identity::Lan;
-use crate::link::{KernelMessage, Link, Place, Step};
+use crate::link::{KernelMessage, Link, Place};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
@@ -65,35 +65,6 @@ fn held() -> Rig {
 }
 
 #[test]
-fn an_add_on_the_hosts_link_changes_nothing() {
-    for (vlan, bridge) in [(0, false), (7, false), (0, true), (7, true)] {
-        let mut rig = untouchable();
-        rig.bridge = bridge;
-        let add = rig.add_on_host("a", "a", vlan);
-        assert!(
-            matches!(rig.answers[&add], Answer::Leased { .. }),
-            "{:?}",
-            rig.answers
-        );
-        let link = Link::Parent {
-            ifindex: 2,
-            mac: OWN,
-            vlan,
-            port: bridge,
-        };
-        assert_eq!(rig.rows()[0].link.as_ref(), Some(&link));
-        assert_eq!(rig.opened[0], link);
-        assert_eq!(
-            (rig.chaddrs.iter().collect::<Vec<_>>(), rig.asked_from[0]),
-            (vec![&OWN], OWN)
-        );
-        assert_eq!(rig.only_record().former, None);
-        rig.run_until(1049.0);
-        assert!(is_untouched(&rig) && rig.open.is_empty(), "{:?}", rig.steps);
-    }
-}
-
-#[test]
 fn only_a_bridge_may_be_without_carrier() {
     for bridge in [true, false] {
         let mut rig = untouchable();
@@ -109,28 +80,6 @@ fn only_a_bridge_may_be_without_carrier() {
         let wakes = rig.run_until(1040.0);
         assert!(wakes < 20, "{wakes}: nothing is looked at any more");
     }
-}
-
-#[test]
-fn a_lease_on_the_hosts_link_is_extended_by_init_reboot() {
-    let mut rig = held();
-    rig.sent.clear();
-    let t1 = rig.t1();
-    rig.run_until(t1 - 0.1);
-    assert!(rig.sent.is_empty());
-    rig.server = Server::Silent;
-    rig.run_until(t1 + 0.1);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
-    assert!(
-        rig.open
-            .values()
-            .all(|want| want.hold_port.is_none() && want.chaddr == OWN)
-            && !rig.open.is_empty()
-    );
-    rig.server = Server::Up;
-    rig.run_until(t1 + 100.0);
-    assert_eq!((rig.state("a"), is_untouched(&rig)), (vec!["BOUND"], true));
-    assert!(rig.opened.iter().all(|link| link.in_netns().is_none()));
 }
 
 #[test]
@@ -225,15 +174,6 @@ fn a_restart_goes_on_with_a_lease_on_the_hosts_link() {
 }
 
 #[test]
-fn a_repeated_add_is_answered_with_the_held_lease() {
-    let mut rig = held();
-    let before = rig.sent.len();
-    let again = rig.add_on_host("a", "a", 0);
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
-    assert_eq!((rig.sent.len(), rig.rows().len()), (before, 1));
-}
-
-#[test]
 fn a_look_takes_no_identity_held_on_the_hosts_link() {
     let mut rig = held();
     rig.faults.clear();
@@ -266,27 +206,6 @@ fn a_binding_on_the_hosts_link_gives_way_to_its_interface() {
         (rig.sends(1), rig.sends(7)),
         (1, 0),
         "its lease is taken over"
-    );
-}
-
-#[test]
-fn a_new_identity_takes_nothing_off_the_hosts_link() {
-    let mut rig = held();
-    // The host's own address, by chance.
-    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    rig.run_until(1020.0);
-    let other = rig.add_on_host("a", "b", 0);
-    assert!(
-        matches!(rig.answers[&other], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&other]
-    );
-    assert!(
-        is_untouched(&rig)
-            && !rig
-                .steps
-                .iter()
-                .any(|step| matches!(step, Step::RemoveAddress(_)))
     );
 }
 
@@ -333,12 +252,4 @@ fn a_lease_on_the_hosts_link_goes_back_by_a_port() {
         );
         assert!(is_untouched(&rig));
     }
-}
-
-#[test]
-fn lost_messages_have_no_link_of_the_host_looked_at() {
-    let mut rig = held();
-    rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    assert!(rig.looks.is_empty(), "{:?}", rig.looks);
 }

@@ -146,18 +146,6 @@ fn a_route_that_no_result_can_describe_is_put_on_by_us() {
 }
 
 #[test]
-fn the_daemon_puts_a_metric_on_before_cni_1_1_0() {
-    let rig = bound(plain(Policy {
-        metric: Some(500),
-        ..Policy::default()
-    }));
-    assert_eq!(
-        (rig.steps.clone(), rig.interface.routes.clone()),
-        (vec![Step::AddRoute(metric_500())], vec![metric_500()])
-    );
-}
-
-#[test]
 fn an_mtu_of_the_link_leaves_routes_to_the_main_plugin() {
     let mut rig = Rig::new(8);
     (rig.profile, rig.lease) = (plain(Policy::default()).into(), SECONDS);
@@ -217,52 +205,6 @@ fn a_route_removed_at_setup_is_not_put_back() {
             assert_eq!(rig.interface.routes.len(), 1);
         }
     }
-}
-
-#[test]
-fn a_route_that_another_plugin_replaced_is_not_put_back() {
-    for restarts in [false, true] {
-        let mut rig = bound(Policy::default());
-        // An operator's firewall, to which a later plugin points the default route.
-        let firewall = LinkRoute {
-            via: Some("192.0.2.254".parse().unwrap()),
-            ..default_route()
-        };
-        rig.interface.routes = vec![firewall.clone()];
-        rig.run_until(1061.0);
-        if restarts {
-            rig.restart();
-        }
-        rig.set_down(true);
-        rig.set_down(false);
-        assert_eq!(rig.steps, [], "the lease's leads around the firewall");
-        rig.interface.routes = vec![firewall.clone()];
-        rig.options = vec![3, 4, 192, 0, 2, 2];
-        rig.run_until(6100.0);
-        assert_eq!(
-            (rig.steps.clone(), rig.interface.routes),
-            (vec![], vec![firewall])
-        );
-    }
-}
-
-#[test]
-fn a_link_that_is_down_at_the_check_is_checked_again() {
-    let mut rig = bound(Policy::default());
-    rig.run_until(1059.0);
-    rig.set_down(true);
-    rig.run_until(1100.0);
-    rig.set_down(false);
-    assert_eq!(
-        rig.steps,
-        [Step::AddRoute(default_route())],
-        "the kernel took it"
-    );
-    rig.interface.routes = rig.steps.drain(..).map(|_| default_route()).collect();
-    let wakes = rig.run_until(1400.0);
-    rig.set_down(true);
-    rig.set_down(false);
-    assert_eq!((rig.steps.len(), wakes < 10), (1, true));
 }
 
 #[test]

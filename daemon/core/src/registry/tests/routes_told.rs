@@ -165,29 +165,6 @@ fn a_link_set_down_during_setup_is_waited_for_anew() {
 }
 
 #[test]
-fn an_interface_that_comes_late_gets_the_changed_lease() {
-    let (mut rig, _) = joined(&routed(1));
-    rig.options = routed(2).to_vec();
-    rig.run_until(rig.t1() + 1.0);
-    rig.is_moved_in();
-    rig.is_up();
-    rig.wait(SETUP - 0.1);
-    assert_eq!(steps(&rig), [""; 0]);
-    rig.wait(0.2);
-    // Whether it was there before is unknown: removing a missing route is a success.
-    assert_eq!(
-        steps(&rig),
-        [
-            "+198.51.102.0/24",
-            "-198.51.101.0/24",
-            "192.0.2.1 > 192.0.2.2"
-        ]
-    );
-    rig.wait(5.0);
-    assert_eq!(rig.only_record().former, None);
-}
-
-#[test]
 fn a_change_moves_on_to_the_next_interface() {
     let (mut rig, _) = joined(&routed(1));
     rig.options = routed(2).to_vec();
@@ -215,25 +192,4 @@ fn a_change_moves_on_to_the_next_interface() {
             "192.0.2.1 > 192.0.2.2"
         ]
     );
-}
-
-#[test]
-fn an_interface_of_dockers_own_driver_is_left_alone_first() {
-    let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        ..Policy::default()
-    });
-    rig.options = ROUTE.to_vec();
-    rig.endpoint(OWN.0[5]);
-    rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
-    rig.configure(LEASED);
-    rig.wait(SETUP - 0.1);
-    assert_eq!(steps(&rig), [""; 0]);
-    rig.wait(0.2);
-    assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
 }

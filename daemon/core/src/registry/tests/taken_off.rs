@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::rig::*;
 use crate::event::{Event, EventKind};
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
-use crate::link::{KernelMessage, Step};
+use crate::link::Step;
 use crate::profile::Profile;
 use crate::record::RecordState;
 
@@ -94,19 +94,6 @@ fn a_lease_after_a_nak_puts_no_removed_address_on() {
 }
 
 #[test]
-fn a_lease_after_the_end_of_one_puts_nothing_on_either() {
-    let mut rig = taken_off(Profile::default());
-    rig.server = Server::Silent;
-    rig.run_until(1150.0);
-    rig.server = Server::Up;
-    rig.run_until(1300.0);
-    assert_eq!(
-        (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
-        (vec!["BOUND"], 0, false)
-    );
-}
-
-#[test]
 fn a_restart_keeps_off_what_was_taken_off_before_it() {
     for seeking in [false, true] {
         let mut rig = taken_off(Profile::default());
@@ -154,45 +141,4 @@ fn a_look_shows_a_removal_that_was_not_recorded() {
         (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
         (vec!["BOUND"], 0, false)
     );
-}
-
-#[test]
-fn an_address_put_on_again_is_followed_by_the_next_one() {
-    let mut rig = taken_off(Profile::default());
-    rig.configure(A);
-    refuse(&mut rig);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().taken_off),
-        (vec![B.to_owned()], false)
-    );
-}
-
-#[test]
-fn the_next_add_begins_anew() {
-    let mut rig = taken_off(Profile::default());
-    rig.del("a");
-    rig.add("a", 1, "a");
-    assert!(!rig.only_record().taken_off);
-    rig.configure(A);
-    refuse(&mut rig);
-    assert_eq!(rig.on_link(), [B]);
-}
-
-#[test]
-fn a_kept_address_taken_off_after_its_lease_stays_off() {
-    let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        on_expiry: OnExpiry::Keep,
-        ..Policy::default()
-    });
-    rig.bind();
-    rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.server = Server::Silent;
-    rig.run_until(1150.0);
-    assert_eq!(rig.on_link(), [A]);
-    rig.take_off(A);
-    (rig.server, rig.give) = (Server::Up, OTHER);
-    rig.run_until(1300.0);
-    assert_eq!((rig.state("a"), rig.on_link().len()), (vec!["BOUND"], 0));
 }
