@@ -73,41 +73,6 @@ fn an_adoption_that_timed_out_is_tried_again() {
 }
 
 #[test]
-fn an_adoption_succeeds_when_its_server_is_back() {
-    let mut rig = running(|rig| rig.server = Server::Silent);
-    rig.run_until(1031.0);
-    let [reason] = &rig.not_adopted()[..] else {
-        panic!()
-    };
-    assert!(reason.contains("no usable DHCP offer"), "{reason}");
-    rig.run_until(5000.0);
-    assert!(!kinds(&rig).contains(&7) && rig.not_adopted().len() == 1);
-    let tries = kinds(&rig).len();
-    rig.run_until(8000.0);
-    let more = kinds(&rig).len() - tries;
-    assert!(
-        (35..100).contains(&more),
-        "one try in five minutes, of half a minute: {more} messages"
-    );
-    rig.server = Server::Up;
-    rig.run_until(8340.0);
-    assert_eq!(
-        (rig.state("a"), rig.not_adopted().len(), rig.on_link()),
-        (vec!["BOUND"], 0, vec!["192.0.2.50/24".into()])
-    );
-    rig.del("a");
-    assert_at_rest(&mut rig);
-}
-
-#[test]
-fn an_adoption_names_the_other_address_it_was_offered() {
-    let mut rig = running(|rig| rig.give = Ipv4Addr::new(192, 0, 2, 77));
-    rig.run_until(1020.0);
-    let expected = "lan/a/eth0: 192.0.2.1 offered 192.0.2.77 instead of 192.0.2.50, which the container has: no server confirms that";
-    assert_eq!(rig.not_adopted(), [expected]);
-}
-
-#[test]
 fn an_adoption_waits_for_the_server_that_knows_it() {
     let mut rig =
         running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
@@ -119,18 +84,6 @@ fn an_adoption_waits_for_the_server_that_knows_it() {
     rig.serve(exchange, &discover, None);
     rig.drain();
     assert_eq!((rig.state("a"), rig.opened.len()), (vec!["BOUND"], 1));
-}
-
-#[test]
-fn an_address_that_comes_late_is_adopted() {
-    let mut rig = running(|rig| rig.interface.carry([]));
-    assert_eq!(
-        rig.not_adopted(),
-        ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]
-    );
-    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    rig.run_until(1002.0);
-    assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
 #[test]
@@ -156,18 +109,6 @@ fn an_adoption_ends_once_its_container_is_surely_gone() {
     rig.del("b");
     rig.run_until(3500.0);
     assert_at_rest(&mut rig);
-}
-
-#[test]
-fn an_adoption_succeeds_once_its_namespace_is_seen() {
-    let mut rig = running(|rig| _ = rig.live.remove(&1));
-    rig.run_until(1100.0);
-    rig.live.insert(1);
-    rig.run_until(1500.0);
-    assert_eq!(
-        (rig.state("a"), rig.not_adopted().len()),
-        (vec!["BOUND"], 0)
-    );
 }
 
 #[test]
@@ -207,64 +148,6 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
                 && rig.reg.registry.jobs.len() == 0
         );
     }
-}
-
-#[test]
-fn an_add_goes_before_adoptions() {
-    let mut rig = Rig::new(1);
-    rig.server = Server::Silent;
-    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    let adoptee = |who: &str, n| Adoptee {
-        add: rig.call(who, n, who),
-        address: "192.0.2.50/24".parse().unwrap(),
-        mac: None,
-    };
-    let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
-    rig.reg = Core::new(
-        Config {
-            permits: 1,
-            ..Config::default()
-        },
-        8,
-    );
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
-    rig.run_until(1010.0);
-    rig.add("c", 3, "c");
-    rig.run_until(1030.5);
-    let states = ["a", "b", "c"].map(|who| rig.state(who).concat());
-    assert_eq!(states[2], "SELECTING", "{states:?}");
-}
-
-#[test]
-fn unanswered_adoptions_leave_permits_for_adds() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::Silent;
-    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
-    let adoptees = (1..=8)
-        .map(|n| Adoptee {
-            add: call(n),
-            address: "192.0.2.50/24".parse().unwrap(),
-            mac: None,
-        })
-        .collect();
-    rig.reg = Core::new(rig.config.clone(), 8);
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
-    rig.run_until(1010.0);
-    rig.add("next", 9, "next");
-    assert_eq!(rig.state("next"), ["SELECTING"]);
 }
 
 #[test]

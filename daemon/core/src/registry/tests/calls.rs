@@ -1,32 +1,10 @@
 //! What one call does to another, and to what is under way.
 
-use std::net::Ipv4Addr;
-
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId};
 use crate::link::{KernelMessage, Wire};
 use crate::source::Wanted;
-
-#[test]
-fn carrier_that_comes_during_a_look_is_not_missed() {
-    let mut rig = Rig::new(8);
-    rig.interface.carrier = false;
-    rig.hold_looks = true;
-    let add = rig.add("a", 1, "a");
-    // The worker has looked: no carrier. Then the kernel reports carrier, then the outcome comes in.
-    rig.interface.carrier = true;
-    rig.tell_carrier(true);
-    rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
-    rig.run_until(1031.0);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&add]
-    );
-}
 
 #[test]
 fn a_look_of_a_dead_add_means_nothing_to_the_next() {
@@ -63,26 +41,6 @@ fn all_calls_behind_one_operation_are_answered() {
         },
     });
     assert_eq!(rig.answers.len(), 20_001);
-}
-
-#[test]
-fn an_aborted_take_over_releases_once() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    let add = rig.add("a", 2, "same");
-    rig.input(Input::HungUp(RequestId(add)));
-    rig.disk = Disk::Good;
-    rig.flush();
-    rig.run_until(1040.0);
-    assert!(rig.rows().is_empty());
-    assert_eq!(
-        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
-        1,
-        "{:?}",
-        rig.sent
-    );
 }
 
 #[test]
@@ -167,65 +125,6 @@ fn a_second_add_may_not_insist_on_another_address() {
 }
 
 #[test]
-fn an_add_waits_for_the_address_that_it_insists_on() {
-    let wanted = Ipv4Addr::new(192, 0, 2, 60);
-    let ask = |rig: &mut Rig| {
-        let mut call = rig.call("a", 1, "a");
-        call.wanted = Some(Wanted {
-            address: wanted,
-            preferred: false,
-        });
-        rig.request(Call::Add(call))
-    };
-    let mut late = Rig::new(8);
-    let add = ask(&mut late);
-    late.run_until(1001.5);
-    assert!(!late.answers.contains_key(&add));
-    late.give = wanted;
-    late.run_until(1004.0);
-    assert!(matches!(&late.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == wanted));
-    let mut never = Rig::new(8);
-    let add = ask(&mut never);
-    never.run_until(1100.0);
-    let (server, offered) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 50));
-    assert_eq!(
-        never.answers[&add],
-        Answer::Failed(Failure::NotWanted {
-            server,
-            wanted,
-            offered
-        })
-    );
-}
-
-#[test]
-fn a_containers_lan_is_its_links_wire() {
-    let wire = |parent: &str, vlan| Wire {
-        parent: parent.into(),
-        vlan,
-        default_pvid: None,
-    };
-    let lan = |parent: &str, vlan| Lan::Link {
-        parent: parent.into(),
-        vlan,
-    };
-    // The configuration says br0, untagged.
-    let table = [
-        (None, lan("br0", 0)),
-        (Some(wire("eth7", 0)), lan("eth7", 0)),
-        (Some(wire("eth7", 5)), lan("eth7", 5)),
-        (Some(wire("br1", 0)), lan("br1", 0)),
-    ];
-    for (wire, lan) in table {
-        let mut rig = Rig::new(1);
-        rig.wired.wire = wire;
-        rig.add("a", 1, "a");
-        rig.run_until(1010.0);
-        assert_eq!(rig.only_record().identity.lan, lan);
-    }
-}
-
-#[test]
 fn the_configuration_knows_the_vlan_of_a_bridges_port() {
     // A bridge that filters no VLANs has one LAN, and its default VLAN is the untagged one.
     for (default_pvid, said, vlan) in [(Some(1), 7, 7), (Some(1), 1, 0), (None, 7, 0)] {
@@ -245,25 +144,6 @@ fn the_configuration_knows_the_vlan_of_a_bridges_port() {
         rig.run_until(1010.0);
         assert_eq!(rig.only_record().identity.lan, lan(vlan));
     }
-}
-
-#[test]
-fn a_replaced_record_is_not_written_again() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.disk = Disk::Full;
-    rig.run_until(1050.5); // renewed at T1, not written
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.live.remove(&1);
-    rig.disk = Disk::Slow;
-    let add = rig.add("a", 2, "same"); // yields, asks, wins, writes: slowly
-    assert_eq!(rig.slow.len(), 1);
-    rig.run_until(1055.0); // the old binding's retry
-    assert!(!rig.answers.contains_key(&add));
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.store.records().len(), 1);
 }
 
 #[test]

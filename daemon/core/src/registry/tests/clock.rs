@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Row;
 use crate::event::EventKind;
 use crate::record::Record;
 use crate::time::WallTime;
@@ -100,71 +99,6 @@ fn a_record_follows_the_wall_clock_as_it_is_set() {
     assert_eq!(said, is, "one that is kept too");
 }
 
-#[test]
-fn a_lease_from_before_the_time_was_known_goes_back() {
-    let mut rig = Rig::new(8);
-    let epoch = 1 << 30;
-    rig.wall_set = -epoch;
-    rig.restart();
-    rig.lease = 86_400;
-    rig.bind();
-    rig.wall_set = 20 * YEAR;
-    looks(&mut rig);
-    rig.run_until(1200.0);
-    // A minute passes from one boot to the daemon of the next.
-    rig.wall_set += 1200 + 60 - 30;
-    (rig.at, rig.live) = (Duration::from_secs(30), Default::default());
-    let records = rig.store.records();
-    rig.reg = Core::new(Config::default(), 8);
-    rig.open.clear();
-    rig.sent.clear();
-    rig.input(Input::Start {
-        boot: BootId("c".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    rig.run_until(700.0);
-    assert_eq!(
-        (rig.sends(7), rig.rows().len()),
-        (1, 0),
-        "{:?}",
-        rig.store.events
-    );
-}
-
-#[test]
-fn a_restart_goes_on_whatever_the_wall_clock_did() {
-    for seconds in [-HOUR, HOUR, -YEAR, YEAR, i64::MIN] {
-        let mut rig = set(0);
-        // How soon a server answered is not kept.
-        let before: Vec<_> = rig
-            .rows()
-            .into_iter()
-            .map(|row| Row {
-                answered_in: None,
-                ..row
-            })
-            .collect();
-        rig.wall_set = seconds;
-        let (records, sent) = (rig.store.records(), rig.sent.len());
-        rig.reg = Core::new(Config::default(), 8);
-        rig.input(Input::Start {
-            boot: BootId("b".into()),
-            records,
-            doors: vec![],
-            spooled: vec![],
-            adoptees: vec![],
-        });
-        assert_eq!(rig.rows(), before, "{seconds}");
-        rig.run_until(rig.t1() - 0.1);
-        assert_eq!(rig.sent.len(), sent, "{seconds}: a restart sends nothing");
-        rig.run_until(1051.0);
-        assert_eq!(rig.store.events[1].kind, EventKind::Renewed, "{seconds}");
-    }
-}
-
 /// A record of the previous boot, whose lease began 900 s after that boot, as the next boot sees it 30 s after its own
 /// start, `later` seconds after the lease's start by the wall clock.
 fn after_a_reboot(later: i64) -> Record {
@@ -185,19 +119,6 @@ fn after_a_reboot(later: i64) -> Record {
         },
     );
     record
-}
-
-#[test]
-fn a_wall_clock_set_back_makes_no_lease_older() {
-    for later in [0, -1, -HOUR, -YEAR, i64::MIN] {
-        let lease = after_a_reboot(later).lease;
-        assert_eq!(lease.start.since_boot(), Duration::from_secs(30), "{later}");
-        assert_eq!(
-            lease.times,
-            record("a", "before", 900.0).lease.times,
-            "{later}"
-        );
-    }
 }
 
 #[test]

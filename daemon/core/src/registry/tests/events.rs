@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Adoptee;
 use crate::event::{Event, EventKind};
 use crate::link::KernelMessage;
 use crate::record::Change;
@@ -116,16 +115,6 @@ fn a_silent_servers_lease_expires_and_is_acquired_again() {
 }
 
 #[test]
-fn a_nak_is_a_loss_with_the_servers_name() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1050.5);
-    assert_eq!(rig.store.events[1].kind, EventKind::Lost);
-    assert_eq!(rig.store.events[1].cause, "server 192.0.2.1 sent NAK");
-}
-
-#[test]
 fn a_server_that_comes_back_after_t2_is_a_rebinding() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
@@ -142,21 +131,6 @@ fn a_server_that_comes_back_after_t2_is_a_rebinding() {
             EventKind::ServerBack
         ]
     );
-}
-
-#[test]
-fn a_namespace_that_dies_without_a_del_is_an_orphan() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
-    rig.run_until(1059.9);
-    use EventKind::*;
-    assert_eq!(rig.kinds(), [Acquired, Released]);
-    assert_eq!(rig.last_event().cause, "its link is gone");
-    rig.run_until(1060.1);
-    assert_eq!(rig.kinds(), [Acquired, Released, OrphanFound]);
-    assert_eq!(rig.reg.poll_timeout(), None);
 }
 
 #[test]
@@ -185,27 +159,6 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
 }
 
 #[test]
-fn an_audit_that_finds_a_link_gone_finds_an_orphan() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.add("b", 2, "b");
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(1061.0);
-    assert!(rig.kinds().contains(&EventKind::OrphanFound));
-}
-
-#[test]
-fn a_link_that_goes_after_its_del_is_no_orphan() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.del("a");
-    rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
-    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Released]);
-}
-
-#[test]
 fn a_lease_that_is_left_to_end_says_so() {
     let mut rig = Rig::new(8);
     rig.profile.release = false;
@@ -216,27 +169,6 @@ fn a_lease_that_is_left_to_end_says_so() {
         rig.last_event().cause,
         "left to expire, as its network's `release` says"
     );
-}
-
-#[test]
-fn an_adoption_is_told_as_such_and_only_once() {
-    let mut rig = Rig::new(8);
-    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.interface.carry([address.into()]);
-    let adoptees = vec![Adoptee {
-        add: rig.call("a", 1, "a"),
-        address,
-        mac: None,
-    }];
-    rig.reg = Core::new(Config::default(), 8);
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
-    assert_eq!(rig.kinds(), [EventKind::Adopted]);
 }
 
 #[test]
@@ -263,34 +195,6 @@ fn an_event_is_written_with_its_record_or_later() {
         .filter(|event| event.kind == EventKind::Changed)
         .count();
     assert_eq!(changed, 1);
-}
-
-#[test]
-fn a_full_disk_is_not_tried_again_for_an_event_alone() {
-    let mut rig = Rig::new(8);
-    rig.lease = 86400;
-    for n in 1..=9 {
-        rig.add(&format!("c{n}"), n, &format!("c{n}"));
-    }
-    rig.disk = Disk::Full;
-    rig.server = Server::Silent;
-    let before = rig.persists.len();
-    for n in 1..=9 {
-        rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
-    }
-    rig.run_until(1600.0);
-    let tries = rig.persists.len() - before;
-    assert!(tries < 9 * 20, "{tries} tries in ten minutes");
-    rig.disk = Disk::Good;
-    rig.run_until(1800.0);
-    let orphans = rig
-        .kinds()
-        .iter()
-        .filter(|kind| **kind == EventKind::OrphanFound)
-        .count();
-    assert_eq!(orphans, 9, "{:?}", rig.kinds());
-    assert_eq!(rig.reg.events_dropped(), 0);
 }
 
 #[test]
@@ -336,29 +240,6 @@ fn a_restart_writes_no_event() {
     });
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
     assert_eq!(rig.persists.len(), before);
-}
-
-#[test]
-fn a_lease_left_to_expire_is_reported_once_it_is_stored() {
-    let mut rig = Rig::new(8);
-    rig.lease = 86400;
-    rig.profile.release = false;
-    rig.add("a", 1, "a");
-    rig.add("b", 2, "b");
-    rig.disk = Disk::Full;
-    rig.del("a");
-    rig.live.remove(&2);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(2))));
-    rig.disk = Disk::Good;
-    rig.run_until(1200.0);
-    let released: Vec<_> = rig
-        .store
-        .events
-        .iter()
-        .filter(|event| event.kind == EventKind::Released)
-        .collect();
-    let whose: Vec<_> = released.iter().map(|event| &event.attachment).collect();
-    assert_eq!(whose, [&attachment("a"), &attachment("b")]);
 }
 
 #[test]

@@ -71,24 +71,6 @@ fn assert_requests(rig: &mut Rig, table: &[(f64, usize)]) {
 }
 
 #[test]
-fn what_is_due_after_a_suspend_is_extended_in_turns() {
-    let mut rig = holding(100);
-    rig.server = Server::Silent;
-    wake_at(&mut rig, 25_000.0);
-    assert_requests(
-        &mut rig,
-        &[
-            (25_000.0, 32),
-            (25_003.9, 32),
-            (25_004.1, 64),
-            (25_008.1, 96),
-            (25_012.1, 100),
-        ],
-    );
-    assert!(rig.rows().iter().all(|row| row.tenure.is_some()));
-}
-
-#[test]
 fn each_answer_lets_the_next_lease_have_its_turn() {
     let mut rig = holding(100);
     wake_at(&mut rig, 25_000.0);
@@ -104,22 +86,6 @@ fn tries_that_had_no_answer_take_turns_too() {
     assert_requests(&mut rig, &[(24_999.0, 100)]);
     wake_at(&mut rig, 26_000.0);
     assert_requests(&mut rig, &[(26_000.0, 132), (26_012.1, 200)]);
-}
-
-#[test]
-fn leases_renewed_in_vain_take_turns_to_rebind() {
-    let mut rig = holding(100);
-    rig.server = Server::Silent;
-    wake_at(&mut rig, 29_987.0);
-    assert_requests(
-        &mut rig,
-        &[
-            (29_999.9, 100),
-            (30_000.0, 132),
-            (30_003.9, 132),
-            (30_012.1, 200),
-        ],
-    );
 }
 
 #[test]

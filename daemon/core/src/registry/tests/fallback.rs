@@ -16,7 +16,6 @@ use crate::wire::frame::{Arp, ArpOp};
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 const DISCOVER: u8 = 1;
 const REQUEST: u8 = 3;
-const DECLINE: u8 = 4;
 
 /// Returns a fallback to the addresses from .200 to `last`, after 20 s of silence, whose first search begins `offset` after .200.
 fn to(last: u8, offset: u128) -> Fallback {
@@ -124,20 +123,6 @@ impl Rig {
             .filter(|asked| **asked == (ANY, address))
             .count()
     }
-}
-
-#[test]
-fn whatever_a_server_says_it_is_there() {
-    let mut rig = silent();
-    rig.server = Server::Naks;
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1031.0);
-    assert!(
-        matches!(rig.answers[&add], Answer::Failed(_)),
-        "{:?}",
-        rig.answers[&add]
-    );
-    assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
 }
 
 #[test]
@@ -259,60 +244,6 @@ fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
 }
 
 #[test]
-fn a_del_that_the_store_refuses_comes_again() {
-    let mut rig = fallen_back();
-    rig.disk = Disk::Full;
-    let del = rig.del("a");
-    assert!(matches!(
-        rig.answers[&del],
-        Answer::Failed(Failure::Store(_))
-    ));
-    assert_eq!(rig.state("a"), ["RELEASING"]);
-    rig.disk = Disk::Good;
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-}
-
-#[test]
-fn a_fallback_address_is_kept_over_calls_and_a_restart() {
-    let mut rig = fallen_back();
-    rig.interface.carry(["192.0.2.201/24".parse().unwrap()]);
-    let again = rig.add("a", 1, "a");
-    assert_eq!(rig.given(again), "192.0.2.201/24");
-    let expected = vec!["192.0.2.201/24".parse().unwrap()];
-    let check = rig.request(Call::Check {
-        attachment: attachment("a"),
-        expected,
-    });
-    assert_eq!(rig.answers[&check], Answer::Checked);
-    let sent = rig.sent.len();
-    rig.restart();
-    assert_eq!((rig.sent.len(), rig.state("a")), (sent, vec!["BOUND"]));
-    // Addresses given after a restart do not collide with those given before.
-    let add = rig.add("b", 2, "b");
-    rig.run_until(rig.at() + 29.0);
-    assert_ne!(rig.given(add), "192.0.2.201/24");
-}
-
-#[test]
-fn a_reboot_forgets_it() {
-    let mut rig = fallen_back();
-    let records = rig.store.records();
-    rig.reg = Core::new(Config::default(), 9);
-    let boot = BootId("next".into());
-    rig.input(Input::Start {
-        boot,
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
-    rig.run_until(rig.at() + 700.0);
-    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
-    rig.assert_only_discovers();
-}
-
-#[test]
 fn carrier_that_was_away_does_not_make_it_doubtful() {
     let mut rig = fallen_back();
     rig.interface.carrier = false;
@@ -335,30 +266,6 @@ fn an_add_that_a_server_serves_says_it_is_back() {
     let before = rig.sends(DISCOVER);
     rig.run_until(rig.at() + 60.0);
     assert_eq!(rig.sends(DISCOVER), before, "it keeps what it has");
-}
-
-#[test]
-fn a_server_that_offers_such_an_address_is_refused() {
-    let mut rig = fallen_back();
-    (rig.server, rig.give) = (Server::Up, "192.0.2.201".parse().unwrap());
-    rig.one_for_all = true;
-    let add = rig.add("b", 2, "b");
-    rig.run_until(rig.at() + 29.0);
-    assert!(
-        matches!(
-            rig.answers[&add],
-            Answer::Failed(Failure::AddressHeld { .. })
-        ),
-        "{:?}",
-        rig.answers[&add]
-    );
-    assert_eq!(rig.sends(DECLINE), 0);
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::AddressHeld)
-    );
 }
 
 #[test]
@@ -479,66 +386,4 @@ fn adds_without_a_permit_fall_back_with_the_others() {
         "the others have asked for those that wait: {asked}"
     );
     rig.assert_only_discovers();
-}
-
-#[test]
-fn a_queue_is_no_reason_to_fall_back() {
-    // The server answers one client and takes its time: the others wait for their turn.
-    let mut rig = Rig::new(1);
-    (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
-    let adds: Vec<_> = (1..=3)
-        .map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}")))
-        .collect();
-    rig.run_until(1008.0);
-    rig.server = Server::Up;
-    rig.run_until(1028.0);
-    assert!(
-        adds.iter()
-            .all(|add| rig.given(*add).starts_with("192.0.2.5")),
-        "{:?}",
-        rig.answers
-    );
-}
-
-/// A server that has forgotten a lease is silent to a REQUEST for it, and answers DISCOVER.
-#[test]
-fn a_fallback_waits_for_the_first_discovers_answer() {
-    let mut rig = Rig::new(8);
-    rig.profile.grace = Some(60);
-    let mut fallback = to(203, 1);
-    fallback.after = Duration::from_secs(2);
-    rig.fallback = Some(fallback);
-    let add = rig.add("a", 1, "pod");
-    rig.run_until(1002.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    rig.del("a");
-    rig.server = Server::Silent;
-    let again = rig.add("b", 2, "pod");
-    let discovers = |rig: &Rig| {
-        rig.sent
-            .iter()
-            .filter(|(kind, _)| *kind == DISCOVER)
-            .count()
-    };
-    let before = discovers(&rig);
-    while discovers(&rig) == before {
-        rig.run_until(rig.at() + 0.05);
-    }
-    assert!(
-        rig.at() > 1004.0,
-        "its REQUESTs took longer than the fallback waits"
-    );
-    rig.run_until(rig.at() + 1.9);
-    assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
-    rig.run_until(rig.at() + 10.0);
-    assert_eq!(rig.given(again), "192.0.2.201/24");
-}
-
-#[test]
-fn a_proxy_keeps_no_container_from_its_fallback() {
-    let mut rig = silent();
-    rig.stations.insert(ANY, NEIGHBOUR);
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1030.0);
-    assert_eq!(rig.given(add), "192.0.2.201/24");
 }

@@ -10,7 +10,6 @@ use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
-use crate::source::Wanted;
 use crate::wire::Mac;
 
 /// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.
@@ -60,32 +59,6 @@ impl Rig {
 }
 
 #[test]
-fn a_kept_lease_goes_back_after_its_grace() {
-    let mut rig = kept();
-    assert_eq!(rig.rows()[0].kept, Some(Duration::from_secs(60)));
-    assert_eq!(rig.only_record().state, RecordState::Releasing);
-    rig.assert_kept_until(1060.0);
-}
-
-#[test]
-fn an_identity_back_within_its_grace_has_its_address() {
-    let mut rig = kept();
-    rig.run_until(1050.0);
-    // The address that another client would get.
-    let add = rig.add("b", 2, "pod");
-    assert!(
-        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.50")
-    );
-    assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
-    rig.run_until(1200.0);
-    assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7));
-    assert_eq!(
-        (rig.state("b"), rig.store.records().len()),
-        (vec!["BOUND"], 1)
-    );
-}
-
-#[test]
 fn a_collection_ends_the_grace_of_what_it_does_not_name() {
     let mut rig = kept();
     let keep = vec![("a".to_owned(), "eth0".to_owned())];
@@ -106,39 +79,6 @@ fn a_collection_ends_the_grace_of_what_it_does_not_name() {
     assert_eq!(rig.answers[&gc], Answer::Collected);
     rig.run_until(1004.0);
     assert_eq!((rig.sent.len(), rig.rows().len()), (1, 0));
-}
-
-#[test]
-fn what_a_collection_collects_is_not_kept() {
-    let mut rig = bound();
-    rig.interface.put("192.0.2.50/24".parse().unwrap());
-    let gc = rig.request(Call::Collect {
-        network: "lan".into(),
-        keep: vec![],
-    });
-    assert_eq!(rig.answers[&gc], Answer::Collected);
-    assert_eq!(
-        (rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()),
-        (Some(7), 0)
-    );
-}
-
-#[test]
-fn a_gc_during_the_write_of_a_del_ends_the_grace() {
-    let mut rig = bound();
-    rig.interface.put("192.0.2.50/24".parse().unwrap());
-    rig.disk = Disk::Slow;
-    rig.del("a");
-    rig.request(Call::Collect {
-        network: "lan".into(),
-        keep: vec![],
-    });
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert_eq!(
-        (rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()),
-        (Some(7), 0)
-    );
 }
 
 #[test]
@@ -167,69 +107,6 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
 }
 
 #[test]
-fn a_failed_return_leaves_the_grace_as_it_was() {
-    let mut rig = kept();
-    rig.server = Server::Silent;
-    rig.run_until(1010.0);
-    let add = rig.add("b", 2, "pod");
-    rig.run_until(1041.0);
-    assert!(matches!(rig.answers[&add], Answer::Failed(_)));
-    rig.sent.clear();
-    rig.assert_kept_until(1060.0);
-}
-
-#[test]
-fn a_namespace_that_dies_without_del_is_waited_for_too() {
-    let mut rig = bound();
-    rig.dies(1);
-    rig.sent.clear();
-    rig.run_until(1020.0);
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    rig.assert_kept_until(1060.0);
-}
-
-#[test]
-fn what_is_not_to_be_kept_goes_back_at_once() {
-    for profile in [
-        returning(0),
-        Profile::default(),
-        Profile {
-            release: false,
-            ..returning(60)
-        },
-    ] {
-        let (mut rig, releases) = (Rig::new(8), usize::from(profile.release));
-        rig.profile = profile;
-        rig.add("a", 1, "pod");
-        rig.interface.put("192.0.2.50/24".parse().unwrap());
-        rig.del("a");
-        assert_eq!(
-            rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
-            releases
-        );
-        assert!(rig.rows().is_empty());
-    }
-}
-
-#[test]
-fn a_wall_clock_set_back_makes_no_grace_longer() {
-    let mut rig = Rig::new(8);
-    let kept = Some(Duration::from_secs(5060));
-    let record = Record {
-        profile: returning(60),
-        kept,
-        state: RecordState::Releasing,
-        ..record("a", "before", 900.0)
-    };
-    rig.store.durable = [(BindingId(1), record)].into();
-    rig.wall_set = -86_400;
-    rig.live.clear();
-    rig.restart();
-    rig.assert_kept_until(1060.0);
-}
-
-#[test]
 fn an_add_that_waits_in_vain_ends_no_grace() {
     let mut rig = kept();
     rig.server = Server::Silent;
@@ -249,56 +126,6 @@ fn an_add_that_waits_in_vain_ends_no_grace() {
     );
     rig.sent.clear();
     rig.assert_kept_until(1060.0);
-}
-
-/// The lease of [`kept`] has been given back.
-fn gone() -> Rig {
-    let mut rig = kept();
-    rig.run_until(1100.0);
-    assert!(rig.rows().is_empty());
-    rig.sent.clear();
-    rig
-}
-
-#[test]
-fn an_identity_back_after_its_grace_asks_for_its_address() {
-    for restarts in [false, true] {
-        let mut rig = gone();
-        assert_eq!(rig.only_record().state, RecordState::Past);
-        if restarts {
-            rig.restart();
-        }
-        rig.add("b", 2, "pod");
-        assert_eq!(
-            (rig.wished, rig.sent[0].0),
-            (Some("192.0.2.50".parse().unwrap()), 1)
-        );
-        assert_eq!(
-            rig.only_record().state,
-            RecordState::Bound,
-            "what is held is not remembered beside"
-        );
-        rig.add("c", 3, "other");
-        assert_eq!(rig.wished, None);
-    }
-}
-
-#[test]
-fn an_add_that_gets_another_address_takes_it() {
-    let mut rig = gone();
-    rig.give = "192.0.2.60".parse().unwrap();
-    let add = rig.add("b", 2, "pod");
-    rig.run_until(1101.0);
-    assert!(
-        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.60")
-    );
-    rig.del("b");
-    rig.run_until(1200.0);
-    assert_eq!(
-        rig.only_record().lease.ip().to_string(),
-        "192.0.2.60",
-        "the last one"
-    );
 }
 
 #[test]
@@ -321,19 +148,6 @@ fn a_container_back_during_the_write_asks_for_its_address() {
         (rig.only_record().state, rig.state("b")),
         (RecordState::Bound, vec!["BOUND"])
     );
-}
-
-#[test]
-fn what_an_add_asked_for_goes_before_what_is_remembered() {
-    let mut rig = gone();
-    let mut call = rig.call("b", 2, "pod");
-    let address = "192.0.2.70".parse().unwrap();
-    call.wanted = Some(Wanted {
-        address,
-        preferred: true,
-    });
-    rig.request(Call::Add(call));
-    assert_eq!(rig.wished, Some(address));
 }
 
 #[test]
@@ -444,36 +258,6 @@ fn an_address_not_seen_inside_is_asked_for_before_release() {
 }
 
 #[test]
-fn an_address_seen_inside_is_released_without_a_question() {
-    for collects in [false, true] {
-        let mut rig = Rig::new(8);
-        rig.lease = 3600;
-        rig.profile = returning(if collects { 60 } else { 0 });
-        rig.add("a", 1, "pod");
-        rig.interface.put("192.0.2.50/24".parse().unwrap());
-        rig.run_until(1010.0);
-        rig.asked.clear();
-        let call = ends(&mut rig, collects);
-        assert_eq!(rig.sends(7), 1);
-        assert!(matches!(
-            rig.answers[&call],
-            Answer::Deleted | Answer::Collected
-        ));
-        assert!(!rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
-        assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })));
-    }
-}
-
-#[test]
-fn a_proxy_keeps_no_lease_from_going_back() {
-    let mut rig = kept();
-    rig.stations.insert(ADDRESS, NEIGHBOUR);
-    rig.stations.insert(ANY, NEIGHBOUR);
-    rig.assert_kept_until(1060.0);
-    assert_eq!(rig.conflicts(), 0);
-}
-
-#[test]
 fn the_containers_own_link_is_not_another_host() {
     let mut rig = Rig::new(8);
     rig.profile = returning(0);
@@ -490,19 +274,4 @@ fn the_containers_own_link_is_not_another_host() {
     assert_eq!(rig.sent.last().unwrap().0, 3);
     rig.run_until(1002.0);
     assert_eq!((rig.sent.last().unwrap().0, rig.conflicts()), (7, 0));
-}
-
-#[test]
-fn only_returning_identities_are_asked_for_on_the_lan() {
-    for (profile, asks) in [(Profile::default(), false), (returning(0), true)] {
-        let mut rig = Rig::new(8);
-        rig.profile = profile;
-        rig.add("a", 1, "a");
-        rig.run_until(1010.0);
-        rig.asked.clear();
-        rig.dies(1);
-        rig.run_until(1012.0);
-        assert_eq!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)), asks);
-        assert_eq!(rig.sent.last().unwrap().0, 7);
-    }
 }

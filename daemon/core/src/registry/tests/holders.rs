@@ -1,6 +1,5 @@
 //! An address of a LAN has one live holder, whatever its server thinks.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -137,23 +136,6 @@ fn an_add_names_the_holder_that_has_its_mac_and_address() {
 }
 
 #[test]
-fn the_second_of_two_adds_with_one_address_fails() {
-    let mut rig = by_chaddr();
-    rig.server = Server::OffersOnly;
-    let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
-    assert_eq!(rig.codes(), [1, 3, 1, 3], "neither has it yet");
-    rig.server = Server::Up;
-    rig.run_until(1029.0);
-    assert_eq!(rig.address_of(adds[0]), FIRST);
-    assert_eq!(rig.held_by(adds[1]), (FIRST, "a".to_owned(), Some(SHARED)));
-    rig.run_until(1050.0);
-    assert_eq!(
-        (rig.count_of(4), rig.count_of(7), rig.state("a")),
-        (0, 0, vec!["BOUND"])
-    );
-}
-
-#[test]
 fn a_cancelled_add_releases_no_address_of_another() {
     let mut rig = by_chaddr();
     rig.server = Server::OffersOnly;
@@ -168,19 +150,6 @@ fn a_cancelled_add_releases_no_address_of_another() {
     assert_eq!(
         rig.why(EventKind::AddressHeld),
         ["no RELEASE sent: lan/a/eth0 has the address"]
-    );
-}
-
-#[test]
-fn a_takeover_works_if_the_server_goes_by_chaddr() {
-    let mut rig = by_chaddr();
-    rig.add("a", 1, "pod");
-    rig.live.remove(&1);
-    let add = rig.add("b", 2, "pod");
-    rig.run_until(1050.0);
-    assert_eq!(
-        (rig.address_of(add), rig.count_of(7), rig.rows().len()),
-        (FIRST, 0, 1)
     );
 }
 
@@ -232,36 +201,6 @@ fn a_kept_lease_gives_way_whatever_the_mac() {
 }
 
 #[test]
-fn a_forgetful_server_is_told_what_is_held() {
-    let mut rig = one();
-    let b = rig.add("b", 2, "b");
-    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
-    rig.plug_all();
-    rig.run_until(1040.0);
-    rig.granted.clear();
-    rig.sent.clear();
-    let add = rig.add("c", 3, "c");
-    rig.run_until(1042.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 52));
-    let renewed: Vec<_> = rig
-        .sent
-        .iter()
-        .filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified())
-        .collect();
-    assert_eq!(
-        renewed,
-        [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))],
-        "{:?}",
-        rig.sent
-    );
-    assert_eq!(
-        (rig.count_of(4), rig.count_of(7), rig.rows().len()),
-        (0, 0, 3)
-    );
-    assert!(rig.rows().iter().all(|row| row.state == BOUND));
-}
-
-#[test]
 fn a_forgetful_server_learns_of_holders_on_ipvlan() {
     let mut rig = Rig::new(8);
     (rig.mac, rig.lease) = (Some(SHARED), 3600);
@@ -271,21 +210,6 @@ fn a_forgetful_server_learns_of_holders_on_ipvlan() {
     let add = rig.add("b", 2, "b");
     rig.run_until(1022.0);
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
-}
-
-#[test]
-fn a_forgetful_server_learns_of_endless_leases() {
-    let mut rig = Rig::new(8);
-    rig.lease = u32::MAX;
-    rig.add("a", 1, "a");
-    rig.run_until(1020.0);
-    rig.granted.clear();
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1022.0);
-    assert_eq!(
-        (rig.address_of(add), rig.state("a")),
-        (Ipv4Addr::new(192, 0, 2, 51), vec!["BOUND"])
-    );
 }
 
 #[test]
@@ -313,59 +237,12 @@ fn a_server_with_one_address_for_all_fails_the_next_add() {
 }
 
 #[test]
-fn an_add_whose_time_is_up_meanwhile_names_the_holder() {
-    let mut rig = one();
-    rig.one_for_all = true;
-    let mut call = rig.call("b", 2, "b");
-    call.timeout = Duration::from_secs(3);
-    let add = rig.request(Call::Add(call));
-    rig.run_until(1030.0);
-    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-}
-
-#[test]
 fn an_add_that_insists_on_a_held_address_fails_at_once() {
     let mut rig = one();
     rig.granted.clear();
     let call = rig.insisting("b", 2, FIRST);
     let add = rig.request(Call::Add(call));
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-}
-
-#[test]
-fn a_held_address_that_another_server_offers_is_refused() {
-    let mut rig = one();
-    rig.granted.clear();
-    (rig.server_id, rig.one_for_all) = (OTHER_SERVER, true);
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1100.0);
-    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
-    let requests = rig.selecting_requests();
-    assert_eq!((rig.count_of(4), requests), (0, 0), "{:?}", rig.codes());
-    assert_eq!(rig.state("a"), ["BOUND"]);
-}
-
-#[test]
-fn a_search_takes_no_lease_of_another() {
-    let mut rig = one();
-    rig.add("b", 2, "b");
-    (rig.server, rig.lease) = (Server::Naks, 100_000);
-    while rig.state("b") != ["INIT"] {
-        rig.wake();
-    }
-    // `a` was refused before it, and is bound again.
-    rig.server = Server::Up;
-    rig.granted.clear();
-    while rig.state("a") != ["BOUND"] {
-        rig.wake();
-    }
-    rig.run_until(6000.0);
-    let held: BTreeSet<_> = rig
-        .rows()
-        .into_iter()
-        .filter_map(|row| Some(row.tenure?.ip()))
-        .collect();
-    assert_eq!(held.len(), 2, "{:?}", rig.rows());
 }
 
 #[test]
@@ -470,30 +347,44 @@ fn an_address_being_adopted_is_not_taken() {
 }
 
 #[test]
-fn an_address_being_adopted_is_not_declined() {
-    let mut rig = Rig::new(8);
-    (rig.lease, rig.server, rig.server_id) = (3600, Server::Silent, OTHER_SERVER);
-    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.interface.put(address.into());
-    let adoptees = vec![Adoptee {
-        add: rig.call("b", 2, "b"),
-        address,
-        mac: None,
-    }];
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
-    rig.server = Server::OffersOnly;
-    rig.add("c", 3, "c");
-    rig.run_until(1000.5);
+fn a_forgetful_server_is_told_what_is_held() {
+    let mut rig = one();
+    let b = rig.add("b", 2, "b");
+    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    rig.plug_all();
+    rig.run_until(1040.0);
+    rig.granted.clear();
+    rig.sent.clear();
+    let add = rig.add("c", 3, "c");
+    rig.run_until(1042.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 52));
+    let renewed: Vec<_> = rig
+        .sent
+        .iter()
+        .filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified())
+        .collect();
     assert_eq!(
-        (rig.count_of(4), rig.count_of(3)),
-        (0, 1),
-        "which server granted it is not known: {:?}",
-        rig.codes()
+        renewed,
+        [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))],
+        "{:?}",
+        rig.sent
     );
+    assert_eq!(
+        (rig.count_of(4), rig.count_of(7), rig.rows().len()),
+        (0, 0, 3)
+    );
+    assert!(rig.rows().iter().all(|row| row.state == BOUND));
+}
+
+#[test]
+fn a_held_address_that_another_server_offers_is_refused() {
+    let mut rig = one();
+    rig.granted.clear();
+    (rig.server_id, rig.one_for_all) = (OTHER_SERVER, true);
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1100.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+    let requests = rig.selecting_requests();
+    assert_eq!((rig.count_of(4), requests), (0, 0), "{:?}", rig.codes());
+    assert_eq!(rig.state("a"), ["BOUND"]);
 }

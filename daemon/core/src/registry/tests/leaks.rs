@@ -7,7 +7,7 @@ use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
-use crate::record::{Record, RecordState};
+use crate::record::Record;
 
 impl Rig {
     pub(super) fn releases(&self) -> usize {
@@ -51,31 +51,6 @@ fn an_unstored_lease_goes_back_though_its_sockets_broke() {
     rig.run_until(1010.0);
     assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
-}
-
-#[test]
-fn a_refused_adds_release_is_tried_until_the_lease_ends() {
-    let mut rig = Rig::new(8);
-    rig.lease = 1000;
-    rig.disk = Disk::Slow;
-    rig.add("a", 1, "a");
-    rig.break_sockets();
-    // Now no way leads out, neither from inside nor from the host.
-    rig.live.remove(&1);
-    rig.blind = Some(LinkCause::NoLink("br0".into()));
-    rig.disk = Disk::Good;
-    rig.refuse_write();
-    rig.run_until(1100.0);
-    assert_eq!((rig.state("a"), rig.releases()), (vec!["RELEASING"], 0));
-    assert_eq!(rig.only_record().state, RecordState::Releasing);
-    rig.restart();
-    rig.run_until(1200.0);
-    rig.blind = None;
-    rig.run_until(1900.0);
-    assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
-    assert!(
-        matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.store.records().is_empty()
-    );
 }
 
 #[test]
@@ -391,16 +366,4 @@ fn a_lease_left_to_expire_does_so_after_a_reboot() {
     rig.restart();
     rig.run_until(2000.0);
     assert_eq!((rig.releases(), rig.store.records().len()), (0, 0));
-}
-
-#[test]
-fn a_lease_waits_ten_minutes_after_a_late_start() {
-    let mut rig = Rig::new(8);
-    rig.store.durable = [(BindingId(1), record("a", "before", 900.0))].into();
-    rig.live.clear();
-    rig.restart();
-    rig.run_until(1599.9);
-    assert_eq!((rig.releases(), rig.store.records().len()), (0, 1));
-    rig.run_until(1602.0);
-    assert_eq!((rig.releases(), rig.store.records().len()), (1, 0));
 }

@@ -2,9 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{
-    Answer, Call, Failure, Obeyed, Order, RequestId, Shown, StoreCause, Upshot, Verb, Which,
-};
+use crate::effect::{Answer, Call, Failure, Obeyed, Order, Shown, StoreCause, Upshot, Verb, Which};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::profile::Profile;
@@ -144,50 +142,6 @@ fn a_renewal_tells_why_a_lease_was_lost() {
 }
 
 #[test]
-fn an_ordered_extension_is_stored_before_it_is_told() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    rig.later(20.0);
-    (rig.disk, rig.mask) = (Disk::Slow, [255, 128]);
-    let order = rig.renew(Which::default());
-    rig.later(5.0);
-    assert!(
-        !rig.answers.contains_key(&order),
-        "another mask that no restart would know of"
-    );
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert!(matches!(rig.upshot(order), Upshot::Extended { .. }));
-}
-
-#[test]
-fn a_crowd_is_extended_in_turn_with_an_upshot_each() {
-    const CROWD: u64 = 100;
-    let mut rig = Rig::new(128);
-    rig.live = (1..=CROWD).collect();
-    rig.lease = 10_000;
-    for n in 1..=CROWD {
-        rig.add(&format!("c{n:03}"), n, &format!("c{n:03}"));
-    }
-    rig.later(20.0);
-    rig.backlog = Some(VecDeque::new());
-    let order = rig.renew(Which::default());
-    let asked = |rig: &Rig| rig.backlog.as_ref().map_or(0, VecDeque::len);
-    for left in (1..=CROWD as usize).rev() {
-        assert_eq!(asked(&rig), left.min(32), "the next with each answer");
-        rig.answer_next();
-    }
-    let upshots = rig.upshots(order);
-    assert_eq!(upshots.len(), CROWD as usize);
-    assert!(
-        upshots
-            .iter()
-            .all(|(_, upshot)| matches!(upshot, Upshot::Extended { .. })),
-        "{upshots:?}"
-    );
-}
-
-#[test]
 fn leases_that_never_end_take_turns_too() {
     let mut rig = Rig::new(128);
     rig.live = (1..=40).collect();
@@ -210,22 +164,6 @@ fn leases_that_never_end_take_turns_too() {
 }
 
 #[test]
-fn what_has_no_lease_has_nothing_to_extend() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    rig.server = Server::Silent;
-    rig.later(120.0);
-    let order = rig.renew(named("a"));
-    assert!(
-        matches!(rig.upshot(order), Upshot::Nothing(_)),
-        "{:?}",
-        rig.upshot(order)
-    );
-    let nobody = rig.renew(named("nobody"));
-    assert_eq!(rig.upshots(nobody), []);
-}
-
-#[test]
 fn a_name_that_fits_several_leases_means_none() {
     let mut rig = Rig::new(8);
     for (n, who) in ["a1", "a2", "b"].into_iter().enumerate() {
@@ -242,28 +180,6 @@ fn a_name_that_fits_several_leases_means_none() {
     assert_eq!((rig.sends(3), rig.rows().len()), (sent, 3));
     let order = rig.renew(named("a1"));
     assert!(matches!(rig.upshot(order), Upshot::Extended { .. }));
-}
-
-#[test]
-fn who_hangs_up_hears_nothing_and_the_renewal_goes_on() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    rig.later(20.0);
-    rig.server = Server::Silent;
-    let order = rig.renew(Which::default());
-    rig.input(Input::HungUp(RequestId(order)));
-    rig.server = Server::Up;
-    rig.later(10.0);
-    assert!(!rig.answers.contains_key(&order));
-    assert!(rig.only_record().lease.start.since_boot().as_secs() >= 1020);
-    assert!(
-        rig.reg
-            .kept()
-            .iter()
-            .all(|kept| kept.of_bindings || kept.count == 0),
-        "{:?}",
-        rig.reg.kept()
-    );
 }
 
 #[test]
@@ -324,23 +240,6 @@ fn the_address_is_off_before_the_lease_goes_back() {
         "a DEL does not: its interface goes"
     );
     assert_eq!((rig.upshot(order), rig.sends(7)), (Upshot::Leaves, 1));
-}
-
-#[test]
-fn an_operator_does_not_wait_for_ever_for_a_removal() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    rig.interface
-        .carry([rig.only_record().lease.address.into()]);
-    rig.later(70.0);
-    rig.hold_changes = true;
-    let order = rig.give_up(Which::default(), true);
-    rig.later(21.0);
-    assert!(
-        matches!(rig.upshot(order), Upshot::Failed(Failure::TimedOut(..))),
-        "{:?}",
-        rig.upshot(order)
-    );
 }
 
 #[test]
@@ -435,21 +334,4 @@ fn show_tells_what_the_server_said_and_the_interface_has() {
         panic!("an interface that takes too long")
     };
     assert_eq!(held[0].interface, Some(Err(LinkCause::TimedOut)));
-}
-
-#[test]
-fn a_name_that_fits_several_leases_shows_which() {
-    let mut rig = Rig::new(8);
-    rig.add("a1", 1, "a1");
-    rig.add("a2", 2, "a2");
-    let stories = shown(&mut rig, "a");
-    assert_eq!(
-        stories
-            .iter()
-            .map(|story| container(&story.row.attachment))
-            .collect::<Vec<_>>(),
-        ["a1", "a2"]
-    );
-    assert!(stories.iter().all(|story| story.interface.is_none()));
-    assert_eq!(shown(&mut rig, "b"), []);
 }

@@ -43,36 +43,6 @@ fn released(rig: &Rig) -> Vec<&str> {
 }
 
 #[test]
-fn a_release_from_the_host_leaves_by_a_port_if_possible() {
-    for (vlan, bridge, on_parent, port) in [
-        (0, true, false, true),
-        (7, true, false, true),
-        (0, false, false, true),
-        // No macvlan hears tagged frames.
-        (7, false, false, false),
-        // The parent of ipvlans has the Ethernet address itself.
-        (0, false, true, false),
-    ] {
-        let mut rig = Rig::new(8);
-        (rig.bridge, rig.profile) = (
-            bridge,
-            Profile {
-                on_parent,
-                ..Profile::default()
-            },
-        );
-        let mut rig = dead(rig, vlan);
-        assert_eq!(
-            ports(&rig),
-            [(vlan, port)],
-            "bridge: {bridge}, on the parent: {on_parent}"
-        );
-        assert!(rig.sent.iter().any(|(kind, _)| *kind == 7) && rig.rows().is_empty());
-        assert_eq!(released(&rig), ["its link is gone"]);
-    }
-}
-
-#[test]
 fn a_release_for_a_bridges_mac_leaves_from_the_bridge() {
     // Frames to that address leave by no port.
     for (grace, by_port) in [(None, false), (Some(0), true)] {
@@ -158,30 +128,6 @@ fn a_release_leaves_its_mac_to_a_successor() {
 }
 
 #[test]
-fn a_release_waits_for_the_mac_of_a_dying_link() {
-    let mut rig = Rig::new(8);
-    rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
-    let mut rig = dead(rig, 0);
-    assert_eq!((ports(&rig), rig.releases()), (vec![(0, true)], 0));
-    rig.run_until(1000.3);
-    assert!(
-        rig.opened.len() > 2 && rig.releases() == 0,
-        "{:?}",
-        rig.opened
-    );
-    rig.no_port = None;
-    rig.run_until(1001.0);
-    assert_eq!(
-        (
-            ports(&rig).last(),
-            rig.releases(),
-            rig.store.records().len()
-        ),
-        (Some(&(0, true)), 1, 0)
-    );
-}
-
-#[test]
 fn a_release_does_not_wait_for_ever_for_a_mac() {
     let mut rig = Rig::new(8);
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
@@ -207,32 +153,6 @@ fn a_release_does_not_wait_for_the_mac_of_a_live_link() {
         (Some(&Answer::Deleted), 1)
     );
     assert_eq!(ports(&rig), [(0, true), (0, false)]);
-}
-
-#[test]
-fn a_dying_interface_is_no_conflict_for_its_successor() {
-    for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
-        let mut rig = Rig::new(8);
-        rig.profile = Profile {
-            release: false,
-            ..Profile::default()
-        };
-        rig.add("a", 1, "same");
-        let del = rig.del("a");
-        assert_eq!(rig.answers[&del], Answer::Deleted);
-        rig.run_until(later);
-        // The kernel takes its time.
-        rig.stations
-            .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
-        rig.add("b", 2, "same");
-        rig.run_until(later + 1.1);
-        assert_eq!(
-            rig.sent.iter().filter(|(kind, _)| *kind == 4).count(),
-            declines,
-            "at {later}"
-        );
-        assert_eq!(rig.state("b"), ["BOUND"]);
-    }
 }
 
 #[test]
@@ -275,17 +195,6 @@ fn an_interface_counts_as_dying_from_its_release_on() {
     rig.add("b", 2, "other");
     rig.run_until(1002.0);
     assert_eq!(rig.sends(4), 0, "{:?}", rig.sent);
-}
-
-#[test]
-fn a_release_from_the_host_marks_its_interface_as_dying() {
-    let mut rig = dead(Rig::new(8), 0);
-    assert_eq!(rig.releases(), 1);
-    rig.stations
-        .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
-    rig.add("b", 2, "other");
-    rig.run_until(1002.0);
-    assert_eq!((rig.sends(4), rig.state("b")), (0, vec!["BOUND"]));
 }
 
 #[test]

@@ -31,22 +31,6 @@ fn one(who: &str, dns: Option<Dns>) -> Vec<(String, Option<Dns>)> {
 }
 
 #[test]
-fn a_lease_is_published_while_it_is_durable() {
-    let mut rig = rig();
-    rig.disk = Disk::Slow;
-    rig.add("a", 1, "id");
-    assert_eq!(published(&mut rig), []);
-    rig.flush();
-    assert_eq!(published(&mut rig), one("a", with(FIRST)));
-    rig.del("a");
-    assert_eq!(published(&mut rig), []);
-    rig.flush();
-    assert_eq!(published(&mut rig), one("a", None));
-    rig.flush();
-    assert_eq!(published(&mut rig), []);
-}
-
-#[test]
 fn a_renewal_is_published_only_if_the_name_servers_change() {
     let mut rig = rig();
     rig.add("a", 1, "id");
@@ -59,20 +43,4 @@ fn a_renewal_is_published_only_if_the_name_servers_change() {
     rig.dns = None;
     rig.run_until(1180.0);
     assert_eq!(published(&mut rig), one("a", None));
-}
-
-#[test]
-fn a_lease_without_name_servers_has_no_file() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "id");
-    rig.del("a");
-    assert_eq!(published(&mut rig), []);
-}
-
-#[test]
-fn a_lease_with_an_mtu_is_published() {
-    let mut rig = rig();
-    rig.options = vec![26, 2, 0x05, 0x78];
-    rig.add("a", 1, "id");
-    assert_eq!(published(&mut rig).last(), one("a", with(FIRST)).last());
 }

@@ -201,20 +201,3 @@ fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
         assert_eq!((rig.releases(), rig.state("b")), (2, vec!["BOUND"]));
     }
 }
-
-#[test]
-fn a_kept_lease_stays_if_another_address_will_do() {
-    let mut rig = Rig::new(8);
-    (rig.lease, rig.by_chaddr) = (3600, true);
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
-    rig.add("a", 1, "another");
-    rig.del("a");
-    rig.sent.clear();
-    let add = rig.add("b", 2, "pod");
-    rig.run_until(1010.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!((rig.releases(), rig.state("a")), (0, vec!["KEPT"]));
-}

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure};
+use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link, LinkCause};
@@ -78,18 +78,6 @@ fn a_restart_that_sees_no_namespace_gives_nothing_back() {
 }
 
 #[test]
-fn lost_messages_without_sight_give_nothing_back() {
-    for way in WAYS {
-        let mut rig = three();
-        rig.unseen = Some(way);
-        rig.input(Input::Kernel(KernelMessage::Missed));
-        // The leases are due for renewal.
-        rig.run_until(1090.0);
-        assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0));
-    }
-}
-
-#[test]
 fn a_renewal_without_sight_gives_nothing_back() {
     for way in WAYS {
         let mut rig = three();
@@ -101,29 +89,6 @@ fn a_renewal_without_sight_gives_nothing_back() {
         assert_eq!((rig.rows().len(), rig.sent.len()), (0, 0));
         assert_eq!(rig.store.records().len(), 0);
     }
-}
-
-#[test]
-fn a_lease_ended_without_a_daemon_ends_its_row() {
-    for way in WAYS {
-        let mut rig = three();
-        rig.unseen = Some(way);
-        rig.at += Duration::from_secs(3600);
-        rig.restart();
-        rig.run_until(rig.at.as_secs_f64() + 61.0);
-        assert_eq!((rig.rows().len(), rig.sent.len()), (0, 0));
-        assert_eq!(rig.store.records().len(), 0);
-    }
-}
-
-#[test]
-fn namespaces_are_gone_if_their_directory_shows_another() {
-    let mut rig = three();
-    rig.live.clear();
-    rig.missing = LinkCause::NetnsRemoved;
-    rig.restart();
-    rig.run_until(1010.0);
-    assert_eq!((rig.rows().len(), rig.released()), (0, 3));
 }
 
 #[test]
@@ -143,32 +108,6 @@ fn a_namespace_missing_beside_a_seen_one_is_gone() {
             "restarts: {restarts}"
         );
     }
-}
-
-#[test]
-fn a_namespace_missing_at_renewal_goes_beside_a_seen_one() {
-    let mut rig = three();
-    rig.live.remove(&1);
-    rig.run_until(1060.0);
-    assert_eq!(
-        (rig.state("a").len(), rig.rows().len(), rig.released()),
-        (0, 2, 1)
-    );
-}
-
-#[test]
-fn namespaces_still_missing_when_others_are_seen_are_gone() {
-    let mut rig = three();
-    rig.unseen = Some(LinkCause::NoNetns);
-    rig.restart();
-    rig.run_until(1010.0);
-    rig.live.remove(&2);
-    rig.unseen = None;
-    rig.run_until(1040.0);
-    assert_eq!(
-        (rig.state("b").len(), rig.rows().len(), rig.released()),
-        (0, 2, 1)
-    );
 }
 
 #[test]
@@ -208,29 +147,6 @@ fn a_namespace_elsewhere_shows_nothing() {
     rig.restart();
     rig.run_until(1030.0);
     assert_eq!((rig.rows().len(), rig.released()), (3, 0));
-}
-
-#[test]
-fn the_kernel_a_del_and_a_gc_count_without_sight() {
-    let mut rig = three();
-    rig.unseen = Some(LinkCause::NoDirectory);
-    rig.restart();
-    rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
-    let del = rig.del("b");
-    rig.request(Call::Collect {
-        network: "lan".to_owned(),
-        keep: Vec::new(),
-    });
-    rig.run_until(1010.0);
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert_eq!((rig.rows().len(), rig.released()), (0, 3));
-    rig.run_until(1062.0);
-    assert_eq!(
-        rig.reg.poll_timeout(),
-        None,
-        "nothing is looked for any more"
-    );
 }
 
 #[test]

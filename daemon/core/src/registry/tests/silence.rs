@@ -5,7 +5,6 @@ use crate::effect::{Answer, Failure, FrameMeta, Input};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::silence::Survey;
-use crate::wire::Mac;
 
 fn silent() -> Rig {
     let mut rig = Rig::new(8);
@@ -91,18 +90,6 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn a_short_time_out_has_its_look_at_half_of_it() {
-    let mut rig = silent();
-    let mut add = rig.call("a", 1, "a");
-    add.timeout = std::time::Duration::from_secs(1);
-    rig.request(crate::effect::Call::Add(add));
-    rig.run_until(1000.49);
-    assert_eq!(rig.surveys, 0);
-    rig.run_until(1000.51);
-    assert_eq!(rig.surveys, 1);
-}
-
-#[test]
 fn an_offer_is_no_silence() {
     for server in [Server::Up, Server::OffersOnly] {
         let mut rig = silent();
@@ -111,18 +98,6 @@ fn an_offer_is_no_silence() {
         rig.run_until(1030.1);
         assert_eq!(rig.surveys, 0);
     }
-}
-
-#[test]
-fn a_del_after_the_look_ends_the_add_as_ever() {
-    let mut rig = silent();
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1029.1);
-    assert_eq!(rig.surveys, 1);
-    let del = rig.del("a");
-    assert!(matches!(failure(&rig, add), Failure::Cancelled(_)));
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.rows().is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -268,58 +243,6 @@ fn an_error_names_the_broadcast_flag_if_it_helped_another() {
         !failure(&rig, add).to_string().contains("broadcast"),
         "an answer without the flag says that it was not that"
     );
-}
-
-#[test]
-fn unanswered_clients_delay_a_known_one_by_a_second() {
-    let mut rig = Rig::new(2);
-    rig.known = Some(vec![Mac([2, 0, 0, 0, 1, 3]), Mac([2, 0, 0, 0, 1, 8])]);
-    let unknown = |rig: &mut Rig, n| rig.add(&format!("unknown{n}"), n, &format!("unknown{n}"));
-    for n in [1, 2] {
-        unknown(&mut rig, n);
-    }
-    let known = rig.add("known", 3, "known");
-    for n in [4, 5, 6, 7] {
-        unknown(&mut rig, n);
-    }
-    rig.run_until(1001.2);
-    assert!(
-        matches!(rig.answers.get(&known), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers
-    );
-    rig.run_until(1014.0);
-    let later = rig.add("later", 8, "later");
-    assert!(
-        matches!(rig.answers.get(&later), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers
-    );
-    rig.run_until(1045.0);
-    assert!(rig.open.is_empty() && rig.reg.registry.pacing.len() == 0);
-}
-
-#[test]
-fn an_answer_that_comes_after_its_permit_is_heard() {
-    let mut rig = Rig::new(1);
-    rig.server = Server::Silent;
-    let first = rig.add("a", 1, "a");
-    let (exchange, discover) = rig.discovers.pop().expect("a DISCOVER");
-    rig.add("b", 2, "b");
-    rig.run_until(1003.6);
-    assert_eq!(rig.open.len(), 2, "b has the permit, and a listens");
-    rig.server = Server::Up;
-    rig.serve(exchange, &discover, None);
-    let sent = rig.sends(1);
-    rig.input(Input::HungUp(crate::effect::RequestId(99)));
-    assert!(
-        matches!(rig.answers.get(&first), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers
-    );
-    assert_eq!(rig.sends(1), sent, "without another DISCOVER");
-    rig.run_until(1010.0);
-    assert!(rig.reg.registry.pacing.len() == 0);
 }
 
 #[test]

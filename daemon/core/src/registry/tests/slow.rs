@@ -81,13 +81,6 @@ fn assert_asked(rig: &mut Rig, table: &[(f64, usize)]) {
 }
 
 #[test]
-fn who_has_its_permit_at_once_asks_again_after_a_second() {
-    let mut rig = slow(1);
-    rig.add("c1", 1, "c1");
-    assert_asked(&mut rig, &[(0.0, 1), (0.87, 1), (1.13, 2)]);
-}
-
-#[test]
 fn a_client_that_waited_asks_again_after_four_seconds() {
     let mut rig = slow(1);
     rig.add("c1", 1, "c1");
@@ -97,24 +90,6 @@ fn a_client_that_waited_asks_again_after_four_seconds() {
     rig.answer_next();
     rig.answer_next();
     assert_asked(&mut rig, &[(0.0, 1), (3.49, 1), (4.51, 2)]);
-}
-
-#[test]
-fn a_permit_ends_when_a_message_is_sent_again() {
-    let mut rig = slow(1);
-    rig.add("c1", 1, "c1");
-    rig.add("c2", 2, "c2");
-    rig.run_until(1000.8);
-    assert_eq!(asked(&rig), 1);
-    rig.run_until(1001.2);
-    let (first, second) = (rig.state("c1"), rig.state("c2"));
-    assert_eq!(
-        (first, second, asked(&rig)),
-        (vec!["SELECTING"], vec!["SELECTING"], 3)
-    );
-    // What answers the first is requested without another permit.
-    rig.answer_next();
-    assert_eq!(rig.state("c1"), ["REQUESTING"]);
 }
 
 /// A host's leases.

@@ -3,7 +3,6 @@
 use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
-use crate::link::Link;
 
 const RELEASE: u8 = 7;
 
@@ -18,26 +17,6 @@ fn bound(unsent: impl IntoIterator<Item = LinkCause>) -> Rig {
     rig.sent.clear();
     rig.unsent.extend(unsent);
     rig
-}
-
-#[test]
-fn a_release_refused_by_its_link_leaves_from_the_host() {
-    for cause in [LinkCause::Down, refused()] {
-        let mut rig = bound([cause]);
-        let del = rig.del("a");
-        rig.run_until(1005.0);
-        assert_eq!(rig.answers[&del], Answer::Deleted);
-        assert_eq!(
-            rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
-            1
-        );
-        assert!(
-            matches!(rig.opened.last(), Some(Link::Parent { .. })),
-            "{:?}",
-            rig.opened
-        );
-        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    }
 }
 
 #[test]

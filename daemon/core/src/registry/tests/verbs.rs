@@ -1,7 +1,5 @@
 //! GC, STATUS, adoption, and the effects of a profile on the life of a lease.
 
-use std::time::Duration;
-
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Adoptee, Call, Failure, RequestId, StoreCause};
@@ -155,28 +153,6 @@ fn adopt(rig: &mut Rig) {
 }
 
 #[test]
-fn a_running_container_is_adopted_and_held_from_there_on() {
-    let mut rig = Rig::new(8);
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
-    adopt(&mut rig);
-    assert_eq!(
-        (rig.state("a"), rig.store.records().len()),
-        (vec!["BOUND"], 1)
-    );
-    assert_eq!(
-        rig.sent.len(),
-        1,
-        "one REQUEST, no DISCOVER: {:?}",
-        rig.sent
-    );
-    let again = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-}
-
-#[test]
 fn a_full_disk_ends_no_lease_that_is_being_adopted() {
     let mut rig = Rig::new(8);
     rig.interface
@@ -240,25 +216,6 @@ fn a_failed_adoption_is_listed_with_its_reason() {
     rig.run_until(1030.5);
     assert_eq!(rig.not_adopted().len(), 1);
     assert!(rig.rows().is_empty() && !rig.sent.iter().any(|(kind, _)| *kind == 7));
-}
-
-#[test]
-fn a_lease_left_to_expire_sends_no_packet() {
-    let mut rig = Rig::new(8);
-    rig.profile = Profile {
-        release: false,
-        ..Profile::default()
-    };
-    rig.add("a", 1, "a");
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
-    rig.run_until(1000.0 + Duration::from_secs(60).as_secs_f64());
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
-    assert!(
-        !rig.sent.iter().any(|(kind, _)| *kind == 7),
-        "{:?}",
-        rig.sent
-    );
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! The visit in which an ADD's link is set up, looked at, and given sockets.
 
-use std::collections::VecDeque;
-
 use super::super::*;
-use super::on_host::OWN;
 use super::rig::*;
 use crate::effect::{ExchangeId, Failure};
 use crate::identity::Lan;
@@ -60,73 +57,6 @@ impl Rig {
 }
 
 #[test]
-fn an_add_looks_and_opens_in_one_visit() {
-    let mut rig = Rig::new(8);
-    let add = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(
-        (rig.opened.len(), rig.open.len()),
-        (1, 1),
-        "and watches its address by the same sockets"
-    );
-    rig.run_until(1020.0);
-    assert_eq!((rig.opened.len(), rig.open.len()), (1, 0));
-}
-
-#[test]
-fn one_visit_opens_sockets_on_a_host_link_without_ports() {
-    for (vlan, bridge) in [(0, false), (7, false), (0, true)] {
-        let mut rig = Rig::new(8);
-        (rig.hold_looks, rig.bridge) = (true, bridge);
-        let add = rig.add_on_host("a", "a", vlan);
-        rig.hold_looks = false;
-        let (op, outcome) = rig.looks.pop_front().expect("the visit");
-        assert!(
-            matches!(outcome, Outcome::Prepared { exchange, .. } if exchange.is_none() == bridge),
-            "{outcome:?}"
-        );
-        rig.input(Input::Done { op, outcome });
-        assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-        assert_eq!(
-            rig.opened,
-            [Link::Parent {
-                ifindex: 2,
-                mac: OWN,
-                vlan,
-                port: bridge
-            }]
-        );
-        assert!(rig.steps.is_empty());
-    }
-}
-
-#[test]
-fn an_add_without_sockets_from_its_visit_waits_for_some() {
-    let mut rig = Rig::new(8);
-    rig.hold_looks = true;
-    let add = rig.add("a", 1, "a");
-    rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().expect("the visit");
-    let Outcome::Prepared {
-        result,
-        exchange: Some(exchange),
-    } = outcome
-    else {
-        panic!("{outcome:?}")
-    };
-    rig.open.remove(&exchange);
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Prepared {
-            result,
-            exchange: None,
-        },
-    });
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.opened.len(), 2);
-}
-
-#[test]
 fn sockets_that_would_wait_for_a_permit_are_not_opened() {
     let mut rig = Rig::new(1);
     rig.server = Server::Silent;
@@ -174,31 +104,6 @@ fn an_add_waits_for_its_mac_to_be_free() {
         (&rig.answers[&del], rig.reg.poll_timeout()),
         (&Answer::Deleted, None)
     );
-}
-
-#[test]
-fn reported_carrier_is_looked_at_before_a_discover() {
-    let mut rig = Rig::new(8);
-    rig.interface.carrier = false;
-    let add = rig.add("a", 1, "a");
-    (rig.interface.carrier, rig.hold_looks) = (true, true);
-    rig.tell_carrier(true);
-    assert!(rig.sent.is_empty(), "the other end may not be ready");
-    rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().expect("a look");
-    assert!(
-        matches!(
-            outcome,
-            Outcome::Prepared {
-                exchange: Some(_),
-                ..
-            }
-        ),
-        "{outcome:?}"
-    );
-    rig.input(Input::Done { op, outcome });
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.opened.len(), 1, "over the sockets of that visit");
 }
 
 #[test]
@@ -270,23 +175,6 @@ fn a_first_message_after_carrier_is_repeated_soon() {
     (rig.server, rig.was_down) = (Server::Silent, true);
     rig.add("b", 2, "pod");
     assert_eq!(kinds(&mut rig, 1000.3), [3, 3, 3], "INIT-REBOOT");
-}
-
-#[test]
-fn a_request_is_not_repeated_soon() {
-    let mut rig = Rig::new(8);
-    (rig.backlog, rig.was_down) = (Some(VecDeque::new()), true);
-    rig.add("a", 1, "a");
-    rig.run_until(1000.01);
-    rig.answer_next();
-    let messages = |rig: &mut Rig, until: f64| {
-        rig.run_until(until);
-        rig.backlog.as_ref().map_or(0, VecDeque::len)
-    };
-    assert_eq!(
-        [1000.1, 1000.8, 1001.2].map(|until| messages(&mut rig, until)),
-        [1, 1, 2]
-    );
 }
 
 #[test]
