@@ -14,11 +14,11 @@ mod networks;
 mod order;
 mod probe;
 mod ranges;
-#[cfg(test)]
-mod shipped;
 mod show;
 mod status;
 mod term;
+#[cfg(test)]
+mod tests;
 mod unit;
 
 pub(crate) use args::{Args, Command, DaemonArgs};

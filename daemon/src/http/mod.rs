@@ -39,8 +39,6 @@ mod logging;
 mod monitor;
 mod named;
 mod names;
-#[cfg(test)]
-mod openapi;
 mod operator;
 mod order;
 mod refusal;

@@ -6,6 +6,7 @@ mod cni;
 mod control;
 mod docker;
 mod network;
+mod openapi;
 mod server;
 mod spool;
 

@@ -19,8 +19,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::super::openapi::calls;
 use super::super::{DoorReport, Doors, Listening, MAX_OPEN, Reply, Site, serve};
+use super::openapi::calls;
 use super::{leased, request};
 use crate::capture::Frames;
 use crate::listen::Protocol;

@@ -216,7 +216,7 @@ fn the_document_is_what_the_types_say() {
 
 #[test]
 fn every_path_of_the_control_api_is_in_the_document() {
-    let code = include_str!("../../api/src/control.rs");
+    let code = include_str!("../../../api/src/control.rs");
     let paths = code
         .lines()
         .filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \"/"));

@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::args::Args;
+use crate::cli::args::Args;
 
 /// Returns the files by their names below `daemon/dist`.
 fn made() -> BTreeMap<String, Vec<u8>> {
