@@ -15,6 +15,16 @@ use leasehold_core::wire::Mac;
 use self::values::{directory, moment, net, netns, seconds, span};
 use crate::log::{self, LogFormat};
 
+// Defaults of flags that several commands have.
+const SOCKET: &str = "/run/cni/dhcp.sock";
+const STATE_DIR: &str = "/var/lib/leasehold";
+const RUNTIME_DIR: &str = "/run/leasehold";
+const DOCKER_NETNS_DIR: &str = "/run/docker/netns";
+const CNI_CONF_DIR: &str = "/etc/cni/net.d";
+
+/// What separates the values of a list.
+const COMMA: char = ',';
+
 /// One daemon per host that holds the DHCP leases of its containers.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, about)]
@@ -75,12 +85,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
     /// Docker's plugin directory (/run/docker/plugins), for the drivers leasehold and leasehold-ipvlan
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
@@ -102,20 +107,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, env = "LEASEHOLD_READ_GID", value_name = "GID")]
     pub(crate) read_gid: Option<u32>,
     /// Where Docker keeps its containers' network namespaces
-    #[arg(
-        long,
-        env = "LEASEHOLD_DOCKER_NETNS_DIR",
-        value_name = "DIR",
-        default_value = "/run/docker/netns"
-    )]
+    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = DOCKER_NETNS_DIR)]
     pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are stored
-    #[arg(
-        long,
-        env = "LEASEHOLD_STATE_DIR",
-        value_name = "DIR",
-        default_value = "/var/lib/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
     /// Where leases are stored instead while a daemon with another socket has that directory, and from then on
     #[arg(
@@ -126,12 +121,7 @@ pub(crate) struct DaemonArgs {
     )]
     pub(crate) other_state_dir: Option<PathBuf>,
     /// Where the name servers of each lease are published, in a file like /etc/resolv.conf
-    #[arg(
-        long,
-        env = "LEASEHOLD_RUNTIME_DIR",
-        value_name = "DIR",
-        default_value = "/run/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = RUNTIME_DIR)]
     pub(crate) runtime_dir: PathBuf,
     /// Where a daemon in a container sees the host's root directory; it is put before each netns path
     #[arg(
@@ -169,12 +159,7 @@ pub(crate) struct DaemonArgs {
     )]
     pub(crate) log_format: LogFormat,
     /// What is logged: a level, or `target=level`, comma-separated
-    #[arg(
-        long,
-        env = "LEASEHOLD_LOG",
-        value_name = "FILTER",
-        default_value = log::DEFAULT
-    )]
+    #[arg(long, env = "LEASEHOLD_LOG", value_name = "FILTER", default_value = log::DEFAULT)]
     pub(crate) log: String,
 }
 
@@ -194,12 +179,7 @@ pub(crate) struct ListArgs {
     #[arg(long, conflicts_with_all = ["WhichArgs", "output"])]
     pub(crate) ranges: bool,
     /// Where CNI networks are configured, for --ranges
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_CONF_DIR",
-        value_name = "DIR",
-        default_value = "/etc/cni/net.d"
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = CNI_CONF_DIR)]
     pub(crate) cni_conf_dir: PathBuf,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
@@ -219,12 +199,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -251,20 +226,13 @@ pub(crate) struct WhichArgs {
 impl WhichArgs {
     /// Returns it as the daemon's query.
     pub(crate) fn which(&self) -> Which {
-        let Self {
-            network,
-            container,
-            address,
-            state,
-            door,
-        } = self;
         Which {
             name: None,
-            network: network.clone(),
-            container: container.clone(),
-            address: *address,
-            state: state.clone(),
-            door: door.clone(),
+            network: self.network.clone(),
+            container: self.container.clone(),
+            address: self.address,
+            state: self.state.clone(),
+            door: self.door.clone(),
         }
     }
 }
@@ -287,12 +255,7 @@ pub(crate) struct OrderArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -316,12 +279,7 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -332,12 +290,7 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -369,12 +322,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) after: u64,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -390,12 +338,7 @@ pub(crate) struct ExporterArgs {
     )]
     pub(crate) listen: SocketAddr,
     /// The names by which browsers may ask for the page, besides addresses and localhost
-    #[arg(
-        long,
-        env = "LEASEHOLD_EXPORTER_HOST",
-        value_name = "NAME,…",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "LEASEHOLD_EXPORTER_HOST", value_name = "NAME,…", value_delimiter = COMMA)]
     pub(crate) host: Vec<String>,
     /// The daemon's read-only socket
     #[arg(
@@ -411,55 +354,25 @@ pub(crate) struct ExporterArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
     /// Where leases are stored
-    #[arg(
-        long,
-        env = "LEASEHOLD_STATE_DIR",
-        value_name = "DIR",
-        default_value = "/var/lib/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
     /// Where name servers are published
-    #[arg(
-        long,
-        env = "LEASEHOLD_RUNTIME_DIR",
-        value_name = "DIR",
-        default_value = "/run/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = RUNTIME_DIR)]
     pub(crate) runtime_dir: PathBuf,
     /// Docker's plugin directory, if the daemon serves Docker
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Where the daemon looks for the network namespaces of Docker's containers
-    #[arg(
-        long,
-        env = "LEASEHOLD_DOCKER_NETNS_DIR",
-        value_name = "DIR",
-        default_value = "/run/docker/netns"
-    )]
+    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = DOCKER_NETNS_DIR)]
     pub(crate) docker_netns_dir: PathBuf,
     /// Where runtimes look for CNI plugins; by default what their configuration says, and the well-known places
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_BIN_DIR",
-        value_name = "DIR,…",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = COMMA)]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Where CNI networks are configured
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_CONF_DIR",
-        value_name = "DIR",
-        default_value = "/etc/cni/net.d"
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = CNI_CONF_DIR)]
     pub(crate) cni_conf_dir: PathBuf,
     /// Print all findings as one JSON object
     #[arg(long)]
@@ -486,12 +399,7 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "MIB", default_value_t = 100)]
     pub(crate) size: u64,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -511,12 +419,7 @@ pub(crate) struct LogArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
@@ -549,12 +452,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
     /// Where CNI networks are configured
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_CONF_DIR",
-        value_name = "DIR",
-        default_value = "/etc/cni/net.d"
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = CNI_CONF_DIR)]
     pub(crate) cni_conf_dir: PathBuf,
     /// Print everything as one JSON object, at the end
     #[arg(long)]
@@ -565,12 +463,7 @@ pub(crate) struct ProbeArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     /// The directory for CNI plugins, instead of those that the host's runtimes use; made if it is missing
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_BIN_DIR",
-        value_name = "DIR,…",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = COMMA)]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Install the plugin host-local too
     #[arg(long)]
@@ -585,12 +478,7 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub(crate) systemd: bool,
     /// The daemon's store of leases: nothing is changed if a later release wrote it
-    #[arg(
-        long,
-        env = "LEASEHOLD_STATE_DIR",
-        value_name = "DIR",
-        default_value = "/var/lib/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
     /// The host's root directory, for a container or an image
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -601,12 +489,7 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     /// The directory for CNI plugins, instead of those that the host's runtimes use
-    #[arg(
-        long,
-        env = "LEASEHOLD_CNI_BIN_DIR",
-        value_name = "DIR,…",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = COMMA)]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
     /// Stop the systemd service and remove it
     #[arg(long)]
