@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_api::cni::{Env, Error, Request};
+use leasehold_api::docker::{RELEASE_POOL, REQUEST_ADDRESS};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, PoolCall};
 use leasehold_core::grant::policy::Policy;
@@ -152,8 +153,7 @@ fn from_dockerd(bytes: &[u8]) {
         "RequestAddress",
         "ReleaseAddress",
     ];
-    let methods = methods
-        .map(|name| docker::Method::at(&format!("/IpamDriver.{name}")).expect("libnetwork's"));
+    let methods = methods.map(|name| format!("/IpamDriver.{name}"));
     let mut bodies = vec![bytes.to_vec()];
     if let Ok(text) = std::str::from_utf8(bytes) {
         let text = to_json(&text);
@@ -177,10 +177,8 @@ fn from_dockerd(bytes: &[u8]) {
         bodies.push(format!(r#"{{"PoolID":{pool},"Options":{name}}}"#).into_bytes());
     }
     bodies.extend(network_bodies(bytes));
-    let methods =
-        methods.into_iter().chain(NETWORK_METHODS.map(|name| {
-            docker::Method::at(&format!("/NetworkDriver.{name}")).expect("libnetwork's")
-        }));
+    let network_methods = NETWORK_METHODS.map(|name| format!("/NetworkDriver.{name}"));
+    let methods = methods.into_iter().chain(network_methods);
     for method in methods {
         for (body, ipvlan) in bodies.iter().flat_map(|body| [(body, false), (body, true)]) {
             let site = Site {
@@ -194,7 +192,7 @@ fn from_dockerd(bytes: &[u8]) {
                 links_in: &|_| vec!["eth0".to_owned()],
                 number: 7,
             };
-            docker_call(docker::Asked::parse(method, body, &host), method, &host);
+            docker_call(docker::Asked::parse(&method, body, &host), &method, &host);
         }
     }
 }
@@ -265,11 +263,7 @@ fn found(mode: Mode) -> NetworkRecord {
     }
 }
 
-fn docker_call(
-    asked: Result<docker::Asked, docker::Refused>,
-    method: docker::Method,
-    host: &docker::Host<'_>,
-) {
+fn docker_call(asked: Result<docker::Asked, docker::Refused>, path: &str, host: &docker::Host<'_>) {
     let ipvlan = host.ipvlan;
     let (call, form) = match asked {
         Ok(docker::Asked::Core { call, form }) => (call, form),
@@ -280,6 +274,7 @@ fn docker_call(
             );
             return;
         }
+        Err(docker::Refused::Unknown) => panic!("{path} is libnetwork's"),
         Err(docker::Refused::Undecodable(why) | docker::Refused::Said(why)) => {
             assert!(why.len() < 4096, "{} bytes: {why}", why.len());
             return;
@@ -291,7 +286,7 @@ fn docker_call(
             Mode::Bridge,
             Mode::Ipvlan,
         ] {
-            docker_call(docker::Asked::about(then, &found(mode), host), method, host);
+            docker_call(docker::Asked::about(then, &found(mode), host), path, host);
         }
     }
     match &call {
@@ -308,7 +303,7 @@ fn docker_call(
                 "a PoolID is read as it was spelled"
             );
             let body = format!(r#"{{"PoolID":{}}}"#, to_json(&id.to_string()));
-            let again = docker::Asked::parse(docker::Method::ReleasePool, body.as_bytes(), host);
+            let again = docker::Asked::parse(RELEASE_POOL, body.as_bytes(), host);
             assert!(
                 matches!(again, Ok(docker::Asked::Core { call: Call::Pool(PoolCall::Release { id: read }), .. }) if read == id)
             );
@@ -365,7 +360,7 @@ fn docker_call(
     let text = form
         .answer(&Answer::Reserved(Ipv4Addr::new(192, 168, 1, 7)))
         .expect("an address is a success");
-    if matches!(method, docker::Method::RequestAddress) {
+    if path == REQUEST_ADDRESS {
         assert!(
             serde_json::from_str::<Value>(&text).is_ok_and(|json| json["Address"].is_string()),
             "{text}"

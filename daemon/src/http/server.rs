@@ -166,18 +166,9 @@ fn waiting(
     })
 }
 
-/// Serves a connection as its protocol requires.
-async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receiver<()>) {
-    match caller.door.protocol {
-        Protocol::Control | Protocol::Read | Protocol::Docker | Protocol::DockerIpvlan => {
-            over_http1(stream, caller, stopping).await
-        }
-    }
-}
-
 /// Serves one request of HTTP/1.1. Ends when a limit passes while the request comes in or the answer goes out. Between the two,
 /// ends when the daemon stops (`stopping` closes), unless the driver then answers each call.
-async fn over_http1(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
+async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
         let response = respond(request, &caller).await;
@@ -217,21 +208,21 @@ async fn respond_docker(
     ipvlan: bool,
     caller: &Caller,
 ) -> Response<Full<Bytes>> {
-    let Some(method) =
-        docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST)
-    else {
-        let why = format!(
-            "{} {:.64}: this plugin has no such call",
-            request.method(),
-            request.uri().path()
-        );
-        return json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)));
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let answer = match method {
+        Method::POST => docker_call(path.clone(), ipvlan, request.into_body(), caller).await,
+        _ => Err(Refused::Unknown),
     };
-    match docker_call(method, ipvlan, request.into_body(), caller).await {
+    match answer {
         Ok(text) => json(StatusCode::OK, text),
         Err(refused) => {
-            debug!(?method, ?refused, "refused");
+            debug!(path, ?refused, "refused");
             let (status, why) = match refused {
+                Refused::Unknown => (
+                    StatusCode::NOT_FOUND,
+                    format!("{method} {path:.64}: this plugin has no such call"),
+                ),
                 Refused::Undecodable(why) => (StatusCode::BAD_REQUEST, why),
                 Refused::Said(why) => (StatusCode::OK, why),
             };
@@ -243,7 +234,7 @@ async fn respond_docker(
 /// Reads a call from dockerd, and has the core answer it. A call that names a network is read again once the core has described
 /// that network.
 async fn docker_call(
-    method: docker::Method,
+    path: String,
     ipvlan: bool,
     body: Incoming,
     caller: &Caller,
@@ -252,7 +243,7 @@ async fn docker_call(
         .await
         .map_err(|unread| Refused::Undecodable(unread.to_string()))?;
     let mut asked = understand_docker(ipvlan, caller, move |host| {
-        docker::Asked::parse(method, &body, host)
+        docker::Asked::parse(&path, &body, host)
     })
     .await;
     drop(room);

@@ -69,12 +69,12 @@ impl Flag {
         ))
     }
 
-    /// Refuses a key.
-    pub(super) fn unknown(self, key: &str, known: &[&str]) -> Refused {
+    /// Refuses a key that is neither one of `own` nor an option of leases.
+    pub(super) fn unknown(self, key: &str, own: &[&str]) -> Refused {
         refused(format!(
             "{self} {}: unknown option; the options are {}",
             cut(key).escape_debug(),
-            known.join(", ")
+            [own, &LeaseOptions::KNOWN].concat().join(", ")
         ))
     }
 }

@@ -29,7 +29,6 @@ use serde::de::DeserializeOwned;
 
 use self::form::Shape;
 pub(crate) use self::form::{Form, Then};
-pub(crate) use self::network::NetworkMethod;
 use super::add::Site;
 use super::refusal::cut;
 
@@ -42,36 +41,6 @@ const NO_ADDRESS: &str = "0.0.0.0";
 
 /// The kinds of driver that this plugin is.
 const DRIVERS: [&str; 2] = ["IpamDriver", "NetworkDriver"];
-
-/// What dockerd may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Activate,
-    Capabilities,
-    AddressSpaces,
-    RequestPool,
-    ReleasePool,
-    RequestAddress,
-    ReleaseAddress,
-    /// One of the network driver's.
-    Network(NetworkMethod),
-}
-
-impl Method {
-    /// Returns the method with this URL.
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        Some(match path {
-            wire::ACTIVATE => Self::Activate,
-            wire::CAPABILITIES => Self::Capabilities,
-            wire::ADDRESS_SPACES => Self::AddressSpaces,
-            wire::REQUEST_POOL => Self::RequestPool,
-            wire::RELEASE_POOL => Self::ReleasePool,
-            wire::REQUEST_ADDRESS => Self::RequestAddress,
-            wire::RELEASE_ADDRESS => Self::ReleaseAddress,
-            path => Self::Network(NetworkMethod::at(path)?),
-        })
-    }
-}
 
 /// What is known besides the call itself.
 pub(crate) struct Host<'a> {
@@ -123,6 +92,8 @@ impl Host<'_> {
 /// Why a call is refused before it reaches the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
+    /// There is no such call.
+    Unknown,
     /// The request cannot be read. It may repeat a call that broke off: dockerd repeats those without a body.
     Undecodable(String),
     /// The request asks for something impossible; the reason is for whoever typed the command.
@@ -148,12 +119,12 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// Reads a call.
-    pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
-        Ok(match method {
-            Method::Activate if host.ipvlan => Self::Known(manifest()),
+    /// Reads a call, by the path of its URL.
+    pub(crate) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
+        Ok(match path {
+            wire::ACTIVATE if host.ipvlan => Self::Known(manifest()),
             // The networks of our network driver are made under this name.
-            Method::Activate => {
+            wire::ACTIVATE => {
                 let form = Form::new("the drivers that it is", Shape::Activated);
                 Self::Core {
                     call: Call::Network(NetworkCall::Started),
@@ -161,16 +132,16 @@ impl Asked {
                 }
             }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
-            Method::Capabilities => Self::Known(to_json(&Capabilities {
+            wire::CAPABILITIES => Self::Known(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
                 requires_request_replay: false,
             })),
-            Method::AddressSpaces => Self::Known(to_json(&AddressSpaces {
+            wire::ADDRESS_SPACES => Self::Known(to_json(&AddressSpaces {
                 local_default_address_space: ADDRESS_SPACE.to_owned(),
                 global_default_address_space: ADDRESS_SPACE.to_owned(),
             })),
-            Method::RequestPool => pool::request(&read(body)?, host)?,
-            Method::ReleasePool => {
+            wire::REQUEST_POOL => pool::request(&read(body)?, host)?,
+            wire::RELEASE_POOL => {
                 let wire::ReleasePool { pool_id } = read(body)?;
                 Self::core(
                     Call::Pool(PoolCall::Release {
@@ -179,8 +150,8 @@ impl Asked {
                     "the end of a pool",
                 )
             }
-            Method::RequestAddress => address::request(&read(body)?, host)?,
-            Method::ReleaseAddress => {
+            wire::REQUEST_ADDRESS => address::request(&read(body)?, host)?,
+            wire::RELEASE_ADDRESS => {
                 let wire::ReleaseAddress { pool_id, address } = read(body)?;
                 if address == NO_ADDRESS {
                     // The gateway of a pool that has none.
@@ -192,7 +163,7 @@ impl Asked {
                 });
                 Self::core(call, "the end of an address")
             }
-            Method::Network(method) => network::parse(method, body, host)?,
+            _ => network::parse(path, body, host)?,
         })
     }
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use data_encoding::BASE64;
 use ipnet::Ipv4Net;
 use leasehold_api::docker::network::{
     AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, GwAlloc, IFNAME, INTERNAL, Interface,
@@ -32,64 +33,20 @@ use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
 /// The longest name of a namespace that is kept: Docker's have 34 bytes.
 const LONGEST_SANDBOX: usize = 256;
 
-/// What dockerd may ask a network driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkMethod {
-    GetCapabilities,
-    GwAllocCheck,
-    AllocateNetwork,
-    FreeNetwork,
-    CreateNetwork,
-    DeleteNetwork,
-    CreateEndpoint,
-    DeleteEndpoint,
-    EndpointOperInfo,
-    Join,
-    Leave,
-    ProgramExternalConnectivity,
-    RevokeExternalConnectivity,
-    DiscoverNew,
-    DiscoverDelete,
-}
-
-impl NetworkMethod {
-    /// Returns the method with this URL.
-    pub(super) fn at(path: &str) -> Option<Self> {
-        Some(match path.strip_prefix(PREFIX)? {
-            "GetCapabilities" => Self::GetCapabilities,
-            "GwAllocCheck" => Self::GwAllocCheck,
-            "AllocateNetwork" => Self::AllocateNetwork,
-            "FreeNetwork" => Self::FreeNetwork,
-            "CreateNetwork" => Self::CreateNetwork,
-            "DeleteNetwork" => Self::DeleteNetwork,
-            "CreateEndpoint" => Self::CreateEndpoint,
-            "DeleteEndpoint" => Self::DeleteEndpoint,
-            "EndpointOperInfo" => Self::EndpointOperInfo,
-            "Join" => Self::Join,
-            "Leave" => Self::Leave,
-            "ProgramExternalConnectivity" => Self::ProgramExternalConnectivity,
-            "RevokeExternalConnectivity" => Self::RevokeExternalConnectivity,
-            "DiscoverNew" => Self::DiscoverNew,
-            "DiscoverDelete" => Self::DiscoverDelete,
-            _ => return None,
-        })
-    }
-}
-
-/// Reads a call.
-pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Result<Asked, Refused> {
-    Ok(match method {
-        NetworkMethod::GetCapabilities => Asked::Known(to_json(&NetworkCapabilities {
+/// Reads a call, by the path of its URL.
+pub(super) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Asked, Refused> {
+    Ok(match path.strip_prefix(PREFIX).ok_or(Refused::Unknown)? {
+        "GetCapabilities" => Asked::Known(to_json(&NetworkCapabilities {
             scope: "local".to_owned(),
             connectivity_scope: "local".to_owned(),
             gw_alloc_checker: true,
         })),
         // The router comes with the lease.
-        NetworkMethod::GwAllocCheck => Asked::Known(to_json(&GwAlloc {
+        "GwAllocCheck" => Asked::Known(to_json(&GwAlloc {
             skip_ipv4: true,
             skip_ipv6: true,
         })),
-        NetworkMethod::CreateNetwork => {
+        "CreateNetwork" => {
             let network = network(&read(body)?, host)?;
             asked(
                 NetworkCall::Create(Box::new(network)),
@@ -97,7 +54,7 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
                 Shape::Nothing,
             )
         }
-        NetworkMethod::DeleteNetwork => {
+        "DeleteNetwork" => {
             let Named { network_id, .. } = read(body)?;
             asked(
                 NetworkCall::Delete(id("NetworkID", &network_id)?),
@@ -105,7 +62,7 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
                 Shape::Nothing,
             )
         }
-        NetworkMethod::CreateEndpoint => {
+        "CreateEndpoint" => {
             let said: CreateEndpoint = read(body)?;
             id("EndpointID", &said.endpoint_id)?;
             let call = NetworkCall::Find(id("NetworkID", &said.network_id)?);
@@ -119,12 +76,12 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
                 form,
             }
         }
-        NetworkMethod::DeleteEndpoint => {
+        "DeleteEndpoint" => {
             let Named { endpoint_id, .. } = read(body)?;
             let call = NetworkCall::DeleteEndpoint(id("EndpointID", &endpoint_id)?);
             asked(call, "the end of an endpoint", Shape::Nothing)
         }
-        NetworkMethod::Join => {
+        "Join" => {
             let said: Join = read(body)?;
             let network = id("NetworkID", &said.network_id)?;
             let endpoint = id("EndpointID", &said.endpoint_id)?;
@@ -146,14 +103,15 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
                 shape,
             )
         }
-        NetworkMethod::EndpointOperInfo => Asked::Known(json!({ "Value": {} }).to_string()),
-        NetworkMethod::AllocateNetwork => Asked::Known(json!({ "Options": {} }).to_string()),
-        NetworkMethod::FreeNetwork
-        | NetworkMethod::Leave
-        | NetworkMethod::ProgramExternalConnectivity
-        | NetworkMethod::RevokeExternalConnectivity
-        | NetworkMethod::DiscoverNew
-        | NetworkMethod::DiscoverDelete => Asked::Known(to_json(&Released {})),
+        "EndpointOperInfo" => Asked::Known(json!({ "Value": {} }).to_string()),
+        "AllocateNetwork" => Asked::Known(json!({ "Options": {} }).to_string()),
+        "FreeNetwork"
+        | "Leave"
+        | "ProgramExternalConnectivity"
+        | "RevokeExternalConnectivity"
+        | "DiscoverNew"
+        | "DiscoverDelete" => Asked::Known(to_json(&Released {})),
+        _ => return Err(Refused::Unknown),
     })
 }
 
@@ -381,25 +339,14 @@ fn chosen_mac(options: &AnyOptions) -> Result<Option<Mac>, Refused> {
             )));
         }
     };
-    match six_bytes(text).map(Mac) {
+    let six = BASE64.decode(text.as_bytes()).ok();
+    match six.and_then(|six| six.try_into().ok()).map(Mac) {
         Some(mac) if is_interfaces(&mac) => Ok(Some(mac)),
         Some(mac) => Err(refused(format!(
             "--mac-address {mac} is not the Ethernet address of an interface"
         ))),
         None => ethernet(text).map(Some),
     }
-}
-
-/// Reads six bytes in Base64, which are eight letters.
-fn six_bytes(text: &str) -> Option<[u8; 6]> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let letters: [u8; 8] = text.as_bytes().try_into().ok()?;
-    let bits = letters.iter().try_fold(0_u64, |bits, letter| {
-        let value = ALPHABET.iter().position(|known| known == letter)?;
-        Some(bits << 6 | value as u64)
-    })?;
-    let [_, _, bytes @ ..] = bits.to_be_bytes();
-    Some(bytes)
 }
 
 /// Returns the name of an interface in its container, or nothing.

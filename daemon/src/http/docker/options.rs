@@ -23,19 +23,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// All options.
-    pub(crate) const KNOWN: [&str; 9] = [
-        "parent",
-        "client-id",
-        "hostname",
-        "timeout",
-        "servers-allow",
-        "servers-deny",
-        "release",
-        "grace",
-        "fallback",
-    ];
-
     /// Reads the options given with `--ipam-opt`. `subnet_link` is the link that has an address of the network's subnet, if it has one.
     pub(super) fn read(
         said: &docker::Options,
@@ -48,7 +35,7 @@ impl Options {
                 "parent" if is_link_name(value, 127) => parent = Some(value.to_owned()),
                 "parent" => return Err(Flag::Ipam.expected(key, value, "the name of a host link")),
                 _ if lease.set(key, value)? => {}
-                _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
+                _ => return Err(Flag::Ipam.unknown(key, &["parent"])),
             }
         }
         let found = parent.is_none();

@@ -26,6 +26,18 @@ use super::lease::{Flag, LeaseOptions};
 use super::options::{read, spell};
 use super::{Host, Refused, parse, refused};
 
+/// The options that are not those of leases.
+const OWN: [&str; 8] = [
+    "mode",
+    "parent",
+    "bridge",
+    "macvlan_mode",
+    "vlan",
+    "mtu",
+    "gateway",
+    "addresses",
+];
+
 /// A network's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkOptions {
@@ -51,26 +63,6 @@ struct Said {
 }
 
 impl NetworkOptions {
-    /// All options.
-    pub(crate) const KNOWN: [&str; 16] = [
-        "mode",
-        "parent",
-        "bridge",
-        "macvlan_mode",
-        "vlan",
-        "mtu",
-        "gateway",
-        "addresses",
-        "client-id",
-        "hostname",
-        "timeout",
-        "servers-allow",
-        "servers-deny",
-        "release",
-        "grace",
-        "fallback",
-    ];
-
     /// Reads what `-o` says.
     pub(super) fn read(
         options: &BTreeMap<String, String>,
@@ -80,7 +72,7 @@ impl NetworkOptions {
         let mut lease = LeaseOptions::new(Flag::Driver);
         for (key, value) in options {
             if !lease.set(key, value)? && !said.set(key, value)? {
-                return Err(Flag::Driver.unknown(key, &Self::KNOWN));
+                return Err(Flag::Driver.unknown(key, &OWN));
             }
         }
         let gateway = said.gateway;

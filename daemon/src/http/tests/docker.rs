@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_api::docker as wire;
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolCall, PoolRequest};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
@@ -14,7 +15,7 @@ use leasehold_core::wire::Mac;
 
 use super::super::Site;
 use super::super::client_id::MachineId;
-use super::super::docker::{Asked, Form, Host, Method, Refused};
+use super::super::docker::{Asked, Form, Host, Refused};
 use super::super::server::read_blind;
 use super::lease;
 
@@ -31,7 +32,7 @@ fn site() -> Site {
     }
 }
 
-fn on(site: Site, ipvlan: bool, method: Method, body: &str) -> Result<Asked, Refused> {
+fn on(site: Site, ipvlan: bool, method: &str, body: &str) -> Result<Asked, Refused> {
     let link = |name: &str| ["eth0", "br7"].contains(&name).then_some(ETH0);
     let links_in = |subnet: Ipv4Net| {
         let all = [
@@ -55,14 +56,14 @@ fn on(site: Site, ipvlan: bool, method: Method, body: &str) -> Result<Asked, Ref
     )
 }
 
-fn asked(ipvlan: bool, method: Method, body: &str) -> (Call, Form) {
+fn asked(ipvlan: bool, method: &str, body: &str) -> (Call, Form) {
     match on(site(), ipvlan, method, body) {
         Ok(Asked::Core { call, form }) => (call, form),
         other => panic!("{body}: {other:?}"),
     }
 }
 
-fn said(ipvlan: bool, method: Method, body: &str) -> String {
+fn said(ipvlan: bool, method: &str, body: &str) -> String {
     match on(site(), ipvlan, method, body) {
         Err(Refused::Said(why)) => why,
         other => panic!("{body}: {other:?}"),
@@ -70,7 +71,7 @@ fn said(ipvlan: bool, method: Method, body: &str) -> String {
 }
 
 fn pool(ipvlan: bool, body: &str) -> PoolRequest {
-    match asked(ipvlan, Method::RequestPool, body).0 {
+    match asked(ipvlan, wire::REQUEST_POOL, body).0 {
         Call::Pool(PoolCall::Request(pool)) => *pool,
         other => panic!("{other:?}"),
     }
@@ -89,7 +90,7 @@ fn address(pool: &str, address: &str, options: &str) -> String {
 }
 
 fn add(ipvlan: bool, body: &str) -> Add {
-    match asked(ipvlan, Method::RequestAddress, body).0 {
+    match asked(ipvlan, wire::REQUEST_ADDRESS, body).0 {
         Call::Add(add) => *add,
         other => panic!("{other:?}"),
     }
@@ -247,7 +248,7 @@ fn a_bad_option_is_named_with_its_value_and_the_remedy() {
     ];
     for (options, why) in table {
         let body = with(options);
-        let said = said(false, Method::RequestPool, &body);
+        let said = said(false, wire::REQUEST_POOL, &body);
         assert!(said.starts_with(why), "{said}");
     }
     let table = [
@@ -273,26 +274,26 @@ fn a_bad_option_is_named_with_its_value_and_the_remedy() {
         ),
     ];
     for (body, why) in table {
-        let said = said(false, Method::RequestPool, body);
+        let said = said(false, wire::REQUEST_POOL, body);
         assert!(said.starts_with(why), "{said}");
     }
     for kind in ["mac", "none"] {
         let options = format!(r#","client-id":"{kind}""#);
-        let said = said(true, Method::RequestPool, &with(&options));
+        let said = said(true, wire::REQUEST_POOL, &with(&options));
         assert!(said.contains(&format!("client-id={kind}: on ipvlan all containers have")));
     }
     let nobody = on(
         Site::default(),
         false,
-        Method::RequestPool,
+        wire::REQUEST_POOL,
         &with(r#","client-id":"duid""#),
     );
     assert!(matches!(nobody, Err(Refused::Said(why)) if why.contains("systemd-machine-id-setup")));
-    let nobody = on(Site::default(), true, Method::RequestPool, &with(""));
+    let nobody = on(Site::default(), true, wire::REQUEST_POOL, &with(""));
     assert!(
         matches!(nobody, Err(Refused::Said(why)) if why.contains("client-id=auto needs the host's /etc/machine-id"))
     );
-    assert!(on(Site::default(), false, Method::RequestPool, &with("")).is_ok());
+    assert!(on(Site::default(), false, wire::REQUEST_POOL, &with("")).is_ok());
 }
 
 #[test]
@@ -395,7 +396,7 @@ fn a_name_is_one_client_on_each_host() {
     }) = on(
         elsewhere,
         false,
-        Method::RequestAddress,
+        wire::REQUEST_ADDRESS,
         &address(POOL, "", MAC_AND_NAME),
     )
     else {
@@ -408,7 +409,7 @@ fn a_name_is_one_client_on_each_host() {
     }) = on(
         Site::default(),
         false,
-        Method::RequestAddress,
+        wire::REQUEST_ADDRESS,
         &address(POOL, "", MAC_AND_NAME),
     )
     else {
@@ -477,7 +478,7 @@ fn the_host_name_is_the_networks_or_the_containers() {
         Some("web.docker")
     );
     let body = address(&format!("{POOL},hostname={{name}}.docker"), "", MAC_ONLY);
-    let why = said(false, Method::RequestAddress, &body);
+    let why = said(false, wire::REQUEST_ADDRESS, &body);
     assert!(
         why.contains("Docker passes it from version 29 on, and only to --ipam-driver leasehold"),
         "{why}"
@@ -495,7 +496,7 @@ fn gateways_and_aux_addresses_are_reserved() {
     for ipvlan in [false, true] {
         let (call, form) = asked(
             ipvlan,
-            Method::RequestAddress,
+            wire::REQUEST_ADDRESS,
             &address(POOL, "192.168.1.1", GATEWAY),
         );
         assert_eq!(
@@ -503,12 +504,12 @@ fn gateways_and_aux_addresses_are_reserved() {
             (reserve(Some("192.168.1.1")), None)
         );
         assert_eq!(
-            asked(ipvlan, Method::RequestAddress, &address(POOL, "", GATEWAY)).0,
+            asked(ipvlan, wire::REQUEST_ADDRESS, &address(POOL, "", GATEWAY)).0,
             reserve(None)
         );
         let (call, form) = asked(
             ipvlan,
-            Method::RequestAddress,
+            wire::REQUEST_ADDRESS,
             &address(POOL, "192.168.1.5", "null"),
         );
         assert_eq!(
@@ -520,7 +521,7 @@ fn gateways_and_aux_addresses_are_reserved() {
             .unwrap();
         assert_eq!(answer, r#"{"Address":"192.168.1.5/24"}"#);
     }
-    let why = said(false, Method::RequestAddress, &address(POOL, "", "null"));
+    let why = said(false, wire::REQUEST_ADDRESS, &address(POOL, "", "null"));
     assert!(why.contains("--ipam-driver leasehold-ipvlan"), "{why}");
 }
 
@@ -574,7 +575,7 @@ fn an_ipvlan_endpoint_is_known_by_its_name_or_a_number() {
 
 #[test]
 fn answers_are_in_libnetworks_words() {
-    let (_, form) = asked(false, Method::RequestPool, &with(""));
+    let (_, form) = asked(false, wire::REQUEST_POOL, &with(""));
     let gateway = Some("192.168.1.1".parse().unwrap());
     assert_eq!(
         form.answer(&Answer::Pool {
@@ -593,13 +594,13 @@ fn answers_are_in_libnetworks_words() {
         r#"{"PoolID":"192.168.1.0/24;;parent=eth0","Pool":"192.168.1.0/24","Data":{}}"#
     );
     let body = format!(r#"{{"PoolID":"{POOL}"}}"#);
-    let (call, form) = asked(false, Method::ReleasePool, &body);
+    let (call, form) = asked(false, wire::RELEASE_POOL, &body);
     assert_eq!(
         (call, form.answer(&Answer::PoolReleased).as_deref()),
         (Call::Pool(PoolCall::Release { id: id(POOL) }), Ok("{}"))
     );
     let body = format!(r#"{{"PoolID":"{POOL}","Address":"192.168.1.23"}}"#);
-    let (call, form) = asked(true, Method::ReleaseAddress, &body);
+    let (call, form) = asked(true, wire::RELEASE_ADDRESS, &body);
     assert_eq!(
         call,
         Call::Pool(PoolCall::ReleaseAddress {
@@ -611,7 +612,7 @@ fn answers_are_in_libnetworks_words() {
     // The pool's prefix, whatever the lease's.
     let (call, form) = asked(
         false,
-        Method::RequestAddress,
+        wire::REQUEST_ADDRESS,
         &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY),
     );
     let Call::Add(add) = call else {
@@ -627,10 +628,10 @@ fn answers_are_in_libnetworks_words() {
 #[test]
 fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
     for method in [
-        Method::RequestPool,
-        Method::ReleasePool,
-        Method::RequestAddress,
-        Method::ReleaseAddress,
+        wire::REQUEST_POOL,
+        wire::RELEASE_POOL,
+        wire::REQUEST_ADDRESS,
+        wire::RELEASE_ADDRESS,
     ] {
         for body in ["", "{", "null", "7", r#"{"PoolID":7,"Pool":7}"#] {
             assert!(
@@ -638,7 +639,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
                     on(site(), false, method, body),
                     Err(Refused::Undecodable(_))
                 ),
-                "{method:?} {body}"
+                "{method} {body}"
             );
         }
     }
@@ -650,7 +651,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
         "192.168.1.0/24;;parent",
         "192.168.1.1/24;;parent=eth0",
     ] {
-        for method in [Method::RequestAddress, Method::ReleaseAddress] {
+        for method in [wire::REQUEST_ADDRESS, wire::RELEASE_ADDRESS] {
             let body = address(pool, "192.168.1.9", MAC_ONLY);
             if let Ok(asked) = on(site(), false, method, &body) {
                 // What is given back need not be understood.
@@ -676,11 +677,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
         "224.0.0.1",
         "x",
     ] {
-        let why = said(
-            false,
-            Method::RequestAddress,
-            &address(POOL, text, MAC_ONLY),
-        );
+        let why = said(false, wire::REQUEST_ADDRESS, &address(POOL, text, MAC_ONLY));
         assert!(why.ends_with("is not an IPv4 address of a host"), "{why}");
     }
     for (options, why) in [
@@ -698,7 +695,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
         ),
     ] {
         assert!(
-            said(false, Method::RequestAddress, &address(POOL, "", options)).contains(why),
+            said(false, wire::REQUEST_ADDRESS, &address(POOL, "", options)).contains(why),
             "{options}"
         );
     }
@@ -706,7 +703,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
 
 #[test]
 fn a_failure_is_in_dockers_words() {
-    let (_, form) = asked(false, Method::RequestAddress, &address(POOL, "", MAC_ONLY));
+    let (_, form) = asked(false, wire::REQUEST_ADDRESS, &address(POOL, "", MAC_ONLY));
     let holder = Attachment::Docker {
         pool: POOL.into(),
         endpoint: "02:42:c0:a8:01:03".into(),
@@ -797,7 +794,7 @@ fn a_failure_is_in_dockers_words() {
     // A second network on one LAN, where Docker says the container's name.
     let (_, named) = asked(
         false,
-        Method::RequestAddress,
+        wire::REQUEST_ADDRESS,
         &address(POOL, "", MAC_AND_NAME),
     );
     let twice = Answer::Failed(Failure::Held {

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_api::docker as wire;
 use leasehold_core::effect::{
     Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer,
     NetworkCall,
@@ -23,7 +24,7 @@ use leasehold_core::wire::Mac;
 
 use super::super::Site;
 use super::super::client_id::MachineId;
-use super::super::docker::{Asked, Form, Host, Method, Refused};
+use super::super::docker::{Asked, Form, Host, Refused};
 use super::lease;
 
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
@@ -47,8 +48,8 @@ fn with_host<T>(ipvlan: bool, work: impl FnOnce(&Host<'_>) -> T) -> T {
 }
 
 fn on(method: &str, body: &str) -> Result<Asked, Refused> {
-    let method = Method::at(&format!("/NetworkDriver.{method}")).unwrap();
-    with_host(false, |host| Asked::parse(method, body.as_bytes(), host))
+    let path = format!("/NetworkDriver.{method}");
+    with_host(false, |host| Asked::parse(&path, body.as_bytes(), host))
 }
 
 fn asked(method: &str, body: &str) -> (NetworkCall, Form) {
@@ -158,13 +159,13 @@ fn calls_that_need_no_state_are_answered_at_once() {
             assert_eq!(told(method, body), "{}");
         }
     }
-    assert_eq!(Method::at("/NetworkDriver.Dance"), None);
+    assert_eq!(on("Dance", ""), Err(Refused::Unknown));
     // Under the other name, that of our network driver, the call also reaches the core: a dockerd has started.
     let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
-    let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
+    let activated = with_host(true, |host| Asked::parse(wire::ACTIVATE, b"", host));
     assert_eq!(activated, Ok(Asked::Known(manifest.to_owned())));
     let Ok(Asked::Core { call, form }) =
-        with_host(false, |host| Asked::parse(Method::Activate, b"", host))
+        with_host(false, |host| Asked::parse(wire::ACTIVATE, b"", host))
     else {
         panic!()
     };
@@ -879,18 +880,16 @@ fn a_pool_without_a_lan_is_refused_with_the_right_line() {
     ] {
         let line = "docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan";
         assert!(
-            said(call(Method::RequestPool, body)).contains(line),
+            said(call(wire::REQUEST_POOL, body)).contains(line),
             "{body}"
         );
     }
     // One that an earlier version took.
     let body = format!(r#"{{"PoolID":"0.0.0.0/0;;grace=9","Address":"","Options":{MAC_ONLY}}}"#);
-    assert!(
-        said(call(Method::RequestAddress, &body)).contains("--ipam-opt parent=LINK is missing")
-    );
+    assert!(said(call(wire::REQUEST_ADDRESS, &body)).contains("--ipam-opt parent=LINK is missing"));
     let body = r#"{"PoolID":"0.0.0.0/0;;grace=9"}"#;
     assert!(
-        matches!(call(Method::ReleasePool, body), Ok(Asked::Core { .. })),
+        matches!(call(wire::RELEASE_POOL, body), Ok(Asked::Core { .. })),
         "its network can be removed"
     );
 }
@@ -901,13 +900,13 @@ fn a_pool_that_is_all_there_is_has_no_gateway() {
         |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
     let gateway = r#"{"PoolID":"0.0.0.0/0;;parent=eth0","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
     assert_eq!(
-        call(Method::RequestAddress, gateway),
+        call(wire::REQUEST_ADDRESS, gateway),
         Ok(Asked::Known(r#"{"Address":"0.0.0.0/0"}"#.to_owned()))
     );
     for definition in ["", "parent=eth0"] {
         let release = format!(r#"{{"PoolID":"0.0.0.0/0;;{definition}","Address":"0.0.0.0"}}"#);
         assert_eq!(
-            call(Method::ReleaseAddress, &release),
+            call(wire::RELEASE_ADDRESS, &release),
             Ok(Asked::Known("{}".to_owned()))
         );
     }

@@ -29,20 +29,20 @@ fn a_parent_that_is_not_named_is_found_by_the_subnet() {
             Some(links.iter().map(|link| (*link).to_owned()).collect())
         );
     }
-    let none = said(false, Method::RequestPool, r#"{"Pool":"","Options":{}}"#);
+    let none = said(false, wire::REQUEST_POOL, r#"{"Pool":"","Options":{}}"#);
     assert!(
         none.starts_with("--ipam-opt parent=LINK is missing"),
         "{none}"
     );
     let typed = said(
         false,
-        Method::RequestPool,
+        wire::REQUEST_POOL,
         r#"{"Pool":"","Options":{"found":"eth0"}}"#,
     );
     assert!(typed.contains("found: unknown option"), "{typed}");
     // The host's addresses are looked at for that.
     let blind = read_blind(
-        |host| Asked::parse(Method::RequestPool, body("192.168.1.0/24").as_bytes(), host),
+        |host| Asked::parse(wire::REQUEST_POOL, body("192.168.1.0/24").as_bytes(), host),
         site(),
         false,
         1,
@@ -96,7 +96,7 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
         let Ok(Asked::Core {
             call: Call::Pool(PoolCall::Request(asked)),
             ..
-        }) = Asked::parse(Method::RequestPool, body.as_bytes(), &host)
+        }) = Asked::parse(wire::REQUEST_POOL, body.as_bytes(), &host)
         else {
             panic!("refused")
         };
@@ -125,7 +125,7 @@ fn host_links_are_looked_at_only_for_ipvlan_and_vlans() {
             1,
         )
     };
-    let blind = |ipvlan, body: &str| blind_to(Method::RequestAddress, ipvlan, body);
+    let blind = |ipvlan, body: &str| blind_to(wire::REQUEST_ADDRESS, ipvlan, body);
     for (parent, wants_look) in [
         ("eth0", false),
         ("eth0.0", false),
@@ -133,10 +133,10 @@ fn host_links_are_looked_at_only_for_ipvlan_and_vlans() {
         ("eth0.10", true),
     ] {
         let body = address(&of(parent), "", MAC_ONLY);
-        let expected = (!wants_look).then(|| on(site(), false, Method::RequestAddress, &body));
+        let expected = (!wants_look).then(|| on(site(), false, wire::REQUEST_ADDRESS, &body));
         assert_eq!(blind(false, &body), expected, "{parent}");
     }
     assert_eq!(blind(true, &address(POOL, "", "{}")), None);
-    let unread = blind_to(Method::RequestPool, true, "");
+    let unread = blind_to(wire::REQUEST_POOL, true, "");
     assert!(matches!(unread, Some(Err(Refused::Undecodable(_)))));
 }
