@@ -28,7 +28,6 @@ mod service;
 mod store;
 
 use std::env;
-use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -46,69 +45,58 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    match cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command {
-        cli::Command::Daemon(args) => daemon(args),
-        cli::Command::Capture(args) => match cli::capture(&args) {
-            Ok(told) => {
-                eprint!("{told}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => said(Err(error.into())),
-        },
-        cli::Command::Doctor(args) => match cli::doctor(&args, io::stdout().lock()) {
-            Ok(code) => code.into(),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(error) => said(Err(error.into())),
-        },
-        cli::Command::Log(args) => said(
-            cli::log(&args)
-                .map_err(Into::into)
-                .and_then(|text| print(&text)),
-        ),
-        cli::Command::Events(args) => {
-            said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into))
+    match run(cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command) {
+        Ok(code) => code.into(),
+        Err(error) if is_enough(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leasehold: {error:#}");
+            // Whoever installs an earlier release on a later one's store is told by the code.
+            let is_later = error.is::<store::StoreError>();
+            ExitCode::from(if is_later { 3 } else { 1 })
         }
-        cli::Command::Exporter(args) => said(cli::exporter(&args).map_err(Into::into)),
-        cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
-            Ok(verdict) => verdict.code().into(),
-            Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,
-            Err(error) => said(Err(error.into())),
-        },
-        cli::Command::Show(args) => match cli::show(&args) {
-            Ok((text, verdict)) => printed(&text, verdict as u8),
-            Err(error) => said(Err(error.into())),
-        },
-        cli::Command::Status(args) => match cli::status(&args) {
-            Ok((text, is_fine)) => printed(&text, u8::from(!is_fine)),
-            Err(error) => said(Err(error.into())),
-        },
-        cli::Command::Renew(args) => ordered(cli::renew(&args, io::stdout().lock())),
-        cli::Command::Release(args) => ordered(cli::release(&args, io::stdout().lock())),
-        cli::Command::Install(args) => match cli::install(&args, &mut io::stdout().lock()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let code = error.code();
-                said(Err(error.into()));
-                code.into()
-            }
-        },
-        cli::Command::Uninstall(args) => {
-            said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into))
-        }
-        cli::Command::List(args) => match cli::list(&args, &mut io::stdout().lock()) {
-            Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,
-            listed => said(listed.map_err(Into::into)),
-        },
     }
 }
 
+/// Runs a command, and returns its exit code.
+fn run(command: cli::Command) -> anyhow::Result<u8> {
+    let out = &mut io::stdout();
+    match command {
+        cli::Command::Daemon(args) => return daemon(args),
+        cli::Command::Capture(args) => eprint!("{}", cli::capture(&args)?),
+        cli::Command::Doctor(args) => return Ok(cli::doctor(&args, out)?),
+        cli::Command::Log(args) => print(&cli::log(&args)?)?,
+        cli::Command::Events(args) => cli::events(&args, out)?,
+        cli::Command::Exporter(args) => cli::exporter(&args)?,
+        cli::Command::Probe(args) => return Ok(cli::probe(&args, out)?.code()),
+        cli::Command::Show(args) => {
+            let (text, verdict) = cli::show(&args)?;
+            print(&text)?;
+            return Ok(verdict as u8);
+        }
+        cli::Command::Status(args) => {
+            let (text, is_fine) = cli::status(&args)?;
+            print(&text)?;
+            return Ok(u8::from(!is_fine));
+        }
+        cli::Command::Renew(args) => return Ok(cli::renew(&args, out)? as u8),
+        cli::Command::Release(args) => return Ok(cli::release(&args, out)? as u8),
+        cli::Command::Install(args) => cli::install(&args, out)?,
+        cli::Command::Uninstall(args) => cli::uninstall(&args, out)?,
+        cli::Command::List(args) => cli::list(&args, out)?,
+    }
+    Ok(0)
+}
+
+/// Returns whether a command ended because its reader has seen enough (`| head`).
+fn is_enough(error: &anyhow::Error) -> bool {
+    let printing = error.downcast_ref::<io::Error>();
+    printing.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// Runs the daemon. Once there is a log, the cause of its end is logged too.
-fn daemon(args: cli::DaemonArgs) -> ExitCode {
+fn daemon(args: cli::DaemonArgs) -> anyhow::Result<u8> {
     net::heap::share();
-    let (_flush, filter) = match log::init(args.log_format, &args.log) {
-        Ok(started) => started,
-        Err(error) => return said(Err(error.into())),
-    };
+    let (_flush, filter) = log::init(args.log_format, &args.log)?;
     if args.timeout > MAX_ADD_TIMEOUT {
         tracing::warn!(
             "--timeout {} is cut to {}: no ADD may take longer",
@@ -138,13 +126,11 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         broadcast: args.broadcast,
         log: filter,
     };
-    match driver::run(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{}", not_started(log::chain(&error), geteuid()));
-            ExitCode::FAILURE
-        }
-    }
+    let Err(error) = driver::run(settings) else {
+        return Ok(0);
+    };
+    tracing::error!("{}", not_started(log::chain(&error), geteuid()));
+    Ok(1)
 }
 
 /// Returns why the daemon ended. What another user than root may not do needs no search for its cause.
@@ -156,37 +142,10 @@ fn not_started(why: String, user: Uid) -> String {
     }
 }
 
-/// Prints to standard output, and returns the exit code.
-fn printed(text: &str, code: u8) -> ExitCode {
-    match print(text) {
-        Ok(()) => code.into(),
-        Err(error) => said(Err(error)),
-    }
-}
-
-/// Returns the exit code of an order.
-fn ordered(result: Result<cli::Verdict, cli::OrderError>) -> ExitCode {
-    match result {
-        Ok(verdict) => (verdict as u8).into(),
-        Err(error) => said(Err(error.into())),
-    }
-}
-
-/// Tells a person why a command failed.
-fn said(result: Result<(), Box<dyn Error>>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("leasehold: {}", log::chain(&*error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
-fn print(text: &str) -> Result<(), Box<dyn Error>> {
+fn print(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! `leasehold events`: what happened to leases, one line each.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -18,17 +18,6 @@ const WAIT: u64 = 20;
 /// The pause between two attempts to find a daemon again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why there are no events, or no more.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EventsError {
-    /// The daemon did not give them.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// They cannot be printed.
-    #[error("cannot print")]
-    Print(#[source] io::Error),
-}
-
 /// An answer with its events as values, so that fields that only a later daemon knows are shown too.
 #[derive(Deserialize)]
 struct Answer {
@@ -36,8 +25,8 @@ struct Answer {
     next_after: u64,
 }
 
-/// Prints the requested events. Ends when the reader has seen enough.
-pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), EventsError> {
+/// Prints the requested events.
+pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let wanted = Wanted::of(args)?;
     let mut after = args.after;
     let mut found = false;
@@ -51,7 +40,7 @@ pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), Event
             0
         };
         let answer = match ask(args, after, wait) {
-            Err(EventsError::Client(error)) if args.follow && found && may_come_back(&error) => {
+            Err(error) if args.follow && found && may_come_back(&error) => {
                 if !std::mem::replace(&mut silent, true) {
                     eprintln!("leasehold: {error}; waiting for it");
                 }
@@ -74,12 +63,7 @@ pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), Event
         if is_end {
             events.extend(last.take().into_iter().flatten());
         }
-        match print(&events, args.json, out) {
-            Err(EventsError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {
-                return Ok(());
-            }
-            printed => printed?,
-        }
+        print(&events, args.json, out)?;
         if !args.follow && is_end {
             return Ok(());
         }
@@ -154,9 +138,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> {
+fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, ClientError> {
     let body = client::get_to_read(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
-    Ok(client::read(&body)?)
+    client::read(&body)
 }
 
 /// Returns whether the next try may find a daemon because this one is restarting or stopping.
@@ -168,16 +152,16 @@ fn may_come_back(error: &ClientError) -> bool {
     }
 }
 
-fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), EventsError> {
+fn print(events: &[Value], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     for event in events {
         let line = if json {
             event.to_string()
         } else {
             line(&Event::deserialize(event).map_err(ClientError::from)?)
         };
-        writeln!(out, "{line}").map_err(EventsError::Print)?;
+        writeln!(out, "{line}")?;
     }
-    out.flush().map_err(EventsError::Print)
+    Ok(out.flush()?)
 }
 
 /// Returns an event as one line: time, attachment, kind, address, server, cause, and how often it happened.
@@ -316,7 +300,7 @@ mod tests {
         follow: bool,
         json: bool,
         answers: Vec<Option<String>>,
-    ) -> (String, Result<(), EventsError>, Vec<String>) {
+    ) -> (String, anyhow::Result<()>, Vec<String>) {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -413,11 +397,8 @@ mod tests {
         let (text, ended, asked) = ran(true, false, answers);
         assert!(
             matches!(
-                ended,
-                Err(EventsError::Client(ClientError::Refused {
-                    status: 400,
-                    ..
-                }))
+                ended.as_ref().unwrap_err().downcast_ref(),
+                Some(ClientError::Refused { status: 400, .. })
             ),
             "{ended:?}"
         );
@@ -441,7 +422,7 @@ mod tests {
         };
         let error = events(&args, &mut Vec::new()).unwrap_err();
         assert!(
-            matches!(error, EventsError::Client(ClientError::NoDaemon(_))),
+            matches!(error.downcast_ref(), Some(ClientError::NoDaemon(_))),
             "{error}"
         );
     }

@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
@@ -22,36 +22,18 @@ use super::term::{Term, printable};
 /// The pause between two looks with `--watch`.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why there is no list.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ListError {
-    /// The daemon did not give it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// It cannot be printed.
-    #[error("cannot print")]
-    Print(#[from] io::Error),
-}
-
-impl ListError {
-    /// Returns whether the reader has seen enough (`| head`).
-    pub(crate) fn is_end_of_reader(&self) -> bool {
-        matches!(self, Self::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
 /// Prints what the daemon lists; with `--watch` repeatedly, in place on a terminal, until the reader has seen enough.
-pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError> {
+pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let term = Term::of_stdout();
     if !args.watch {
         return Ok(out.write_all(asked(args, term)?.as_bytes())?);
     }
     loop {
         let text = match asked(args, term) {
-            Err(error @ ListError::Client(ClientError::Unreadable(_))) => return Err(error),
+            Err(error @ ClientError::Unreadable(_)) => return Err(error.into()),
             // The daemon may be restarting.
-            Err(error @ ListError::Client(_)) => format!("{}\n", printable(&error.to_string())),
-            asked => asked?,
+            Err(error) => format!("{}\n", printable(&error.to_string())),
+            Ok(text) => text,
         };
         out.write_all(term.in_place(&text).as_bytes())?;
         out.flush()?;
@@ -60,7 +42,7 @@ pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError
 }
 
 /// Asks the daemon and returns the text to print.
-fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
+fn asked(args: &ListArgs, term: Term) -> Result<String, ClientError> {
     let which = args.which.which();
     if args.ranges {
         return ranges_of(args);
@@ -68,7 +50,7 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     let path = format!("{BINDINGS}?{}", which.parameters().join("&"));
     let body = client::get_to_read(&args.socket, &path)?;
     if args.json {
-        return Ok(client::pretty(&body)?);
+        return client::pretty(&body);
     }
     let Bindings {
         bindings,
@@ -95,7 +77,7 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
 }
 
 /// Returns the local ranges. Only a daemon knows those of fallbacks; without one, the others are shown.
-fn ranges_of(args: &ListArgs) -> Result<String, ListError> {
+fn ranges_of(args: &ListArgs) -> Result<String, ClientError> {
     let asked =
         client::get_to_read(&args.socket, RANGES).and_then(|body| client::read::<Ranges>(&body));
     let fallbacks = match asked {
@@ -107,7 +89,7 @@ fn ranges_of(args: &ListArgs) -> Result<String, ListError> {
     };
     let listed = ranges::Listed::gather(&args.cni_conf_dir, fallbacks);
     if args.json {
-        return Ok(client::pretty(to_json(&listed).as_bytes())?);
+        return client::pretty(to_json(&listed).as_bytes());
     }
     Ok(listed.table())
 }

@@ -29,7 +29,7 @@ pub(crate) use exporter::exporter;
 pub(crate) use install::{install, uninstall};
 pub(crate) use list::list;
 pub(crate) use log::log;
-pub(crate) use order::{OrderError, Verdict, release, renew};
+pub(crate) use order::{release, renew};
 pub(crate) use probe::probe;
 pub(crate) use show::show;
 pub(crate) use status::status;

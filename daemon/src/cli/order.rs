@@ -3,33 +3,17 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use leasehold_api::control::{BINDINGS, Bindings, Obeyed, Outcome, RELEASE, RENEW, Upshot, Which};
 
 use super::args::{OrderArgs, ReleaseArgs};
-use super::client::{self, ClientError};
+use super::client;
 use super::columns::escaped;
 use super::term::{Paint, Term, brief};
 
 /// How long the daemon may take for the last lease, and for each one: where nobody answers, it asks for 32 of a LAN in 4 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 const EACH: Duration = Duration::from_millis(150);
-
-/// Why nothing was ordered.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OrderError {
-    /// Nothing says which leases are meant.
-    #[error("say which leases you mean: by name, by a filter such as --network, or with --all")]
-    Nobody,
-    /// There was nobody to ask, or the answer was no.
-    #[error("nothing was done: confirm --all with y, or give --yes")]
-    Unconfirmed,
-    /// The daemon did not do it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// There is no terminal any more.
-    #[error("cannot ask, or print")]
-    Io(#[from] io::Error),
-}
 
 /// The outcome of an order, for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +27,12 @@ pub(crate) enum Verdict {
 }
 
 /// Extends leases, and prints the outcome.
-pub(crate) fn renew(args: &OrderArgs, out: impl Write) -> Result<Verdict, OrderError> {
+pub(crate) fn renew(args: &OrderArgs, out: impl Write) -> anyhow::Result<Verdict> {
     order(args, RENEW, "Extend", None, out)
 }
 
 /// Gives leases back, and prints the outcome.
-pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> Result<Verdict, OrderError> {
+pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> anyhow::Result<Verdict> {
     order(
         &args.order,
         RELEASE,
@@ -64,21 +48,24 @@ fn order(
     words: &str,
     more: Option<&str>,
     mut out: impl Write,
-) -> Result<Verdict, OrderError> {
+) -> anyhow::Result<Verdict> {
     let which = Which {
         name: args.name.clone(),
         ..args.which.which()
     };
     if !args.all && which == Which::default() {
-        return Err(OrderError::Nobody);
+        bail!("say which leases you mean: by name, by a filter such as --network, or with --all");
     }
     let meant = client::get(
         &args.socket,
         &format!("{BINDINGS}?{}", which.parameters().join("&")),
     )?;
     let meant = client::read::<Bindings>(&meant)?.bindings.len();
-    if args.all && !args.yes && !confirmed(&format!("{words} {meant} leases?"))? {
-        return Err(OrderError::Unconfirmed);
+    if args.all
+        && !args.yes
+        && !confirmed(&format!("{words} {meant} leases?")).context("cannot ask")?
+    {
+        bail!("nothing was done: confirm --all with y, or give --yes");
     }
     let mut parameters = which.parameters();
     parameters.extend(args.all.then(|| "all=true".to_owned()));

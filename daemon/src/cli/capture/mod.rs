@@ -4,49 +4,21 @@ mod pcapng;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 use std::time::Instant;
 
-use data_encoding::{BASE64, DecodeError};
+use anyhow::{Context, bail};
+use data_encoding::BASE64;
 use leasehold_api::control::{BINDINGS, Bindings, CAPTURE, Frames, to_url};
 
 use super::args::CaptureArgs;
-use super::client::{self, ClientError};
+use super::client;
 use pcapng::Pcapng;
 
 /// How long the daemon may wait for a frame, in seconds. Less than the client's own limit.
 const WAIT: u64 = 20;
 
-/// Why nothing is captured, or nothing more.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CaptureError {
-    /// The daemon did not give frames.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// There is no such lease.
-    #[error(
-        "no lease is called {0:?}: `leasehold list` shows all. To begin before there is one, name its whole attachment, such as \
-         lan/CONTAINER/eth0, or --all"
-    )]
-    NoLease(String),
-    /// Several leases have the name.
-    #[error("several leases are called {name:?}: {}", .attachments.join(", "))]
-    Several {
-        /// The name.
-        name: String,
-        /// Their attachments.
-        attachments: Vec<String>,
-    },
-    /// A frame does not have the expected form.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Frame(#[from] DecodeError),
-    /// The file cannot be written.
-    #[error("cannot write {}", .0.display())]
-    File(PathBuf, #[source] io::Error),
-}
-
 /// Returns the attachment of the lease that has this name.
-fn meant(args: &CaptureArgs, name: &str) -> Result<String, CaptureError> {
+fn meant(args: &CaptureArgs, name: &str) -> anyhow::Result<String> {
     let url = format!("{BINDINGS}?name={}", to_url(name));
     let found: Bindings = client::read(&client::get(&args.socket, &url)?)?;
     let mut attachments: Vec<_> = found
@@ -59,19 +31,19 @@ fn meant(args: &CaptureArgs, name: &str) -> Result<String, CaptureError> {
     let is_whole = name.matches('/').count() >= 2;
     match &attachments[..] {
         [] if is_whole => Ok(name.to_owned()),
-        [] => Err(CaptureError::NoLease(name.to_owned())),
+        [] => bail!(
+            "no lease is called {name:?}: `leasehold list` shows all. To begin before there is one, name its whole attachment, such as \
+             lan/CONTAINER/eth0, or --all"
+        ),
         [one] => Ok(one.clone()),
-        _ => Err(CaptureError::Several {
-            name: name.to_owned(),
-            attachments,
-        }),
+        several => bail!("several leases are called {name:?}: {}", several.join(", ")),
     }
 }
 
 /// Captures until time is up, the file has reached its size limit, or somebody stops it. The file is complete at any moment.
 /// Returns what to tell a person at the end.
-pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
-    let unwritten = |error| CaptureError::File(args.write.clone(), error);
+pub(crate) fn capture(args: &CaptureArgs) -> anyhow::Result<String> {
+    let unwritten = || format!("cannot write {}", args.write.display());
     let attachment = args
         .name
         .as_ref()
@@ -80,7 +52,7 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let whose = attachment
         .map(|attachment| format!("&attachment={}", to_url(&attachment)))
         .unwrap_or_default();
-    let ask = |more: &str| -> Result<Frames, CaptureError> {
+    let ask = |more: &str| -> anyhow::Result<Frames> {
         Ok(client::read(&client::get(
             &args.socket,
             &format!("{CAPTURE}?{more}{whose}"),
@@ -90,10 +62,10 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let out: Box<dyn Write> = match args.write.as_os_str() == "-" {
         true => Box::new(io::stdout().lock()),
         false => Box::new(BufWriter::new(
-            File::create(&args.write).map_err(unwritten)?,
+            File::create(&args.write).with_context(unwritten)?,
         )),
     };
-    let mut file = Pcapng::new(out).map_err(unwritten)?;
+    let mut file = Pcapng::new(out).with_context(unwritten)?;
     let until = args.limit.map(|limit| Instant::now() + limit);
     let mut frames = 0;
     let mut missed = 0;
@@ -114,12 +86,13 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
         ))?;
         (after, missed, unsaid) = (read.next_after, missed + read.missed, unsaid + read.missed);
         for frame in &read.frames {
-            let bytes = BASE64.decode(frame.bytes.as_bytes())?;
+            let bytes = BASE64.decode(frame.bytes.as_bytes());
+            let bytes = bytes.context("the daemon's answer cannot be read")?;
             file.frame(frame, &bytes, std::mem::take(&mut unsaid))
-                .map_err(unwritten)?;
+                .with_context(unwritten)?;
             frames += 1;
         }
-        file.flush().map_err(unwritten)?;
+        file.flush().with_context(unwritten)?;
     }
     let lost = if missed == 0 {
         String::new()

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
@@ -54,48 +55,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why nothing is exported.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ExporterError {
-    /// The address is not free, or not this host's.
-    #[error("cannot listen on {address}: choose another address with --listen")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// The kernel refused something else.
-    #[error("cannot start")]
-    Start(#[source] io::Error),
-}
-
 /// Serves until told to stop.
-pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
+pub(crate) fn exporter(args: &ExporterArgs) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
         .enable_all()
         .max_blocking_threads(ASKING)
         .build()
-        .map_err(ExporterError::Start)?;
+        .context("cannot start")?;
     let served = LocalSet::new().block_on(&runtime, serve(args));
     // This does not wait for pending requests to the daemon.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(ExporterError::Start)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ExporterError::Start)?;
-    let failed = |source| ExporterError::Listen {
-        address: args.listen,
-        source,
-    };
-    let listener = listen(args.listen).map_err(failed)?;
-    eprintln!(
-        "leasehold: listening on http://{}/",
-        listener.local_addr().map_err(failed)?
-    );
+async fn serve(args: &ExporterArgs) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot start")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot start")?;
+    let listener = listen(args.listen).with_context(|| {
+        format!(
+            "cannot listen on {}: choose another address with --listen",
+            args.listen
+        )
+    })?;
+    eprintln!("leasehold: listening on http://{}/", listener.local_addr()?);
     let feed = Feed::default();
     spawn_local(feed.clone().follow(args.socket.clone()));
     let said = ASKED.map(|url| (url, Fresh::default())).into();

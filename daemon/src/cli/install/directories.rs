@@ -1,7 +1,6 @@
 //! Where the host's runtimes look for CNI plugins: the places in their configuration, and the default places.
 
 use std::collections::VecDeque;
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +57,7 @@ pub(crate) struct OfTheHost {
     /// The directories that exist, each once.
     pub(crate) directories: Vec<PathBuf>,
     /// Configuration that cannot be read, with the reason: it may name further directories.
-    pub(crate) unread: Vec<(PathBuf, Box<dyn Error + Send + Sync>)>,
+    pub(crate) unread: Vec<(PathBuf, anyhow::Error)>,
 }
 
 impl OfTheHost {
@@ -97,7 +96,7 @@ impl OfTheHost {
     }
 }
 
-fn read(file: &Path) -> Result<Table, Box<dyn Error + Send + Sync>> {
+fn read(file: &Path) -> anyhow::Result<Table> {
     Ok(fs::read_to_string(file)?.parse()?)
 }
 

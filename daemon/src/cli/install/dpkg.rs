@@ -4,10 +4,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{InstallError, run};
+use super::run;
 
 /// Returns the package that owns a file; `None` on hosts without dpkg.
-pub(super) fn owner(path: &Path) -> Result<Option<String>, InstallError> {
+pub(super) fn owner(path: &Path) -> anyhow::Result<Option<String>> {
     // It also fails if nobody owns the file.
     let Ok(Some(said)) = run("dpkg-query", &["--search".as_ref(), path.as_os_str()]) else {
         return Ok(None);
@@ -20,7 +20,7 @@ pub(super) fn owner(path: &Path) -> Result<Option<String>, InstallError> {
 }
 
 /// Makes packages that contain the file write it as `kept` from now on. The files themselves are not touched.
-pub(super) fn divert(path: &Path, kept: &Path) -> Result<(), InstallError> {
+pub(super) fn divert(path: &Path, kept: &Path) -> anyhow::Result<()> {
     let how = ["--quiet", "--local", "--no-rename", "--divert"].map(OsStr::new);
     run(
         "dpkg-divert",
@@ -34,7 +34,7 @@ pub(super) fn divert(path: &Path, kept: &Path) -> Result<(), InstallError> {
 }
 
 /// Makes packages write the file under its own name again.
-pub(super) fn restore(path: &Path) -> Result<(), InstallError> {
+pub(super) fn restore(path: &Path) -> anyhow::Result<()> {
     let diverted = run("dpkg-divert", &["--list".as_ref(), path.as_os_str()])?;
     if diverted.unwrap_or_default().is_empty() {
         return Ok(());

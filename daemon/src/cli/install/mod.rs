@@ -11,20 +11,20 @@ mod turn;
 mod units;
 
 use std::env;
-use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use leasehold_api::SHIM_MARK;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
 use super::networks;
-use crate::store::{self, StoreError};
+use crate::store;
 pub(crate) use directories::OfTheHost;
 use place::{Found, Place};
 
@@ -47,99 +47,22 @@ const UNREAD: &str = "cannot be parsed";
 /// The directory that a running systemd makes (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
 
-/// Why something is not installed, or not removed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InstallError {
-    /// The shim is not where it is shipped.
-    #[error("the plugin `dhcp` is not beside this program, nor in {}: build or unpack both", .0.display())]
-    NoShim(PathBuf),
-    /// There is nowhere to put it.
-    #[error("{NO_DIRECTORY}: say which it is with --cni-bin-dir")]
-    NoDirectory,
-    /// There is nobody to start the units.
-    #[error(
-        "systemd does not run this host: without --systemd, run `leasehold daemon` in its place"
-    )]
-    NoSystemd,
-    /// Others' files are in the way.
-    #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
-    NotOurs(Vec<PathBuf>),
-    /// The daemon that comes with this program could not start.
-    #[error(transparent)]
-    LaterStore(#[from] StoreError),
-    /// A runtime's configuration cannot be read.
-    #[error("{} {UNREAD}: correct it, or say where plugins are with --cni-bin-dir", .path.display())]
-    Configuration {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Box<dyn Error + Send + Sync>,
-    },
-    /// A file cannot be read or changed.
-    #[error("cannot {doing} {}", .path.display())]
-    File {
-        /// What was tried: `read`, `write`.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// A program of the host failed.
-    #[error("`{command}` failed: {said}")]
-    Command {
-        /// The whole command.
-        command: String,
-        /// What it printed.
-        said: String,
-    },
-    /// What was done cannot be printed.
-    #[error("cannot print")]
-    Print(#[source] io::Error),
-}
-
-impl InstallError {
-    /// Returns the exit code for the error.
-    pub(crate) fn code(&self) -> u8 {
-        match self {
-            Self::LaterStore(_) => 3,
-            _ => 1,
-        }
-    }
-}
-
-fn paths(paths: &[PathBuf]) -> String {
-    paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-/// Adds to an error what was tried with which file.
-trait Doing<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T, InstallError>;
-}
-
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T, InstallError> {
-        self.map_err(|source| InstallError::File {
-            doing,
-            path: path.to_owned(),
-            source,
-        })
-    }
+/// Says what was tried with which file.
+fn cannot(doing: &str, path: &Path) -> String {
+    format!("cannot {doing} {}", path.display())
 }
 
 /// Puts the shim into the host's CNI directories, and says what it did, with a line for each file.
 ///
 /// Nothing is changed anywhere if somebody else's file is in the way, or if a later release wrote the store.
-pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
+pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let shim = shim()?;
     let program = own_program()?;
     enter(&args.root)?;
     if args.systemd && args.root == Path::new("/") && !Path::new(BOOTED).is_dir() {
-        return Err(InstallError::NoSystemd);
+        bail!(
+            "systemd does not run this host: without --systemd, run `leasehold daemon` in its place"
+        );
     }
     store::check_version(&args.state_dir)?;
     let names: &[&str] = if args.host_local {
@@ -156,7 +79,7 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     let unserved = docker::is_unserved();
     let nowhere = places.is_empty() && !args.update;
     if nowhere && !args.systemd && !unserved {
-        return Err(InstallError::NoDirectory);
+        bail!("{NO_DIRECTORY}: say which it is with --cni-bin-dir");
     }
     if args.systemd {
         places.extend(units::places(&program));
@@ -165,16 +88,19 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     let mut found = places
         .into_iter()
         .map(|place| Ok((place.look()?, place)))
-        .collect::<Result<Vec<_>, InstallError>>()?;
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if args.update {
         found.retain(|(found, _)| matches!(found, Found::Same(_) | Found::Ours(_)));
     }
     let in_the_way = |(found, place): &(Found, Place)| {
-        matches!(found, Found::Foreign { package: None }).then(|| place.path.clone())
+        matches!(found, Found::Foreign { package: None }).then(|| place.path.display().to_string())
     };
     let in_the_way: Vec<_> = found.iter().filter_map(in_the_way).collect();
     if !in_the_way.is_empty() && !args.force {
-        return Err(InstallError::NotOurs(in_the_way));
+        bail!(
+            "{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back",
+            in_the_way.join(", ")
+        );
     }
     for (found, place) in found {
         say(out, &place.path, &place.put(&found)?)?;
@@ -195,7 +121,7 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
 }
 
 /// Says what is to be corrected in the networks of the host, which may have worked with the replaced plugins.
-fn of_networks(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
+fn of_networks(args: &InstallArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     // A host without such a directory has no networks that could be wrong.
     let found = networks::networks(Path::new(NETWORKS), &networks::site()).unwrap_or_default();
     let mut refused = Vec::new();
@@ -224,7 +150,7 @@ fn of_networks(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallErr
 }
 
 /// Removes the shim, puts back what it replaced, and says what it did. Leases and running containers stay.
-pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
+pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     enter(&args.root)?;
     if args.systemd {
         units::stop(out)?;
@@ -281,38 +207,41 @@ fn memchr_all<'a>(file: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize>
 }
 
 /// Returns the contents of the shim that came with this program.
-fn shim() -> Result<Vec<u8>, InstallError> {
-    let own = env::current_exe().doing("find", Path::new("/proc/self/exe"))?;
+fn shim() -> anyhow::Result<Vec<u8>> {
+    let own = env::current_exe().with_context(|| cannot("find", Path::new("/proc/self/exe")))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
     let found = BESIDE
         .iter()
         .filter_map(|path| fs::read(beside.join(path)).ok());
     let is_ours = |file: &Vec<u8>| shim_version(file).is_some();
-    found
-        .into_iter()
-        .find(is_ours)
-        .ok_or_else(|| InstallError::NoShim(beside.join(BESIDE[1])))
+    found.into_iter().find(is_ours).with_context(|| {
+        let packaged = beside.join(BESIDE[1]);
+        format!(
+            "the plugin `dhcp` is not beside this program, nor in {}: build or unpack both",
+            packaged.display()
+        )
+    })
 }
 
 /// Returns this program: its path, and its file's contents.
-fn own_program() -> Result<units::Program, InstallError> {
+fn own_program() -> anyhow::Result<units::Program> {
     let exe = Path::new("/proc/self/exe");
-    let path = env::current_exe().doing("find", exe)?;
+    let path = env::current_exe().with_context(|| cannot("find", exe))?;
     Ok(units::Program {
         path,
-        contents: fs::read(exe).doing("read", exe)?,
+        contents: fs::read(exe).with_context(|| cannot("read", exe))?,
     })
 }
 
 /// Makes the host's root directory this process's own, so that links and programs in it mean the same as they do to the host.
-fn enter(root: &Path) -> Result<(), InstallError> {
+fn enter(root: &Path) -> anyhow::Result<()> {
     if root == Path::new("/") {
         return Ok(());
     }
     chroot(root)
         .map_err(io::Error::from)
-        .doing("change the root directory to", root)?;
-    env::set_current_dir("/").doing("enter", Path::new("/"))
+        .with_context(|| cannot("change the root directory to", root))?;
+    env::set_current_dir("/").with_context(|| cannot("enter", Path::new("/")))
 }
 
 /// Returns the directories that are named, or if none are, those of the host's runtimes. Configuration that cannot be read may
@@ -321,7 +250,7 @@ fn directories(
     named: &[PathBuf],
     only_warn: bool,
     out: &mut dyn Write,
-) -> Result<Vec<PathBuf>, InstallError> {
+) -> anyhow::Result<Vec<PathBuf>> {
     if !named.is_empty() {
         return Ok(named.to_owned());
     }
@@ -331,7 +260,10 @@ fn directories(
     } = OfTheHost::look();
     for (path, source) in unread {
         if !only_warn {
-            return Err(InstallError::Configuration { path, source });
+            let path = path.display();
+            let why =
+                format!("{path} {UNREAD}: correct it, or say where plugins are with --cni-bin-dir");
+            return Err(source.context(why));
         }
         say(
             out,
@@ -343,7 +275,7 @@ fn directories(
 }
 
 /// Returns the directories without those on read-only file systems, such as the `/usr` of an image.
-fn writable(directories: Vec<PathBuf>, out: &mut dyn Write) -> Result<Vec<PathBuf>, InstallError> {
+fn writable(directories: Vec<PathBuf>, out: &mut dyn Write) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = Vec::new();
     for directory in directories {
         match access(&directory, AccessFlags::W_OK) {
@@ -354,9 +286,9 @@ fn writable(directories: Vec<PathBuf>, out: &mut dyn Write) -> Result<Vec<PathBu
     Ok(writable)
 }
 
-fn say(out: &mut dyn Write, path: &Path, what: &str) -> Result<(), InstallError> {
+fn say(out: &mut dyn Write, path: &Path, what: &str) -> anyhow::Result<()> {
     match writeln!(out, "{}: {what}", path.display()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(InstallError::Print(error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print"),
         _ => Ok(()),
     }
 }
@@ -367,14 +299,14 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Runs a program of the host, and returns what it printed; `None` if there is no such program.
-fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
+fn run(program: &str, args: &[&OsStr]) -> anyhow::Result<Option<String>> {
     let output = match std::process::Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
         .output()
     {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        ran => ran.doing("run", Path::new(program))?,
+        ran => ran.with_context(|| cannot("run", Path::new(program)))?,
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
@@ -383,10 +315,7 @@ fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
     let command = args.iter().fold(program.to_owned(), |all, arg| {
         all + " " + &arg.to_string_lossy()
     });
-    Err(InstallError::Command {
-        command,
-        said: text(&output.stderr),
-    })
+    bail!("`{command}` failed: {}", text(&output.stderr))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Doing, InstallError, dpkg};
+use anyhow::Context;
+
+use super::{cannot, dpkg};
 
 /// The suffix of a replaced file's name.
 const KEPT: &str = ".before-leasehold";
@@ -37,7 +39,7 @@ pub(super) enum Found {
 
 impl Place {
     /// Returns what is there.
-    pub(super) fn look(&self) -> Result<Found, InstallError> {
+    pub(super) fn look(&self) -> anyhow::Result<Found> {
         let file = match fs::metadata(&self.path) {
             // Somebody's, and not to be read: a pipe would never end.
             Ok(found) if !found.is_file() => Vec::new(),
@@ -48,7 +50,7 @@ impl Place {
                     Ok(_) => Vec::new(),
                 }
             }
-            _ => fs::read(&self.path).doing("read", &self.path)?,
+            _ => fs::read(&self.path).with_context(|| cannot("read", &self.path))?,
         };
         Ok(match (self.version)(&file) {
             Some(version) if file == self.contents => Found::Same(version),
@@ -60,7 +62,7 @@ impl Place {
     }
 
     /// Puts the file there atomically, because somebody may be running the old one, and returns what was done.
-    pub(super) fn put(&self, found: &Found) -> Result<String, InstallError> {
+    pub(super) fn put(&self, found: &Found) -> anyhow::Result<String> {
         let version = (self.version)(&self.contents).unwrap_or_default();
         let kept = self.kept();
         let done = match found {
@@ -90,24 +92,24 @@ impl Place {
                 dpkg::divert(&self.path, &kept)?;
             }
         }
-        fs::rename(&new, &self.path).doing("write", &self.path)?;
+        fs::rename(&new, &self.path).with_context(|| cannot("write", &self.path))?;
         let directory = self.directory();
         File::open(directory)
             .and_then(|directory| directory.sync_all())
-            .doing("sync", directory)?;
+            .with_context(|| cannot("sync", directory))?;
         Ok(done)
     }
 
     /// Removes the file, puts back what it replaced, and returns what was done.
-    pub(super) fn take(&self) -> Result<String, InstallError> {
+    pub(super) fn take(&self) -> anyhow::Result<String> {
         let kept = self.kept();
         let done = match fs::rename(&kept, &self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                fs::remove_file(&self.path).doing("remove", &self.path)?;
+                fs::remove_file(&self.path).with_context(|| cannot("remove", &self.path))?;
                 "removed".to_owned()
             }
             renamed => {
-                renamed.doing("put back", &self.path)?;
+                renamed.with_context(|| cannot("put back", &self.path))?;
                 "removed, and the previous file is back".to_owned()
             }
         };
@@ -120,17 +122,17 @@ impl Place {
     }
 
     /// Gives what is there a second name, so that the first is never missing. A link is kept as a link.
-    fn keep(&self, kept: &Path) -> Result<(), InstallError> {
+    fn keep(&self, kept: &Path) -> anyhow::Result<()> {
         let new = with_suffix(kept, ".new");
-        remove_if_there(&new).doing("remove", &new)?;
-        fs::hard_link(&self.path, &new).doing("keep", &self.path)?;
-        fs::rename(&new, kept).doing("write", kept)
+        remove_if_there(&new).with_context(|| cannot("remove", &new))?;
+        fs::hard_link(&self.path, &new).with_context(|| cannot("keep", &self.path))?;
+        fs::rename(&new, kept).with_context(|| cannot("write", kept))
     }
 
     /// Writes the file beside its place, whole or not at all, and returns its path.
-    fn write(&self) -> Result<PathBuf, InstallError> {
+    fn write(&self) -> anyhow::Result<PathBuf> {
         let new = with_suffix(&self.path, ".leasehold-new");
-        remove_if_there(&new).doing("remove", &new)?;
+        remove_if_there(&new).with_context(|| cannot("remove", &new))?;
         let write = || {
             fs::create_dir_all(self.directory())?;
             let mut file = OpenOptions::new()
@@ -148,7 +150,7 @@ impl Place {
             // The first error is the one to report.
             let _ = fs::remove_file(&new);
         }
-        written.doing("write", &new)?;
+        written.with_context(|| cannot("write", &new))?;
         Ok(new)
     }
 

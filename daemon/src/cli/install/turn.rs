@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::place::Place;
-use super::{InstallError, identity, say};
+use super::{identity, say};
 
 /// How long to wait for another. Whoever holds a directory's lock for longer installs nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Locks the directories of all places until the result is dropped. Only the directories are the same for all who install: a pod
 /// and a package share no other file. Anybody may lock a directory, so nobody waits for ever.
-pub(super) fn take(places: &[Place], out: &mut dyn Write) -> Result<Vec<File>, InstallError> {
+pub(super) fn take(places: &[Place], out: &mut dyn Write) -> anyhow::Result<Vec<File>> {
     let directories = places.iter().map(Place::directory);
     // In one order, so that no two wait for each other.
     let directories: BTreeMap<_, &Path> = directories

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::place::Place;
-use super::{InstallError, run, say};
+use super::{run, say};
 
 const UNITS: [(&str, &str); 4] = [
     (
@@ -92,7 +92,7 @@ fn version(file: &[u8]) -> Option<String> {
 }
 
 /// Makes systemd read the units, and start them now and at each boot.
-pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
+pub(super) fn start(out: &mut dyn Write) -> anyhow::Result<()> {
     control(&["daemon-reload"])?;
     // A daemon of an earlier version first: `enable` leaves one alone that runs.
     control(&["try-restart", SERVICE])?;
@@ -106,7 +106,7 @@ pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
 }
 
 /// Stops and disables the daemon. Containers keep their addresses, and the store its leases.
-pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
+pub(super) fn stop(out: &mut dyn Write) -> anyhow::Result<()> {
     if (are_in(DIRECTORY) || are_in(PACKAGED))
         && control(&[&["disable", "--now"], &STARTED[..]].concat())?
     {
@@ -122,7 +122,7 @@ pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
 }
 
 /// Makes systemd forget units whose files are gone.
-pub(super) fn forget() -> Result<(), InstallError> {
+pub(super) fn forget() -> anyhow::Result<()> {
     control(&["daemon-reload"]).map(drop)
 }
 
@@ -133,7 +133,7 @@ fn are_in(directory: &str) -> bool {
 }
 
 /// Returns whether there is a systemctl to run.
-fn control(args: &[&str]) -> Result<bool, InstallError> {
+fn control(args: &[&str]) -> anyhow::Result<bool> {
     let args: Vec<&OsStr> = args.iter().map(|arg| OsStr::new(*arg)).collect();
     Ok(run("systemctl", &args)?.is_some())
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow, bail};
 use fastrand::Rng;
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::identity::{ClientId, Lan};
@@ -22,7 +23,7 @@ use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::Clock;
-use crate::net::{Net, NetConfig, NetError, NetReport, StoreId};
+use crate::net::{Net, NetConfig, NetReport, StoreId};
 
 /// The most sockets that a probe has open.
 const SOCKETS: usize = 8;
@@ -74,31 +75,6 @@ pub(super) struct Asked {
     pub(super) is_unreached: bool,
 }
 
-/// Why nothing was asked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AskError {
-    /// There is no runtime.
-    #[error("cannot start")]
-    Runtime(#[source] std::io::Error),
-    /// The kernel cannot be reached.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// The link cannot be used.
-    #[error("{link}: {cause}")]
-    Link {
-        /// The link.
-        link: String,
-        /// Why.
-        cause: LinkCause,
-    },
-    /// The link is set down.
-    #[error("{0} is down: ip link set {0} up")]
-    Down(String),
-    /// Nothing comes in or leaves.
-    #[error("{0} has no carrier: is its cable plugged in, its parent up?")]
-    NoCarrier(String),
-}
-
 impl Question {
     /// Returns the LAN that the link is on.
     pub(super) fn lan(&self) -> Lan {
@@ -125,11 +101,11 @@ impl Question {
     }
 
     /// Asks, and hands each answer to `hear` as it comes.
-    pub(super) fn ask(&self, hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
+    pub(super) fn ask(&self, hear: impl FnMut(Answer)) -> anyhow::Result<Asked> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(AskError::Runtime)?;
+            .context("cannot start")?;
         runtime.block_on(async {
             let (events, news) = unbounded_channel();
             let config = NetConfig {
@@ -178,18 +154,21 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    async fn run(mut self, mut hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
-        let mut clock = Clock::new().map_err(AskError::Runtime)?;
+    async fn run(mut self, mut hear: impl FnMut(Answer)) -> anyhow::Result<Asked> {
+        let mut clock = Clock::new().context("cannot start")?;
         let question = self.question;
         let view = self.look().await?;
         let mac = chaddr(question, &view);
         let lan = question.lan();
         let place = question.place(mac);
         if !view.up {
-            return Err(AskError::Down(question.ifname.clone()));
+            bail!("{0} is down: ip link set {0} up", question.ifname);
         }
         if !place.has_carrier(&view) {
-            return Err(AskError::NoCarrier(question.ifname.clone()));
+            bail!(
+                "{} has no carrier: is its cable plugged in, its parent up?",
+                question.ifname
+            );
         }
         let link = place.link(&view, &lan);
         let goes_beside = question.netns.is_none() && mac != view.mac;
@@ -259,11 +238,8 @@ impl Asking<'_> {
         })
     }
 
-    fn failed(&self, cause: LinkCause) -> AskError {
-        AskError::Link {
-            link: self.question.ifname.clone(),
-            cause,
-        }
+    fn failed(&self, cause: LinkCause) -> anyhow::Error {
+        anyhow!("{}: {cause}", self.question.ifname)
     }
 
     fn op(&mut self) -> OpId {
@@ -272,7 +248,7 @@ impl Asking<'_> {
     }
 
     /// Waits for the outcome of an operation. Nobody needs what arrives meanwhile.
-    async fn outcome(&mut self, of: OpId) -> Result<Outcome, AskError> {
+    async fn outcome(&mut self, of: OpId) -> anyhow::Result<Outcome> {
         loop {
             match self.news.recv().await {
                 Some(NetReport::Done { op, outcome }) if op == of => return Ok(outcome),
@@ -282,7 +258,7 @@ impl Asking<'_> {
         }
     }
 
-    async fn look(&mut self) -> Result<LinkView, AskError> {
+    async fn look(&mut self) -> anyhow::Result<LinkView> {
         let op = self.op();
         let target = self.question.place(Mac::default()).target();
         self.net.inspect(op, target, false);

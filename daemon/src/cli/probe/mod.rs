@@ -4,61 +4,21 @@
 mod ask;
 mod report;
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_core::source::{ClientProfile, Servers};
 
 use super::args::ProbeArgs;
 use super::networks::{Networks, networks, site};
 use super::term::Term;
-use ask::{AskError, Question};
+use ask::Question;
 use report::{Judge, Verdict};
 
-/// Why nothing was probed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProbeError {
-    /// Nothing could be asked.
-    #[error(transparent)]
-    Ask(#[from] AskError),
-    /// The directory of networks cannot be read.
-    #[error("cannot read {}", .0.display())]
-    Directory(PathBuf, #[source] io::Error),
-    /// The network is not configured there.
-    #[error("no network {name} in {} gets its addresses from leasehold{}", .dir.display(), .others)]
-    NoNetwork {
-        /// Its name.
-        name: String,
-        /// The directory of networks.
-        dir: PathBuf,
-        /// Those that exist.
-        others: String,
-    },
-    /// The network's configuration would be refused.
-    #[error("network {name} in {}: {reason}", .file.display())]
-    Refused {
-        /// Its name.
-        name: String,
-        /// Its file.
-        file: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The output cannot be written.
-    #[error("cannot write")]
-    Output(#[from] io::Error),
-}
-
-impl ProbeError {
-    /// Returns whether the reader has seen enough (`| head`).
-    pub(crate) fn is_end_of_reader(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
 /// Probes, and prints each answer as it comes, then the outcome; as JSON, everything at the end.
-pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, ProbeError> {
+pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> anyhow::Result<Verdict> {
     let network = args
         .network
         .as_deref()
@@ -100,43 +60,34 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
     written?;
     let report = judge.report(&question, &asked, answers);
     match args.json {
-        true => writeln!(
-            out,
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(io::Error::from)?
-        )?,
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         false => out.write_all(report.summary(term).as_bytes())?,
     }
     Ok(report.verdict())
 }
 
 /// Returns what a network's containers say about themselves and which servers they believe.
-fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
+fn network(name: &str, dir: &Path) -> anyhow::Result<ClientProfile> {
     let Networks { ours, .. } =
-        networks(dir, &site()).map_err(|error| ProbeError::Directory(dir.to_owned(), error))?;
+        networks(dir, &site()).with_context(|| format!("cannot read {}", dir.display()))?;
     let names: Vec<_> = ours.iter().map(|network| network.name.clone()).collect();
-    let others = if names.is_empty() {
-        String::new()
-    } else {
-        format!("; these do: {}", names.join(", "))
-    };
     let found = ours.into_iter().find(|network| network.name == name);
-    let network = found.ok_or_else(|| ProbeError::NoNetwork {
-        name: name.to_owned(),
-        dir: dir.to_owned(),
-        others,
+    let network = found.ok_or_else(|| {
+        let others = match &names[..] {
+            [] => String::new(),
+            names => format!("; these do: {}", names.join(", ")),
+        };
+        let dir = dir.display();
+        anyhow!("no network {name} in {dir} gets its addresses from leasehold{others}")
     })?;
-    match network.add {
-        // Names belong to containers, and here there is none.
-        Ok(add) => Ok(ClientProfile {
-            hostname: None,
-            fqdn: None,
-            ..(*add.profile.client).clone()
-        }),
-        Err(error) => Err(ProbeError::Refused {
-            name: name.to_owned(),
-            file: network.file,
-            reason: error.msg,
-        }),
-    }
+    let file = network.file.display();
+    let add = network
+        .add
+        .map_err(|error| anyhow!("network {name} in {file}: {}", error.msg))?;
+    // Names belong to containers, and here there is none.
+    Ok(ClientProfile {
+        hostname: None,
+        fqdn: None,
+        ..(*add.profile.client).clone()
+    })
 }

@@ -1,0 +1,3 @@
+//! Tests of what is made from the command line.
+
+mod shipped;
