@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::BASE64;
 use ipnet::{IpNet, Ipv4Net};
+use leasehold_api::MAX_BODY;
 use leasehold_api::cni::{Env, PrevResult, Request};
 use leasehold_core::effect::{Adoptee, Call};
 use leasehold_core::identity::Attachment;
@@ -20,8 +21,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
-use crate::cni_cache::{self, Unread, files, on_host, read};
+use crate::cni_cache::{self, files, on_host};
 use crate::http::{Asked, Site};
+use crate::small_file;
 
 /// The names under which networks call this IPAM plugin.
 const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
@@ -29,8 +31,8 @@ const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
 /// Why a file of the cache yields no container.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
-    #[error(transparent)]
-    Unread(#[from] Unread),
+    #[error("cannot be read: {0}")]
+    Unread(#[from] io::Error),
     #[error("is not a cached attachment: {0}")]
     NotCached(serde_json::Error),
     #[error("is of kind {0:?}: only cniCacheV1 holds the network's configuration")]
@@ -112,7 +114,7 @@ pub(crate) fn find(
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
         let directory = on_host(host_prefix, cache);
         for path in files(&directory) {
-            match read(&path)
+            match small_file::read(&path, MAX_BODY)
                 .map_err(Unusable::from)
                 .and_then(|text| adoptee(&text, site, only))
             {

@@ -1,33 +1,13 @@
 //! libcni's cache: a file for each attachment of a runtime, which shows what is running.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use leasehold_api::MAX_BODY;
 use serde_json::Value;
 use tracing::warn;
 
 /// The most files read from one cache.
 const MAX_FILES: usize = 16_384;
-
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = MAX_BODY as u64;
-
-/// Why a file of the cache is not read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unread {
-    /// The kernel refused.
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-    /// A directory, a FIFO, a symbolic link.
-    #[error("is not a regular file")]
-    NotAFile,
-    /// Longer than any configuration.
-    #[error("is longer than {MAX_FILE} bytes")]
-    TooLong,
-}
 
 /// Returns the path of an attachment's namespace. An older libcni does not record it, but main plugins return it as the `sandbox`
 /// of their interface.
@@ -65,26 +45,4 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     }
     paths.sort();
     paths
-}
-
-/// Reads a file of a cache.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unread> {
-    // Without blocking, because a FIFO would hold up the start.
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Unread::NotAFile);
-    }
-    let mut text = Vec::new();
-    Read::by_ref(&mut &file)
-        .take(MAX_FILE + 1)
-        .read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        Err(Unread::TooLong)
-    } else {
-        Ok(text)
-    }
 }

@@ -25,6 +25,7 @@ mod owner;
 mod pid_file;
 mod publish;
 mod service;
+mod small_file;
 mod store;
 
 use std::env;

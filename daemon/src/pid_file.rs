@@ -1,15 +1,14 @@
 //! The file with the daemon's process id, for service managers that want one.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use nix::libc;
+use crate::small_file;
 
 /// Longer than any process id.
-const LONGEST: u64 = 32;
+const LONGEST: usize = 32;
 
 /// Why the process id cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -39,18 +38,8 @@ impl PidFile {
         }
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".new-{}", process::id()));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(&new);
-        let written =
-            file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
-        let written = written.and_then(|()| fs::rename(&new, path));
-        if written.is_err() {
-            // It may not be there; the first error is the one to report.
-            let _ = fs::remove_file(&new);
-        }
+        let id = process::id().to_string();
+        let written = small_file::write(path, Path::new(&new), 0o644, id.as_bytes(), false);
         written.map_err(|source| PidFileError::Write {
             path: path.to_owned(),
             source,
@@ -60,22 +49,11 @@ impl PidFile {
 
     /// Removes the file, unless it belongs to another process by now.
     pub(crate) fn remove(self) {
-        if self
-            .read()
-            .is_ok_and(|text| text == process::id().to_string())
-            && let Err(error) = fs::remove_file(&self.0)
-        {
+        let is_ours = small_file::read(&self.0, LONGEST)
+            .is_ok_and(|text| text == process::id().to_string().as_bytes());
+        if is_ours && let Err(error) = fs::remove_file(&self.0) {
             tracing::warn!(file = %self.0.display(), %error, "cannot remove the file with the process id");
         }
-    }
-
-    /// Returns the contents, if it is a regular file; does not wait for a FIFO.
-    fn read(&self) -> io::Result<String> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&self.0)?;
-        io::read_to_string(file.take(LONGEST))
     }
 }
 

@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,6 +21,8 @@ use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
+
+use crate::small_file;
 
 /// The longest file name used here; the kernel's limit is 255.
 const LONGEST_NAME: usize = 200;
@@ -209,12 +211,9 @@ impl Files {
         }
         // No file's name begins with a dot.
         let new = dir.join(".new");
-        let written = replace(path, &new, text);
-        if written.is_err() {
-            // It may not be there; the first error is the one to report.
-            let _ = fs::remove_file(&new);
-        }
-        written?;
+        // Docker makes an empty directory in place of a missing mount source.
+        let _ = fs::remove_dir(path);
+        small_file::write(path, &new, 0o644, text.as_bytes(), false)?;
         debug!(path = %path.display(), "name servers published");
         Ok(())
     }
@@ -253,21 +252,6 @@ impl Files {
         }
         Ok(())
     }
-}
-
-/// Writes `text` to the file `new`, and moves that to `path`.
-fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .open(new)?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(text.as_bytes())?;
-    // Docker makes an empty directory in place of a missing mount source.
-    let _ = fs::remove_dir(path);
-    fs::rename(new, path)
 }
 
 /// Returns what is in a directory; nothing if it is not one.

@@ -6,9 +6,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::add::Site;
 use super::cni::Asked;
-use crate::beside;
+use crate::{beside, small_file};
 
 /// How long a failed call waits before it is tried again.
 const REST: Duration = Duration::from_secs(60);
@@ -36,12 +34,6 @@ enum Unreadable {
     /// The file could not be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A directory, a FIFO, a symbolic link.
-    #[error("not a regular file")]
-    NotAFile,
-    /// Longer than any request.
-    #[error("longer than {MAX_BODY} bytes")]
-    TooLong,
     /// Not what a shim writes.
     #[error("not a request: {0}")]
     NotARequest(#[from] serde_json::Error),
@@ -164,23 +156,7 @@ impl Spool {
 }
 
 fn read(path: &Path) -> Result<Call, Unreadable> {
-    // Without blocking, because a FIFO would hold up the start; and not through a link, which leads out of the directory.
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Unreadable::NotAFile);
-    }
-    let mut text = Vec::new();
-    if Read::by_ref(&mut &file)
-        .take(MAX_BODY as u64 + 1)
-        .read_to_end(&mut text)?
-        > MAX_BODY
-    {
-        return Err(Unreadable::TooLong);
-    }
+    let text = small_file::read(path, MAX_BODY)?;
     let request: Request = serde_json::from_slice(&text)?;
     let asked =
         Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;

@@ -5,10 +5,10 @@
 //! Like the store, it may come from an earlier boot: each lease says from which.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use leasehold_api::spool;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::ends;
-use crate::beside;
+use crate::{beside, small_file};
 
 /// The file that is being written.
 const UNFINISHED: &str = "unfinished";
@@ -96,7 +96,7 @@ impl Copied {
         let others: Vec<_> = self.files().filter(|path| !kept.contains(path)).collect();
         others
             .iter()
-            .for_each(|path| self.warn_once(path, remove(path)));
+            .for_each(|path| self.warn_once(path, small_file::remove(path)));
     }
 
     /// Adds changes that the store has made to those that are due.
@@ -111,7 +111,7 @@ impl Copied {
                 continue;
             };
             let made = match change {
-                Change::Remove(_) | Change::RemoveDoor(_) => remove(&path),
+                Change::Remove(_) | Change::RemoveDoor(_) => small_file::remove(&path),
                 change => self.write(
                     &path,
                     &Entry {
@@ -139,14 +139,8 @@ impl Copied {
             .recursive(true)
             .mode(0o700)
             .create(&self.directory)?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&unfinished)?;
-        file.write_all(&serde_json::to_vec(entry)?)?;
-        fs::rename(&unfinished, path)
+        let bytes = serde_json::to_vec(entry)?;
+        small_file::write(path, &unfinished, 0o600, &bytes, false)
     }
 
     /// Returns the file of the record that a change is about.
@@ -172,15 +166,4 @@ impl Copied {
             .flatten()
             .filter_map(|entry| Some(entry.ok()?.path()))
     }
-}
-
-/// Removes a file that may not be there.
-fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path).or_else(|error| {
-        if error.kind() == ErrorKind::NotFound {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })
 }

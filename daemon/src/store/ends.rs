@@ -6,9 +6,8 @@
 //! whether its address is in use.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use leasehold_api::spool;
@@ -20,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
 use super::Stored;
-use crate::beside;
+use crate::{beside, small_file};
+
+/// More than any entry, and any record of a copy.
+const MOST: usize = 16 << 20;
 
 /// The ends that the file still has to record.
 pub(super) struct Ends {
@@ -157,42 +159,23 @@ impl Ends {
     }
 }
 
-/// Reads a file's JSON, through no link and without waiting.
+/// Reads a file's JSON.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    Ok(serde_json::from_reader(io::BufReader::new(file))?)
+    Ok(serde_json::from_slice(&small_file::read(path, MOST)?)?)
 }
 
-/// Writes an entry, which is there whole or not at all.
+/// Writes an entry, and its name in the directory.
 fn write(path: &Path, unfinished: &Path, entry: &Entry) -> io::Result<()> {
-    remove(unfinished);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(unfinished)
-        .and_then(|mut file| {
-            file.write_all(&serde_json::to_vec(entry)?)?;
-            file.sync_all()?;
-            fs::rename(unfinished, path)
-        });
-    if written.is_err() {
-        remove(unfinished);
-    }
-    written?;
-    File::open(path.parent().unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all())
+    small_file::write(path, unfinished, 0o600, &serde_json::to_vec(entry)?, true)?;
+    File::open(beside::directory(path)).and_then(|directory| directory.sync_all())
 }
 
 /// Removes a file that may not be there.
 fn remove(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
+    match small_file::remove(path) {
+        Err(error) => {
             warn!(file = %path.display(), %error, "cannot remove an entry that the store has recorded");
         }
-        Ok(()) | Err(_) => debug!(file = %path.display(), "removed"),
+        Ok(()) => debug!(file = %path.display(), "removed"),
     }
 }

@@ -1,0 +1,64 @@
+//! Small files, in directories where others may put something too: read to a bound, without waiting for anybody; written whole or
+//! not at all.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use nix::libc;
+
+/// Reads a regular file of at most `most` bytes.
+pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    // Opening a FIFO would wait for its other end, and a link leads out of the directory.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("longer than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file under the name `new`, and then moves it to `path`. If it is `durable`, its contents are on disk before.
+pub(crate) fn write(
+    path: &Path,
+    new: &Path,
+    mode: u32,
+    bytes: &[u8],
+    durable: bool,
+) -> io::Result<()> {
+    let write = || {
+        remove(new)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(mode).open(new)?;
+        // Whatever the umask.
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.write_all(bytes)?;
+        if durable {
+            file.sync_all()?;
+        }
+        fs::rename(new, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = remove(new);
+    }
+    written
+}
+
+/// Removes a file that may not be there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
