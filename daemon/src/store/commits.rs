@@ -1,8 +1,7 @@
 //! What the store's thread has done, for others to read while it works.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::time::brief;
@@ -35,118 +34,81 @@ pub(crate) struct Fault {
     pub(crate) failed: u64,
 }
 
-/// The numbers as the thread writes them. Readers need not see all of one commit at once.
+/// The counts as the thread writes them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CommitCounts(Arc<Numbers>);
+pub(super) struct CommitCounts(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Numbers {
-    done: AtomicU64,
-    failed: AtomicU64,
-    micros: AtomicU64,
-    /// In milliseconds since 1970; 0: none yet.
-    last: AtomicU64,
-    fault: Mutex<Option<Fault>>,
-    /// Since when a commit has been under way, in milliseconds since 1970; 0: none is.
-    busy: AtomicU64,
+struct State {
+    commits: Commits,
+    /// Since when a commit has been under way.
+    busy: Option<SystemTime>,
 }
 
 impl CommitCounts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts a commit.
     pub(super) fn count(&self, succeeded: bool, took: Duration) {
-        let Numbers {
-            done,
-            failed,
-            micros,
-            last,
-            fault: _,
-            busy: _,
-        } = &*self.0;
-        micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        let mut state = self.state();
+        let commits = &mut state.commits;
+        commits.took += took;
         match succeeded {
             true => {
-                last.store(now(), Ordering::Relaxed);
-                done.fetch_add(1, Ordering::Relaxed)
+                commits.last = Some(SystemTime::now());
+                commits.done += 1;
             }
-            false => failed.fetch_add(1, Ordering::Relaxed),
-        };
+            false => commits.failed += 1,
+        }
     }
 
     /// Records that a commit begins, or that it has ended.
     pub(super) fn is_busy(&self, busy: bool) {
-        let since = if busy { now() } else { 0 };
-        self.0.busy.store(since, Ordering::Relaxed);
-    }
-
-    /// Returns that no ADD can be recorded if a commit does not end.
-    fn stuck(&self) -> Option<Fault> {
-        let since = self.0.busy.load(Ordering::Relaxed);
-        let took = Duration::from_millis(now().saturating_sub(since));
-        (since > 0 && took >= STUCK).then(|| Fault {
-            cause: StoreCause::Failed(format!(
-                "the disk has not taken a write for {}",
-                brief(took)
-            )),
-            since: UNIX_EPOCH + Duration::from_millis(since),
-            failed: 1,
-        })
+        self.state().busy = busy.then(SystemTime::now);
     }
 
     /// Records that a commit failed: no ADD can be recorded until a trial succeeds.
     pub(super) fn fails(&self, cause: &StoreCause) {
-        let mut fault = self.fault();
-        let (since, failed) = fault.as_ref().map_or_else(
-            || (SystemTime::now(), 0),
-            |fault| (fault.since, fault.failed),
-        );
-        *fault = Some(Fault {
+        let mut state = self.state();
+        let commits = &mut state.commits;
+        let before = commits.fault.take();
+        commits.fault = Some(Fault {
             cause: cause.clone(),
-            since,
-            failed: failed + 1,
+            since: before
+                .as_ref()
+                .map_or_else(SystemTime::now, |fault| fault.since),
+            failed: before.map_or(0, |fault| fault.failed) + 1,
         });
     }
 
     /// Records that a trial succeeded.
     pub(super) fn works(&self) {
-        *self.fault() = None;
+        self.state().commits.fault = None;
     }
 
     /// Returns whether the last commit failed, and no trial has succeeded since.
     pub(super) fn is_faulty(&self) -> bool {
-        self.fault().is_some()
+        self.state().commits.fault.is_some()
     }
 
-    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
-        self.0.fault.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the numbers.
+    /// Returns the counts. If a commit does not end, no ADD can be recorded either.
     pub(super) fn read(&self) -> Commits {
-        let Numbers {
-            done,
-            failed,
-            micros,
-            last,
-            fault: _,
-            busy: _,
-        } = &*self.0;
-        let last = last.load(Ordering::Relaxed);
-        Commits {
-            done: done.load(Ordering::Relaxed),
-            failed: failed.load(Ordering::Relaxed),
-            took: Duration::from_micros(micros.load(Ordering::Relaxed)),
-            last: (last > 0).then(|| UNIX_EPOCH + Duration::from_millis(last)),
-            fault: self.fault().clone().or_else(|| self.stuck()),
-        }
+        let state = self.state();
+        let mut commits = state.commits.clone();
+        let stuck = state.busy.and_then(|since| {
+            let took = since.elapsed().ok().filter(|took| *took >= STUCK)?;
+            let cause = format!("the disk has not taken a write for {}", brief(took));
+            Some(Fault {
+                cause: StoreCause::Failed(cause),
+                since,
+                failed: 1,
+            })
+        });
+        commits.fault = commits.fault.or(stuck);
+        commits
     }
-}
-
-/// Returns the time in milliseconds since 1970.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64
 }
 
 #[cfg(test)]
@@ -172,7 +134,7 @@ mod tests {
     #[test]
     fn a_write_that_does_not_end_is_a_fault() {
         let counts = CommitCounts::default();
-        counts.0.busy.store(1, Ordering::Relaxed);
+        counts.state().busy = Some(SystemTime::UNIX_EPOCH);
         let fault = counts.read().fault.unwrap();
         assert!(fault.cause.to_string().contains("has not taken a write"));
         counts.is_busy(false);

@@ -228,7 +228,7 @@ impl LeaseFile {
             is_whole,
             is_missing,
         };
-        file.keep_aside(unreadable)?;
+        file.keep_aside(unreadable);
         Ok((file, stored))
     }
 
@@ -256,9 +256,7 @@ impl LeaseFile {
 
     /// Carries out a read and answers it.
     pub(super) fn read(&mut self, reading: Reading) {
-        let read = |database: &Database| {
-            guarded(|| reading.carry_out(database)).map_err(|error| cause(&error))
-        };
+        let read = |database: &Database| guarded(|| reading.carry_out(database));
         let result = self.database().and_then(read);
         if result.is_err() {
             self.database = None;
@@ -273,7 +271,6 @@ impl LeaseFile {
                 let leases = database.begin_read()?.open_table(LEASES)?;
                 Ok(leases.get(binding.0)?.map(|json| json.value().to_vec()))
             })
-            .map_err(|error| cause(&error))
         };
         let json = self.database().and_then(read).ok().flatten()?;
         let record: Record = serde_json::from_slice(&json).ok()?;
@@ -290,19 +287,12 @@ impl LeaseFile {
         }
         // The runs of a failed commit are forgotten.
         let mut runs = std::mem::take(&mut self.runs);
-        let write = |database: &Database| {
-            guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e))
-        };
         let mut written = self
             .put_back()
-            .and_then(|()| self.database())
-            .and_then(write);
+            .and_then(|()| self.transact(changes, &mut runs));
         while written == Err(StoreCause::Full) && self.forgets_events() {
             runs = Runs::default();
-            let write = |database: &Database| {
-                guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e))
-            };
-            written = self.database().and_then(write);
+            written = self.transact(changes, &mut runs);
         }
         match written {
             Ok(last_event) => {
@@ -326,6 +316,16 @@ impl LeaseFile {
         }
     }
 
+    /// Makes changes durable. Returns the number of the last event, if there was one.
+    fn transact(
+        &mut self,
+        changes: &[Encoded],
+        runs: &mut Runs,
+    ) -> Result<Option<u64>, StoreCause> {
+        self.database()
+            .and_then(|database| guarded(|| transact(database, changes, runs)))
+    }
+
     /// Drops the older half of the events, so that leases have their room. Returns whether there were any.
     fn forgets_events(&mut self) -> bool {
         // After an I/O error redb refuses everything until it is opened again.
@@ -340,7 +340,6 @@ impl LeaseFile {
                 database.compact()?;
                 Ok(events)
             })
-            .map_err(|error| cause(&error))
         });
         self.room.keep();
         match forgotten {
@@ -380,17 +379,16 @@ impl LeaseFile {
                 database
             }
             // Never created here: a file that vanished is a failure, not an empty store.
-            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?))
-                .map_err(|e| cause(&e))?,
+            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?))?,
         };
         Ok(self.database.insert(database))
     }
 
     /// Moves records that did not parse out of the way, within the file. If there is no room for that, they stay where
     /// they are.
-    fn keep_aside(&mut self, unreadable: Vec<(u64, Vec<u8>)>) -> Result<(), StoreError> {
+    fn keep_aside(&mut self, unreadable: Vec<(u64, Vec<u8>)>) {
         if unreadable.is_empty() {
-            return Ok(());
+            return;
         }
         let seconds = unix_seconds();
         let moved = self.database().and_then(|database| {
@@ -406,13 +404,11 @@ impl LeaseFile {
                 }
                 Ok(txn.commit()?)
             })
-            .map_err(|e| cause(&e))
         });
         if let Err(cause) = moved {
             tracing::error!(file = %self.path.display(), %cause, "cannot move unreadable records");
             self.database = None;
         }
-        Ok(())
     }
 }
 
@@ -618,7 +614,6 @@ fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Er
     })
 }
 
-/// Makes changes durable. Returns the number of the last event, if there was one.
 fn transact(
     database: &Database,
     changes: &[Encoded],
@@ -653,9 +648,10 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
 }
 
 /// Runs work on the database. A panic counts as any other failure: the database is reopened after it.
-fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, StoreCause> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
+        .map_err(|error| cause(&error))
 }
 
 /// Distinguishes wrong contents from an unusable device.
