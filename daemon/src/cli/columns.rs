@@ -2,11 +2,6 @@
 
 use std::fmt::Write;
 
-/// Returns a line that moves no terminal's cursor: names come from callers and packets.
-pub(super) fn escaped(line: &str) -> String {
-    line.escape_debug().to_string()
-}
-
 /// Lays rows out in columns, two spaces apart.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {

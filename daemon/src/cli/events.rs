@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::args::EventsArgs;
 use super::client::{self, ClientError};
+use super::term::printable;
 
 /// How long the daemon may wait for events, in seconds. Less than the client's own limit.
 const WAIT: u64 = 20;
@@ -181,13 +182,7 @@ pub(super) fn line(event: &Event) -> String {
         .map(|(times, since)| format!(" ({times} times since {since})"))
         .unwrap_or_default();
     let line = format!("{time} {attachment} {kind} {address} {server} {cause}{run}");
-    // Names come from callers and servers: none may move a terminal's cursor. Quotes stay as they are.
-    let parts: Vec<String> = line
-        .trim_end()
-        .split(['"'])
-        .map(|part| part.escape_debug().to_string())
-        .collect();
-    parts.join("\"")
+    printable(line.trim_end())
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use leasehold_api::to_json;
 
 use super::args::{Columns, ListArgs};
 use super::client::{self, ClientError};
-use super::columns::escaped;
 use super::ranges;
 use super::term::{Term, printable};
 
@@ -112,7 +111,7 @@ fn held_up(bindings: &[Binding]) -> String {
         let end = binding
             .seconds_to_expiry
             .map(|seconds| format!(" (the lease expires in {seconds} s)"));
-        Some(escaped(&format!(
+        Some(printable(&format!(
             "{}: for {seconds} s, {what}{}",
             binding.attachment,
             end.unwrap_or_default()
@@ -127,7 +126,7 @@ fn held_up(bindings: &[Binding]) -> String {
 /// Returns the containers in namespaces without a path.
 fn pathless(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
-        escaped(&format!(
+        printable(&format!(
             "{}: was at {}",
             binding.attachment,
             binding
@@ -151,7 +150,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
         let address = binding.address?;
         let differs = told.addr() != address.addr();
         differs.then(|| {
-            escaped(&format!(
+            printable(&format!(
                 "{}: {told}, and has {address}",
                 binding.attachment
             ))
@@ -167,7 +166,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
 fn reserved(pools: &[Pool]) -> String {
     let line = |Pool { id, reserved, .. }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
-        escaped(&format!("{id}: {}", addresses.join(", ")))
+        printable(&format!("{id}: {}", addresses.join(", ")))
     };
     let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
     below(
@@ -180,7 +179,7 @@ fn reserved(pools: &[Pool]) -> String {
 fn found_parents(pools: &[Pool]) -> String {
     let line = |pool: &Pool| {
         let parent = pool.found_parent.as_deref()?;
-        Some(escaped(&format!("{}: {parent}", pool.id)))
+        Some(printable(&format!("{}: {parent}", pool.id)))
     };
     below(
         "Docker's networks whose parent was found by their subnet:",
@@ -188,14 +187,10 @@ fn found_parents(pools: &[Pool]) -> String {
     )
 }
 
-/// Returns the running containers whose leases the daemon does not hold. Reasons keep their quotation marks.
+/// Returns the running containers whose leases the daemon does not hold.
 fn unadopted(not_adopted: &[NotAdopted]) -> String {
     let line = |NotAdopted { attachment, reason }: &NotAdopted| {
-        format!("{attachment}: {reason}")
-            .split('"')
-            .map(escaped)
-            .collect::<Vec<_>>()
-            .join("\"")
+        printable(&format!("{attachment}: {reason}"))
     };
     below(
         "Not adopted; nobody renews their leases:",
@@ -212,7 +207,7 @@ fn left_over(strangers: &[String]) -> String {
         LEFT_OVER,
         strangers
             .iter()
-            .map(|link| format!("ip link delete {}", escaped(link))),
+            .map(|link| format!("ip link delete {}", printable(link))),
     )
 }
 

@@ -5,6 +5,7 @@ use leasehold_api::to_json;
 
 use super::args::LogArgs;
 use super::client::{self, ClientError};
+use super::term::printable;
 
 /// Asks the daemon and returns the text to print.
 pub(crate) fn log(args: &LogArgs) -> Result<String, ClientError> {
@@ -17,18 +18,12 @@ pub(crate) fn log(args: &LogArgs) -> Result<String, ClientError> {
         None if args.reset => client::send(&args.socket, "DELETE", LOG, "")?,
         None => client::get(&args.socket, LOG)?,
     };
-    let Log {
-        filter,
-        seconds_left,
-    } = client::read(&answer)?;
+    let said: Log = client::read(&answer)?;
     if args.json {
-        return Ok(to_json(&Log {
-            filter,
-            seconds_left,
-        }) + "\n");
+        return Ok(to_json(&said) + "\n");
     }
-    let filter = filter.escape_debug();
-    Ok(match seconds_left {
+    let filter = printable(&said.filter);
+    Ok(match said.seconds_left {
         Some(seconds) => format!("{filter}, for {seconds} s\n"),
         None => format!("{filter}\n"),
     })

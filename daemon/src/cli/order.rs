@@ -8,8 +8,7 @@ use leasehold_api::control::{BINDINGS, Bindings, Obeyed, Outcome, RELEASE, RENEW
 
 use super::args::{OrderArgs, ReleaseArgs};
 use super::client;
-use super::columns::escaped;
-use super::term::{Paint, Term, brief};
+use super::term::{Paint, Term, brief, printable};
 
 /// How long the daemon may take for the last lease, and for each one: where nobody answers, it asks for 32 of a LAN in 4 s.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -118,7 +117,7 @@ fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
             .name
             .as_deref()
             .map_or_else(String::new, |name| format!(" called {name}"));
-        return escaped(&format!(
+        return printable(&format!(
             "There is no such lease{name}: `leasehold list` shows all."
         )) + "\n";
     }
@@ -181,7 +180,7 @@ fn line(lease: &Upshot) -> String {
     let address = lease
         .address
         .map_or_else(|| "-".to_owned(), |address| address.to_string());
-    escaped(&format!("{}  {address}", lease.attachment))
+    printable(&format!("{}  {address}", lease.attachment))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use leasehold_api::control::{Attachment, Range, Taken};
 use leasehold_host_local::{Directory, Fault, Host, Life, Names};
 use serde::Serialize;
 
-use super::columns::{columns, escaped};
+use super::columns::columns;
 use super::networks::{self, LocalNetwork};
+use super::term::printable;
 
 const HEAD: [&str; 6] = ["NETWORK", "LAN", "SET", "RANGE", "SIZE", "TAKEN"];
 
@@ -137,19 +138,19 @@ impl Listed {
             } else {
                 format!("set {}", range.set)
             };
-            text.push_str(&format!("\n{}, {set}:\n", escaped(&range.network)));
+            text.push_str(&format!("\n{}, {set}:\n", printable(&range.network)));
             text.extend(range.taken.iter().map(line));
         }
         for Unconfigured { network, taken } in &self.unconfigured {
             text.push_str(&format!(
                 "\n{}, which no configuration here names:\n",
-                escaped(network)
+                printable(network)
             ));
             text.extend(taken.iter().map(line));
         }
         if !self.unread.is_empty() {
             text.push_str("\nNot shown:\n");
-            text.extend(self.unread.iter().map(|unread| escaped(unread) + "\n"));
+            text.extend(self.unread.iter().map(|unread| printable(unread) + "\n"));
         }
         text
     }
@@ -189,7 +190,7 @@ fn line(taken: &Taken) -> String {
         gone,
     } = taken;
     let gone = if *gone { ", which is gone" } else { "" };
-    escaped(&format!("{address}: {attachment}{gone}")) + "\n"
+    printable(&format!("{address}: {attachment}{gone}")) + "\n"
 }
 
 fn row(range: &Range) -> [String; HEAD.len()] {
@@ -205,7 +206,7 @@ fn row(range: &Range) -> [String; HEAD.len()] {
         range.size.to_string(),
         range.taken.len().to_string(),
     ];
-    cells.map(|cell| escaped(&cell))
+    cells.map(|cell| printable(&cell))
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use leasehold_api::control::{
 
 use super::args::ShowArgs;
 use super::client::{self, ClientError};
-use super::columns::{columns, escaped};
+use super::columns::columns;
 use super::events;
 use super::order::Verdict;
-use super::term::brief;
+use super::term::{brief, printable};
 
 /// Asks the daemon; returns the text to print, and whether it is about one lease.
 pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
@@ -33,7 +33,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
     let text = match (&story.lease, &story.candidates[..]) {
         (Some(lease), _) => text(lease),
         (None, []) => {
-            escaped(&format!(
+            printable(&format!(
                 "There is no lease called {}: `leasehold list` shows all.",
                 args.name
             )) + "\n"
@@ -50,7 +50,7 @@ fn candidate(binding: &Binding) -> String {
     let address = binding
         .address
         .map_or_else(|| "-".to_owned(), |address| address.to_string());
-    escaped(&format!(
+    printable(&format!(
         "  {}  {address}  {}",
         binding.attachment, binding.name
     )) + "\n"
@@ -59,7 +59,7 @@ fn candidate(binding: &Binding) -> String {
 /// Describes a lease: a line for each fact, then its options and its last events.
 fn text(lease: &Lease) -> String {
     let binding = &lease.binding;
-    let mut text = escaped(&binding.attachment.to_string()) + "\n" + &facts(lease);
+    let mut text = printable(&binding.attachment.to_string()) + "\n" + &facts(lease);
     if !lease.options.is_empty() {
         text += "\nOptions that the daemon remembers:\n";
         text += &options(&lease.options);
@@ -133,7 +133,7 @@ fn facts(lease: &Lease) -> String {
     ];
     let rows: Vec<_> = all
         .into_iter()
-        .filter_map(|(what, fact)| Some([format!("  {what}"), plain(&fact?)]))
+        .filter_map(|(what, fact)| Some([format!("  {what}"), printable(&fact?)]))
         .collect();
     columns(&rows)
 }
@@ -194,8 +194,8 @@ fn options(all: &[DhcpOption]) -> String {
     let row = |option: &DhcpOption| {
         let name = option.name.as_deref().unwrap_or("option");
         [
-            plain(&format!("  {name} ({})", option.code)),
-            plain(&option.value),
+            printable(&format!("  {name} ({})", option.code)),
+            printable(&option.value),
         ]
     };
     columns(&all.iter().map(row).collect::<Vec<_>>())
@@ -203,12 +203,10 @@ fn options(all: &[DhcpOption]) -> String {
 
 fn happened(event: &Event) -> String {
     let of = format!("{} ", event.attachment);
-    format!("  {}\n", events::line(event).replacen(&escaped(&of), "", 1))
-}
-
-/// Returns a text from outside in printable form.
-fn plain(text: &str) -> String {
-    super::term::printable(text)
+    format!(
+        "  {}\n",
+        events::line(event).replacen(&printable(&of), "", 1)
+    )
 }
 
 #[cfg(test)]

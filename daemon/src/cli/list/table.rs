@@ -3,8 +3,8 @@
 use leasehold_api::control::{Attachment, Binding, Identity, Source};
 use leasehold_core::identity::ClientId;
 
-use crate::cli::columns::{columns, escaped};
-use crate::cli::term::brief;
+use crate::cli::columns::columns;
+use crate::cli::term::{brief, printable};
 
 const FEW: [&str; 5] = ["NAME", "ATTACHMENT", "ADDRESS", "STATE", "LEFT"];
 
@@ -40,7 +40,7 @@ pub(super) fn few(bindings: &[Binding], width: Option<usize>) -> String {
             state(binding),
             left(binding),
         ]
-        .map(|cell| escaped(&cell))
+        .map(|cell| printable(&cell))
     }));
     let widest = |column: usize| {
         rows.iter()
@@ -170,7 +170,7 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
             .map_or_else(|| "-".to_owned(), ToString::to_string),
     ];
     // Names come from callers and packets: none may move a terminal's cursor.
-    cells.map(|cell| escaped(&cell))
+    cells.map(|cell| printable(&cell))
 }
 
 /// Returns all addresses of a lease.
