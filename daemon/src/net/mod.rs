@@ -165,6 +165,14 @@ pub(crate) fn link_state(name: &str) -> Option<LinkState> {
     }
 }
 
+/// Returns whether a link of the host is wireless.
+pub(crate) fn is_wireless(name: &str) -> bool {
+    Path::new("/sys/class/net")
+        .join(name)
+        .join("phy80211")
+        .exists()
+}
+
 /// Why the net cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetError {

@@ -26,7 +26,6 @@ use nix::sys::stat::Mode;
 use tracing::{debug, error};
 
 use super::census::Census;
-use super::failed;
 use super::file::{is_bare, is_proc, open_under, shows_namespace};
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
@@ -34,6 +33,7 @@ use super::port::{self, Port};
 use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
+use super::{failed, is_wireless};
 
 /// What every worker knows about the namespace that the daemon runs in.
 #[derive(Debug)]
@@ -136,14 +136,6 @@ impl Host {
         self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC)
             .is_ok_and(|file| is_bare(&file))
     }
-}
-
-/// Returns whether a link of the host is wireless.
-fn is_wireless(ifname: &str) -> bool {
-    Path::new("/sys/class/net")
-        .join(ifname)
-        .join("phy80211")
-        .exists()
 }
 
 /// Whether a namespace is alive, as far as is known.

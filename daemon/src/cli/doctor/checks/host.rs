@@ -1,8 +1,9 @@
 //! The rest of the host: another daemon, its identity, its neighbour table, its clock.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::doctor::facts::{Clock, Identity, MachineId, Neighbours};
+use crate::cli::doctor::facts::{Identity, Neighbours};
 use crate::cli::doctor::finding::Finding;
 
 /// How far a file may be ahead of the clock: a file server's clock may differ.
@@ -31,20 +32,20 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -
 
 pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
     let Identity {
-        machine_id,
+        has_machine_id,
         in_conflict,
     } = identity;
-    match (machine_id, in_conflict.as_slice()) {
-        (MachineId::Missing, _) => Finding::warning(
+    match (has_machine_id, in_conflict.as_slice()) {
+        (false, _) => Finding::warning(
             "machine id",
             "/etc/machine-id holds none: networks with `clientId` `duid` are refused",
             "systemd-machine-id-setup",
         ),
-        (MachineId::Known, []) => Finding::ok(
+        (true, []) => Finding::ok(
             "machine id",
             "nothing on the LAN suggests that another host has the same one",
         ),
-        (MachineId::Known, [one, ..]) => Finding::warning(
+        (true, [one, ..]) => Finding::warning(
             "machine id",
             format!(
                 "{one} is identified by it, and lost its address or met another user of that address: another host may have the same id"
@@ -73,8 +74,8 @@ pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Find
     })
 }
 
-pub(in crate::cli::doctor) fn clock(clock: &Clock) -> Finding {
-    let Some((path, ahead)) = clock.ahead.as_ref().filter(|(_, ahead)| *ahead > SKEW) else {
+pub(in crate::cli::doctor) fn clock(from_ahead: Option<&(PathBuf, Duration)>) -> Finding {
+    let Some((path, ahead)) = from_ahead.filter(|(_, ahead)| *ahead > SKEW) else {
         return Finding::ok("clock", "none of leasehold's files is newer than it");
     };
     let found = format!("{} is {} s newer than it", path.display(), ahead.as_secs());
@@ -103,16 +104,16 @@ mod tests {
 
     #[test]
     fn a_machine_id_may_be_another_hosts_too() {
-        let of = |machine_id, conflicts: &[&str]| {
+        let of = |has_machine_id, conflicts: &[&str]| {
             identity(&Identity {
-                machine_id,
+                has_machine_id,
                 in_conflict: conflicts.iter().map(|text| (*text).to_owned()).collect(),
             })
             .level
         };
-        assert_eq!(of(MachineId::Known, &[]), Level::Ok);
-        assert_eq!(of(MachineId::Known, &["lan/c1/eth0"]), Level::Warning);
-        assert_eq!(of(MachineId::Missing, &[]), Level::Warning);
+        assert_eq!(of(true, &[]), Level::Ok);
+        assert_eq!(of(true, &["lan/c1/eth0"]), Level::Warning);
+        assert_eq!(of(false, &[]), Level::Warning);
     }
 
     #[test]
@@ -145,12 +146,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_is_told_by_what_was_written() {
         let of = |seconds| {
-            clock(&Clock {
-                ahead: Some(("/x".into(), Duration::from_secs(seconds))),
-            })
-            .level
+            let ahead = ("/x".into(), Duration::from_secs(seconds));
+            clock(Some(&ahead)).level
         };
         assert_eq!((of(60), of(61)), (Level::Ok, Level::Warning));
-        assert_eq!(clock(&Clock { ahead: None }).level, Level::Ok);
+        assert_eq!(clock(None).level, Level::Ok);
     }
 }

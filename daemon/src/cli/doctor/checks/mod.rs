@@ -27,6 +27,6 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(docker::docker(&facts.docker));
     findings.push(host::identity(&facts.identity));
     findings.extend(host::neighbours(&facts.neighbours));
-    findings.push(host::clock(&facts.clock));
+    findings.push(host::clock(facts.from_ahead.as_ref()));
     findings
 }

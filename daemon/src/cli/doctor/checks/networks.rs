@@ -108,7 +108,8 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     }
     let Some(ParentFacts {
         ifname,
-        found,
+        state,
+        wireless,
         is_standing,
     }) = &network.parent
     else {
@@ -118,8 +119,8 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
         )];
     };
     let mut findings = Vec::new();
-    match judge_link(ifname, found.state, 0) {
-        Some(_) if found.state == LinkState::Missing && !is_standing => {
+    match judge_link(ifname, *state, 0) {
+        Some(_) if *state == LinkState::Missing && !is_standing => {
             return vec![Finding::ok(
                 "network",
                 format!("{named}: its first container will make bridge {ifname}"),
@@ -132,7 +133,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
         )),
         None => {}
     }
-    if found.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
+    if *wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
         let found = format!(
             "{named}: {ifname} is wireless: an access point drops frames from any Ethernet address but {ifname}'s"
         );
@@ -188,17 +189,16 @@ mod tests {
     use leasehold_core::silence::Firewall;
 
     use super::*;
-    use crate::cli::doctor::facts::LinkFacts;
     use crate::cli::doctor::finding::Level;
 
     const BARE: LinkState = LinkState::NoCarrier { bridge: false };
     const EMPTY: LinkState = LinkState::NoCarrier { bridge: true };
 
     fn of(plugin: &str, state: LinkState, wireless: bool) -> NetworkFacts {
-        let found = LinkFacts { state, wireless };
         let parent = Some(ParentFacts {
             ifname: "eth0".to_owned(),
-            found,
+            state,
+            wireless,
             is_standing: plugin != "bridge",
         });
         NetworkFacts {

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::{Clock, Directory, LaterStore, MachineId, Room, Standing};
-use crate::cli::networks::site;
+use super::{Directory, LaterStore, Room, Standing};
 use crate::store::{StoreError, check_version};
 
 /// Returns what is at a path.
@@ -56,14 +55,6 @@ fn room(path: &Path) -> Option<Room> {
     })
 }
 
-pub(super) fn machine_id() -> MachineId {
-    if site().machine_id.is_some() {
-        MachineId::Known
-    } else {
-        MachineId::Missing
-    }
-}
-
 /// Returns how many neighbours the kernel keeps for all namespaces together.
 pub(super) fn most_neighbours() -> Option<u64> {
     fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
@@ -74,7 +65,7 @@ pub(super) fn most_neighbours() -> Option<u64> {
 }
 
 /// Compares the clock with the times of this program and of the store.
-pub(super) fn clock(state_dir: &Path) -> Clock {
+pub(super) fn from_ahead(state_dir: &Path) -> Option<(PathBuf, Duration)> {
     let now = SystemTime::now();
     let files = [
         Some(state_dir.join("leases.redb")),
@@ -84,7 +75,5 @@ pub(super) fn clock(state_dir: &Path) -> Clock {
         let written = fs::metadata(&path).ok()?.modified().ok()?;
         Some((path, written.duration_since(now).ok()?))
     });
-    Clock {
-        ahead: ahead.max_by_key(|(_, ahead)| *ahead),
-    }
+    ahead.max_by_key(|(_, ahead)| *ahead)
 }

@@ -16,7 +16,8 @@ use leasehold_api::control::{Bindings, Trouble};
 use leasehold_core::silence::Firewall;
 use leasehold_host_local::Usage;
 
-use super::super::args::DoctorArgs;
+use crate::cli::args::DoctorArgs;
+use crate::cli::networks::site;
 use crate::net::LinkState;
 
 /// Everything that is examined.
@@ -38,7 +39,8 @@ pub(super) struct Facts {
     pub(super) docker: Docker,
     pub(super) identity: Identity,
     pub(super) neighbours: Neighbours,
-    pub(super) clock: Clock,
+    /// A file that was written later than the clock shows, and by how much.
+    pub(super) from_ahead: Option<(PathBuf, Duration)>,
 }
 
 /// The kernel, and what the daemon may do with it.
@@ -186,15 +188,10 @@ pub(super) struct LocalFacts {
 #[derive(Debug)]
 pub(super) struct ParentFacts {
     pub(super) ifname: String,
-    pub(super) found: LinkFacts,
-    /// Whether it must exist before the first container.
-    pub(super) is_standing: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LinkFacts {
     pub(super) state: LinkState,
     pub(super) wireless: bool,
+    /// Whether it must exist before the first container.
+    pub(super) is_standing: bool,
 }
 
 /// What dockerd finds on this host.
@@ -223,15 +220,9 @@ pub(super) enum Listener {
 /// The host's identity.
 #[derive(Debug)]
 pub(super) struct Identity {
-    pub(super) machine_id: MachineId,
+    pub(super) has_machine_id: bool,
     /// The attachments that are identified by it and had a conflict, or lost their address.
     pub(super) in_conflict: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum MachineId {
-    Missing,
-    Known,
 }
 
 /// The kernel's neighbour table.
@@ -240,12 +231,6 @@ pub(super) struct Neighbours {
     /// How many it keeps at most.
     pub(super) most: Option<u64>,
     pub(super) leases: u64,
-}
-
-#[derive(Debug)]
-pub(super) struct Clock {
-    /// A file that was written later than the clock shows, and by how much.
-    pub(super) ahead: Option<(PathBuf, Duration)>,
 }
 
 /// Looks at the host.
@@ -278,14 +263,14 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         in_container: processes::are_of_a_container(&processes),
         docker: docker::docker(args, &processes),
         identity: Identity {
-            machine_id: files::machine_id(),
+            has_machine_id: site().machine_id.is_some(),
             in_conflict,
         },
         neighbours: Neighbours {
             most: files::most_neighbours(),
             leases,
         },
-        clock: files::clock(&args.state_dir),
+        from_ahead: files::from_ahead(&args.state_dir),
         troubles,
         socket,
     }

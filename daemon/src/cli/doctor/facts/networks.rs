@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 use super::daemon::PATIENCE;
-use super::{LinkFacts, LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
+use super::{LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
 use crate::cli::networks::{LocalNetwork, Network, networks as read, site};
 use crate::net::{self, LinkState};
 
@@ -42,13 +42,12 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
 }
 
 fn network(network: Network) -> NetworkFacts {
-    let parent = network.parent.map(|ifname| {
-        let found = link(&ifname);
-        ParentFacts {
-            ifname,
-            found,
-            is_standing: network.is_standing,
-        }
+    let parent = network.parent.map(|ifname| ParentFacts {
+        // What cannot be looked at is not claimed to be down.
+        state: net::link_state(&ifname).unwrap_or(LinkState::Up),
+        wireless: net::is_wireless(&ifname),
+        is_standing: network.is_standing,
+        ifname,
     });
     let refused = network.add.err().map(|error| error.msg);
     NetworkFacts {
@@ -75,15 +74,4 @@ fn local(network: LocalNetwork) -> Option<LocalFacts> {
         directory: directory.path().to_owned(),
         found: found.map_err(|error| error.msg),
     })
-}
-
-fn link(ifname: &str) -> LinkFacts {
-    LinkFacts {
-        // What cannot be looked at is not claimed to be down.
-        state: net::link_state(ifname).unwrap_or(LinkState::Up),
-        wireless: Path::new("/sys/class/net")
-            .join(ifname)
-            .join("phy80211")
-            .exists(),
-    }
 }
