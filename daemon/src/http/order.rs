@@ -7,12 +7,8 @@ use leasehold_core::effect::{Obeyed, Order, Upshot, Verb, Which};
 
 use super::control::attachment;
 
-/// What is ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Renew,
-    Release,
-}
+/// A release without `force`.
+pub(super) const RELEASE: Verb = Verb::Release { force: false };
 
 /// Why an order cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,25 +34,19 @@ pub(super) fn which(query: &str) -> Result<Which, BadOrder> {
 }
 
 /// Reads an order from a URL's query.
-pub(super) fn parse(query: &str, kind: Kind) -> Result<Order, BadOrder> {
+pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, BadOrder> {
     let mut which = control::Which::default();
     let mut all = false;
-    let mut force = false;
     for parameter in parameters(query) {
-        match parameter {
-            "all=true" => all = true,
-            "force=true" if kind == Kind::Release => force = true,
-            other => take(&mut which, other)?,
+        match (parameter, &mut verb) {
+            ("all=true", _) => all = true,
+            ("force=true", Verb::Release { force }) => *force = true,
+            (other, _) => take(&mut which, other)?,
         }
     }
     if !all && which == control::Which::default() {
         return Err(BadOrder::Nobody);
     }
-    let verb = if kind == Kind::Renew {
-        Verb::Renew
-    } else {
-        Verb::Release { force }
-    };
     Ok(Order {
         verb,
         which: meant(which),
@@ -165,33 +155,33 @@ mod tests {
 
     #[test]
     fn an_order_says_which_leases_it_means() {
-        let named = parse("name=shop%2Fweb-0&force=true", Kind::Release).unwrap();
+        let named = parse("name=shop%2Fweb-0&force=true", RELEASE).unwrap();
         assert_eq!(
             (named.verb, named.which.name.as_deref()),
             (Verb::Release { force: true }, Some("shop/web-0"))
         );
         let some = parse(
             "network=lan&state=KEPT&door=cni&address=10.0.0.0%2F24&container=c0",
-            Kind::Renew,
+            Verb::Renew,
         )
         .unwrap();
         assert_eq!(some.which.address, Some("10.0.0.0/24".parse().unwrap()));
         assert_eq!(
-            parse("address=10.0.0.7", Kind::Renew)
+            parse("address=10.0.0.7", Verb::Renew)
                 .unwrap()
                 .which
                 .address,
             Some("10.0.0.7/32".parse().unwrap())
         );
         assert_eq!(
-            parse("all=true", Kind::Renew).unwrap(),
+            parse("all=true", Verb::Renew).unwrap(),
             Order {
                 verb: Verb::Renew,
                 which: Which::default()
             }
         );
         assert_eq!(
-            parse("", Kind::Release),
+            parse("", RELEASE),
             Err(BadOrder::Nobody),
             "an empty order is a slip, not all of them"
         );
@@ -208,7 +198,7 @@ mod tests {
             "name=%2",
             "name",
         ] {
-            let bad = parse(query, Kind::Renew);
+            let bad = parse(query, Verb::Renew);
             match query {
                 "name" => assert!(bad.is_ok(), "an empty name fits no lease"),
                 _ => assert!(bad.unwrap_err().to_string().starts_with(query), "{query}"),

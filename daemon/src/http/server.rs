@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, NetworkAnswer};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer, Verb};
 use leasehold_host_local::Directory;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -333,10 +333,10 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::STATUS) => operator::status(caller).await,
         (&Method::GET, wire_control::RANGES) => operator::ranges(caller).await,
         (&Method::POST, wire_control::RENEW) => {
-            operator::obey(order::parse(query, order::Kind::Renew), caller).await
+            operator::obey(order::parse(query, Verb::Renew), caller).await
         }
         (&Method::POST, wire_control::RELEASE) => {
-            operator::obey(order::parse(query, order::Kind::Release), caller).await
+            operator::obey(order::parse(query, order::RELEASE), caller).await
         }
         (&Method::GET, wire_control::EVENTS) => respond_events(query, caller).await,
         (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => {

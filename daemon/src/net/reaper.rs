@@ -94,27 +94,16 @@ impl Shared {
             }
             queue.idle += 1;
             let spare = queue.threads > FEWEST;
-            let (woken, timed_out) = self.wait(queue, spare.then_some(IDLE));
+            let limit = if spare { IDLE } else { Duration::MAX };
+            let (woken, wait) = self
+                .arrived
+                .wait_timeout(queue, limit)
+                .expect("nothing panics while it holds the queue");
             queue = woken;
             queue.idle -= 1;
-            if timed_out && queue.sockets.is_empty() && queue.threads > FEWEST {
+            if wait.timed_out() && queue.sockets.is_empty() && queue.threads > FEWEST {
                 queue.threads -= 1;
                 return None;
-            }
-        }
-    }
-
-    fn wait<'a>(
-        &self,
-        queue: MutexGuard<'a, Queue>,
-        limit: Option<Duration>,
-    ) -> (MutexGuard<'a, Queue>, bool) {
-        const INVARIANT: &str = "nothing panics while it holds the queue";
-        match limit {
-            None => (self.arrived.wait(queue).expect(INVARIANT), false),
-            Some(limit) => {
-                let (queue, wait) = self.arrived.wait_timeout(queue, limit).expect(INVARIANT);
-                (queue, wait.timed_out())
             }
         }
     }
