@@ -66,8 +66,8 @@ const WORKERS: usize = 4;
 /// sockets. At the end the sockets go first, and the state directory last.
 pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
     // Through it, nothing of the host could be seen: neither its containers, nor that they are gone.
-    if !settings.host_prefix.is_dir() {
-        return Err(StartError::HostPrefix(settings.host_prefix.clone()));
+    if !settings.args.host_prefix.is_dir() {
+        return Err(StartError::HostPrefix(settings.args.host_prefix.clone()));
     }
     let shares = Shares::of(raise_open_files());
     debug!(?shares, "open files");
@@ -78,10 +78,10 @@ pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
         .map_err(StartError::io("start the event loop"))?
         .block_on(async {
             let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
-            let socket = &settings.socket;
-            let other = settings.other_state_dir.as_deref();
+            let socket = &settings.args.socket;
+            let other = settings.args.other_state_dir.as_deref();
             let state = tokio::select! {
-                state = DirLock::take(&settings.state_dir, socket, other) => state?,
+                state = DirLock::take(&settings.args.state_dir, socket, other) => state?,
                 signal = signals.next() => {
                     info!(signal, "stopped before it started");
                     return Ok(());
@@ -100,9 +100,14 @@ async fn hold(
     _state: DirLock,
 ) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let plugin_dir = settings.plugin_dir.as_ref();
-    let read = settings.read_socket.as_ref();
-    let (listeners, places) = listen::listen(&settings.socket, plugin_dir, read, inherited)?;
+    let plugin_dir = settings.plugin_dir();
+    let read = settings.read_socket();
+    let (listeners, places) = listen::listen(
+        &settings.args.socket,
+        plugin_dir.as_ref(),
+        read.as_ref(),
+        inherited,
+    )?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
     let (
@@ -112,9 +117,15 @@ async fn hold(
             doors,
             ranges,
         },
-    ) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
-    info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
-    let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
+    ) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
+    info!(state_dir = %settings.args.state_dir.display(), records = records.len(), "store open");
+    let pid_file = match settings
+        .args
+        .pid_file
+        .as_deref()
+        .map(PidFile::write)
+        .transpose()
+    {
         // Leases matter more than a file that says who holds them.
         Err(error @ PidFileError::Write { .. }) => {
             error!("{}", log::chain(&error));
@@ -124,18 +135,22 @@ async fn hold(
     };
     // Whether the store is new or was set aside: without a record nothing is known about what is running. The same is true of a
     // record that does not parse.
-    let adopting = Unfinished::of(&settings.state_dir);
+    let adopting = Unfinished::of(&settings.args.state_dir);
     let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
         true => adopt::find(
-            &settings.cni_caches,
-            &settings.host_prefix,
+            &settings.args.cni_cache,
+            &settings.args.host_prefix,
             &settings.site(),
-            settings.adopts_its_own.then_some(&*settings.socket),
+            settings.adopts_its_own.then_some(&*settings.args.socket),
         ),
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
-    handover::start(ranges, settings.host_prefix.clone(), store.range_ends());
+    handover::start(
+        ranges,
+        settings.args.host_prefix.clone(),
+        store.range_ends(),
+    );
     let (driver, sources) = Driver::new(settings, shares, store, stored, signals, places)?;
     let ran = driver
         .run(
@@ -232,23 +247,24 @@ impl Driver {
         let seeks = places
             .iter()
             .any(|place| place.protocol().hides_interfaces());
-        let docker_netns = seeks.then(|| settings.docker_netns_dir.clone());
+        let docker_netns = seeks.then(|| settings.args.docker_netns_dir.clone());
         let config = NetConfig {
-            host_prefix: settings.host_prefix.clone(),
+            host_prefix: settings.args.host_prefix.clone(),
             docker_netns,
             store: StoreId(store.id()),
             workers: WORKERS,
             sockets: shares.sockets,
         };
         let net = Net::start(config, reports)?;
-        let publisher =
-            Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
+        let publisher = Publisher::start(&settings.args.runtime_dir)
+            .map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
         let log = settings.log.clone();
         let frames = tap.frames();
         let (doors, door_reports) = Doors::new(
             settings.site(),
             settings
+                .args
                 .host_prefix
                 .join(HostLocal::DATA_DIR.trim_start_matches('/')),
             store.journal(),

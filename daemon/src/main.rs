@@ -106,25 +106,8 @@ fn daemon(args: cli::DaemonArgs) -> anyhow::Result<u8> {
         );
     }
     let settings = driver::Settings {
-        socket: args.socket,
-        plugin_dir: args.docker_plugin_dir.map(|path| listen::PluginDir {
-            path,
-            requires_mac: args.docker_requires_mac,
-        }),
-        read_socket: args.read_socket.map(|path| listen::ReadSocket {
-            path,
-            gid: args.read_gid,
-        }),
-        docker_netns_dir: args.docker_netns_dir,
-        state_dir: args.state_dir,
-        other_state_dir: args.other_state_dir,
+        args,
         adopts_its_own: false,
-        runtime_dir: args.runtime_dir,
-        host_prefix: args.host_prefix,
-        pid_file: args.pid_file,
-        cni_caches: args.cni_cache,
-        add_timeout: args.timeout.min(MAX_ADD_TIMEOUT),
-        broadcast: args.broadcast,
         log: filter,
     };
     let Err(error) = driver::run(settings) else {

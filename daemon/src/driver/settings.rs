@@ -1,44 +1,22 @@
 //! What the command line says.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
+use leasehold_api::MAX_ADD_TIMEOUT;
 use tracing::debug;
 
+use crate::cli::DaemonArgs;
 use crate::http::{MachineId, Site};
 use crate::listen::{PluginDir, ReadSocket};
 use crate::log;
 
-/// The daemon's settings from its command line.
+/// What the command line says, and what became of it.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where to listen when systemd passes no socket.
-    pub(crate) socket: PathBuf,
-    /// Where Docker looks for plugins, if it should find this one.
-    pub(crate) plugin_dir: Option<PluginDir>,
-    /// Where monitors ask, if systemd passes no socket for them.
-    pub(crate) read_socket: Option<ReadSocket>,
-    /// Where Docker keeps its namespaces.
-    pub(crate) docker_netns_dir: PathBuf,
-    /// Where leases are kept.
-    pub(crate) state_dir: PathBuf,
-    /// Where leases are kept if a daemon with another socket keeps its own there.
-    pub(crate) other_state_dir: Option<PathBuf>,
-    /// Where the name servers of leases are published.
-    pub(crate) runtime_dir: PathBuf,
-    /// Where the host's root directory is.
-    pub(crate) host_prefix: PathBuf,
-    /// Where the process id is written.
-    pub(crate) pid_file: Option<PathBuf>,
+    pub(crate) args: DaemonArgs,
     /// Whether only containers are adopted whose networks name this daemon's socket.
     pub(crate) adopts_its_own: bool,
-    /// Where libcni caches attachments.
-    pub(crate) cni_caches: Vec<PathBuf>,
-    /// How long an ADD may take if its network does not say.
-    pub(crate) add_timeout: Duration,
-    /// Whether to ask servers to answer by broadcast if a network does not say.
-    pub(crate) broadcast: bool,
     /// What is logged.
     pub(crate) log: log::Filter,
 }
@@ -46,24 +24,37 @@ pub(crate) struct Settings {
 impl Settings {
     /// Returns the settings for the state directory that was locked. A daemon that has another one than it was told has nothing in
     /// common with the daemon that has that.
-    pub(super) fn in_state_dir(self, dir: &Path) -> Self {
-        if self.other_state_dir.as_deref() != Some(dir) {
-            return self;
+    pub(super) fn in_state_dir(mut self, dir: &Path) -> Self {
+        if self.args.other_state_dir.as_deref() == Some(dir) {
+            let runtime_dir = &mut self.args.runtime_dir;
+            runtime_dir.as_mut_os_string().push("-");
+            let name = dir.file_name().unwrap_or_default();
+            runtime_dir.as_mut_os_string().push(name);
+            self.args.state_dir = dir.to_owned();
+            self.adopts_its_own = true;
         }
-        let mut runtime_dir = self.runtime_dir.clone().into_os_string();
-        runtime_dir.push("-");
-        runtime_dir.push(dir.file_name().unwrap_or_default());
-        Self {
-            state_dir: dir.to_owned(),
-            runtime_dir: runtime_dir.into(),
-            adopts_its_own: true,
-            ..self
-        }
+        self
+    }
+
+    /// Returns Docker's plugin directory, if it should find this daemon.
+    pub(super) fn plugin_dir(&self) -> Option<PluginDir> {
+        Some(PluginDir {
+            path: self.args.docker_plugin_dir.clone()?,
+            requires_mac: self.args.docker_requires_mac,
+        })
+    }
+
+    /// Returns the read-only socket.
+    pub(super) fn read_socket(&self) -> Option<ReadSocket> {
+        Some(ReadSocket {
+            path: self.args.read_socket.clone()?,
+            gid: self.args.read_gid,
+        })
     }
 
     /// Returns what the front doors need to know about the host.
     pub(super) fn site(&self) -> Site {
-        let path = self.host_prefix.join("etc/machine-id");
+        let path = self.args.host_prefix.join("etc/machine-id");
         let machine_id = fs::read_to_string(&path)
             .ok()
             .and_then(|text| MachineId::parse(&text));
@@ -72,8 +63,8 @@ impl Settings {
         }
         Site {
             machine_id,
-            broadcast: self.broadcast,
-            add_timeout: self.add_timeout,
+            broadcast: self.args.broadcast,
+            add_timeout: self.args.timeout.min(MAX_ADD_TIMEOUT),
         }
     }
 }
