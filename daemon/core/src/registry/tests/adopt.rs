@@ -20,14 +20,7 @@ fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
         mac: None,
     };
     rig.reg = Core::new(Config::default(), 8);
-    let boot = BootId("b".into());
-    rig.input(Input::Start {
-        boot,
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![adoptee],
-    });
+    rig.start("b", vec![], vec![adoptee]);
     rig
 }
 
@@ -125,10 +118,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         assert_at_rest(&mut rig);
 
         let mut rig = running(held_up);
-        let gc = rig.request(Call::Collect {
-            network: "lan".to_owned(),
-            keep: Vec::new(),
-        });
+        let gc = rig.collect();
         assert_eq!(rig.answers[&gc], Answer::Collected);
         assert!(rig.not_adopted().is_empty());
         assert_at_rest(&mut rig);
@@ -155,7 +145,7 @@ fn a_confirmed_adoption_is_released_if_its_container_ends() {
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
@@ -200,7 +190,7 @@ fn a_replaced_lease_goes_once_its_adoption_is_written() {
         rig.add("b", 2, "a");
         rig.disk = Disk::Full;
         rig.live.remove(&2);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(2))));
+        rig.kernel(KernelMessage::NetnsDied(Cookie(2)));
         rig.run_until(1010.0);
         assert_eq!(
             (rig.state("a"), rig.state("b")),

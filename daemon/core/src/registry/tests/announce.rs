@@ -18,10 +18,7 @@ const TUNED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 /// The lease is about to be renewed with another address.
 fn changing(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        detection,
-        ..Policy::default()
-    });
+    rig.profile.policy.detection = detection;
     rig.lease = 4000;
     rig.bind_slowly();
     rig.run_until(rig.t1() - 0.5);
@@ -36,7 +33,7 @@ impl Rig {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
         let appeared = KernelMessage::AddressAdded((Cookie(1), 2), OTHER.into());
         self.input(Input::Kernel(appeared));
-        self.run_until(self.at.as_secs_f64() + 15.0);
+        self.run_for(15.0);
         assert!(self.open.is_empty(), "{:?}", self.open);
         let count = |arp| self.asked.iter().filter(|asked| **asked == arp).count();
         (count((OTHER, OTHER)), count((Ipv4Addr::UNSPECIFIED, OTHER)))
@@ -47,7 +44,7 @@ impl Rig {
 fn a_changed_address_is_announced_twice() {
     for (detection, probes) in [(Detection::Optimistic, 3), (Detection::Off, 0)] {
         let mut rig = changing(detection);
-        rig.run_until(rig.at.as_secs_f64() + 1.0);
+        rig.run_for(1.0);
         assert_eq!(rig.appeared(), (2, probes), "{detection:?}");
     }
 }
@@ -62,7 +59,7 @@ fn a_changed_address_is_announced_once_it_is_put_on() {
         rig.asked.clear();
         rig.disk = Disk::Good;
         while rig.on_link() == [A] {
-            rig.run_until(rig.at.as_secs_f64() + 0.1);
+            rig.run_for(0.1);
         }
         assert_eq!(rig.appeared(), (2, 0), "{detection:?}");
     }
@@ -93,10 +90,7 @@ fn tune(rig: &mut Rig, mac: Mac) {
         rig.input(Input::Kernel(event));
     }
     for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-        rig.input(Input::Broken {
-            exchange,
-            cause: LinkCause::Down,
-        });
+        rig.breaks(exchange, LinkCause::Down);
     }
     rig.mac = Some(mac);
     told(mac, true)
@@ -141,7 +135,7 @@ fn a_mac_found_by_a_look_is_announced() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.mac = Some(TUNED);
     rig.asked.clear();
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     rig.run_until(1200.0);
     assert_eq!(rig.asked, [(ADDRESS, ADDRESS); 2]);
 }
@@ -150,12 +144,9 @@ fn a_mac_found_by_a_look_is_announced() {
 fn a_look_from_before_a_mac_change_does_not_count() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     rig.mac = Some(TUNED);
-    rig.input(Input::Kernel(KernelMessage::Ethernet(
-        (Cookie(1), 2),
-        TUNED,
-    )));
+    rig.kernel(KernelMessage::Ethernet((Cookie(1), 2), TUNED));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
@@ -223,11 +214,8 @@ fn probes_go_on_after_a_mac_change() {
     let mut rig = bound(Profile::default(), 0.1);
     for _ in 0..2 {
         let exchange = *rig.open.keys().next().expect("the window is open");
-        rig.input(Input::Broken {
-            exchange,
-            cause: LinkCause::Down,
-        });
-        rig.run_until(rig.at.as_secs_f64() + 1.1);
+        rig.breaks(exchange, LinkCause::Down);
+        rig.run_for(1.1);
     }
     assert!(
         rig.open.is_empty(),

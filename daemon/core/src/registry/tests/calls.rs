@@ -13,7 +13,7 @@ fn a_look_of_a_dead_add_means_nothing_to_the_next() {
     let first = rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.tell_carrier(true);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
     assert!(matches!(rig.failure(first), Failure::Link { .. }));
     rig.add("a", 2, "a");
     let (op, outcome) = rig.looks.pop_front().unwrap();
@@ -70,7 +70,7 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
     rig.add("a", 1, "same");
     rig.live.remove(&1);
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1)))); // Finding, look 1
+    rig.kernel(KernelMessage::NetnsDied(Cookie(1))); // Finding, look 1
     assert_eq!(rig.looks.len(), 1);
     let look = rig.looks.pop_front().unwrap();
     rig.hold_looks = false;
@@ -154,7 +154,7 @@ fn a_replaced_record_stays_away_if_its_add_is_given_up() {
     rig.disk = Disk::Slow;
     let add = rig.add("b", 2, "same");
     assert_eq!(rig.slow.len(), 1, "it takes the record over");
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
     rig.input(Input::HungUp(RequestId(add)));
     rig.disk = Disk::Good;
     rig.flush();

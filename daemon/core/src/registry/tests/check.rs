@@ -34,7 +34,7 @@ impl Rig {
     }
 
     fn seconds_from_now(&mut self, seconds: f64) {
-        self.run_until(self.at.as_secs_f64() + seconds);
+        self.run_for(seconds);
     }
 }
 

@@ -12,9 +12,8 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Failure;
 use crate::event::EventKind;
-use crate::grant::policy::{Detection, Policy};
+use crate::grant::policy::Detection;
 use crate::link::{KernelMessage, Link};
-use crate::profile::Profile;
 use crate::trouble::TroubleKind;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -27,10 +26,7 @@ const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
 
 fn rig(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        detection,
-        ..Policy::default()
-    });
+    rig.profile.policy.detection = detection;
     rig.lease = 4000;
     rig
 }
@@ -56,10 +52,7 @@ impl Rig {
     }
 
     fn appears(&mut self, address: Ipv4Addr) {
-        self.input(Input::Kernel(KernelMessage::AddressAdded(
-            (Cookie(1), 2),
-            address.into(),
-        )));
+        self.kernel(KernelMessage::AddressAdded((Cookie(1), 2), address.into()));
     }
 
     /// A neighbour answers a probe, and nothing else.

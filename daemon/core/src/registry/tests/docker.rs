@@ -12,7 +12,7 @@ use crate::effect::{
 };
 use crate::event::EventKind;
 use crate::identity::Lan;
-use crate::link::{KernelMessage, Place};
+use crate::link::Place;
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
 use crate::record::RecordState;
@@ -153,11 +153,7 @@ impl Rig {
 fn held() -> Rig {
     let mut rig = Rig::new(8);
     let add = rig.endpoint(1);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
     rig
 }
 
@@ -174,10 +170,10 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
             rig.restart();
         }
         rig.release(NEXT);
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert_eq!(rig.count_sent(7), 0, "nobody was told that address");
         rig.release(FIRST);
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert_eq!(
             (
                 rig.count_sent(7),
@@ -299,14 +295,7 @@ fn a_release_ends_with_its_time_or_its_caller() {
             ),
             (1, 0, !hangs_up)
         );
-        assert!(
-            rig.reg
-                .kept()
-                .iter()
-                .all(|kept| kept.of_bindings || kept.count == 0),
-            "{:?}",
-            rig.reg.kept()
-        );
+        rig.assert_no_call_is_left();
     }
 }
 
@@ -323,7 +312,7 @@ fn an_address_left_inside_is_taken_off_before_its_release() {
         rig.hold_changes = !fails;
         rig.blind = fails.then_some(LinkCause::TimedOut);
         let release = rig.ask_release(FIRST);
-        rig.run_until(rig.at.as_secs_f64() + 1.5);
+        rig.run_for(1.5);
         assert_eq!(
             (
                 rig.answers.contains_key(&release),
@@ -335,7 +324,7 @@ fn an_address_left_inside_is_taken_off_before_its_release() {
         );
         rig.blind = None;
         rig.change_late();
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
         assert!(
             rig.interface.addresses().is_empty()
@@ -344,12 +333,7 @@ fn an_address_left_inside_is_taken_off_before_its_release() {
             "{fails}: {:?}",
             rig.interface.addresses()
         );
-        let removed = rig
-            .store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::AddressRemoved)
-            .count();
+        let removed = rig.told(EventKind::AddressRemoved);
         assert_eq!(removed, 0, "that was our doing");
     }
 }
@@ -397,14 +381,7 @@ fn a_pool_call_does_not_wait_for_the_store_for_ever() {
     }
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(
-        rig.reg
-            .kept()
-            .iter()
-            .all(|kept| kept.of_bindings || kept.count == 0),
-        "{:?}",
-        rig.reg.kept()
-    );
+    rig.assert_no_call_is_left();
 }
 
 #[test]
@@ -495,13 +472,7 @@ fn a_reboot_keeps_the_lease_until_docker_gives_it_back() {
     let records = rig.store.records();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;
-    rig.input(Input::Start {
-        boot: BootId("next".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
+    rig.start("next", records, vec![]);
     assert_eq!(rig.rows()[0].state.as_str(), "KEPT");
     rig.release(FIRST);
     rig.run_until(30.0);
@@ -544,10 +515,7 @@ impl Rig {
     /// The interface of an endpoint is found in a namespace.
     fn joins(&mut self, last: u8) {
         self.inside.insert(endpoint_mac(last), last.into());
-        self.input(Input::Kernel(KernelMessage::Appeared {
-            number: last.into(),
-            mac: endpoint_mac(last),
-        }));
+        self.interface_appears(last.into(), endpoint_mac(last));
     }
 
     fn holding(&mut self) -> Vec<Attachment> {

@@ -116,10 +116,7 @@ fn a_macvlan_that_fails_is_left_for_the_lans_link() {
         rig.run_until(1001.5);
         let exchange = *rig.open.keys().next().expect("it asks, or probes");
         (rig.beside, rig.server) = (false, Server::Up);
-        rig.input(Input::Broken {
-            exchange,
-            cause: LinkCause::Down,
-        });
+        rig.breaks(exchange, LinkCause::Down);
         rig.run_until(1010.0);
         assert_eq!(rig.has_lease(add), !strict, "{:?}", rig.answers);
         assert!(rig.ports.is_empty());

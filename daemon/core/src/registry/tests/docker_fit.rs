@@ -214,9 +214,5 @@ fn what_an_add_has_got_cannot_be_reserved() {
         Failure::Pool(PoolFault::Leased { address: FIRST, .. })
     ));
     rig.run_until(1010.0);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&add]
-    );
+    rig.assert_leased(add);
 }

@@ -8,7 +8,6 @@ use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, ClientIdRule, Failure};
 use crate::identity::{AddressHolder, ClientId, Lan};
-use crate::link::KernelMessage;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
@@ -22,10 +21,7 @@ impl Rig {
 
     fn comes_into(&mut self, last: u8, netns: u64) {
         self.inside.insert(endpoint_mac(last), netns);
-        self.input(Input::Kernel(KernelMessage::Appeared {
-            number: netns as i32,
-            mac: endpoint_mac(last),
-        }));
+        self.interface_appears(netns as i32, endpoint_mac(last));
     }
 
     fn has_first(&self, id: u64) -> bool {

@@ -3,7 +3,6 @@
 use super::networks::{OWN, endpoint, id, with_endpoint};
 use super::rig::*;
 use crate::effect::NetworkCall;
-use crate::link::KernelMessage;
 
 impl Rig {
     /// Loses the store except for its copy, and starts the next daemon. Docker's own facts are copied unchanged.
@@ -11,7 +10,7 @@ impl Rig {
         self.store.lose();
         self.sent.clear();
         self.restart();
-        self.run_until(self.at.as_secs_f64() + 20.0);
+        self.run_for(20.0);
     }
 }
 
@@ -31,10 +30,7 @@ fn networks_and_endpoints_outlive_a_lost_store() {
         if joined {
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelMessage::Appeared {
-                number: 1,
-                mac: OWN,
-            }));
+            rig.interface_appears(1, OWN);
         }
         rig.loses_its_store();
         assert_eq!(
@@ -65,7 +61,7 @@ fn networks_and_endpoints_outlive_a_lost_store() {
         assert!(rig.is_done(delete), "{joined}: {:?}", rig.answers[&delete]);
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
         assert!(rig.is_done(delete), "{joined}");
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert!(
             rig.wired.links.is_empty()
                 && rig.store.docker.endpoints.is_empty()

@@ -146,13 +146,7 @@ fn a_good_lease_is_used_once_its_macvlan_is_gone() {
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
     let records = rig.store.records();
-    rig.input(Input::Start {
-        boot: BootId("next".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
+    rig.start("next", records, vec![]);
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
     let add = rig.endpoint(1);

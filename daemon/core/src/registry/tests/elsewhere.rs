@@ -22,7 +22,7 @@ fn added(seconds: u32, profile: Profile) -> Rig {
 
 impl Rig {
     fn after(&mut self, seconds: f64) {
-        self.run_until(self.at.as_secs_f64() + seconds);
+        self.run_for(seconds);
     }
 
     fn check_of(&mut self) -> Answer {

@@ -31,13 +31,7 @@ fn holding(leases: u8) -> Rig {
     });
     let records: Vec<_> = records.collect();
     rig.store.durable = records.iter().cloned().collect();
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![],
-    });
+    rig.start("b", records, vec![]);
     rig
 }
 

@@ -148,14 +148,7 @@ fn a_port_blocked_for_fifteen_seconds_needs_no_fallback() {
     for seed in 0..20 {
         let mut rig = silent();
         rig.reg = Core::new(Config::default(), seed);
-        let boot = BootId("b".into());
-        rig.input(Input::Start {
-            boot,
-            records: vec![],
-            doors: vec![],
-            spooled: vec![],
-            adoptees: vec![],
-        });
+        rig.start("b", vec![], vec![]);
         let add = rig.add("a", 1, "a");
         rig.run_until(1015.5);
         rig.server = Server::Up;
@@ -190,12 +183,7 @@ fn a_fallback_passes_over_an_address_in_use() {
     rig.run_until(1030.0);
     assert_eq!(rig.given(add), "192.0.2.202/24");
     rig.assert_only_discovers();
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .any(|event| event.kind == EventKind::Conflict)
-    );
+    assert!(rig.told(EventKind::Conflict) > 0);
 }
 
 #[test]
@@ -278,14 +266,7 @@ fn an_adopted_fallback_address_asks_no_server() {
         mac: None,
     };
     rig.reg = Core::new(Config::default(), 8);
-    let boot = BootId("b".into());
-    rig.input(Input::Start {
-        boot,
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![adoptee],
-    });
+    rig.start("b", vec![], vec![adoptee]);
     rig.run_until(1005.0);
     assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
     assert_eq!(rig.only_record().lease.source, Source::Range);
@@ -309,14 +290,7 @@ fn a_pod_has_its_fallback_address_again_after_a_reboot() {
         if reboots {
             let records = rig.store.records();
             rig.reg = Core::new(Config::default(), 9);
-            let boot = BootId("next".into());
-            rig.input(Input::Start {
-                boot,
-                records,
-                doors: vec![],
-                spooled: vec![],
-                adoptees: vec![],
-            });
+            rig.start("next", records, vec![]);
         } else {
             rig.del("z");
             rig.del("a");

@@ -41,7 +41,7 @@ fn kept() -> Rig {
 impl Rig {
     fn dies(&mut self, netns: u64) {
         self.live.remove(&netns);
-        self.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(netns))));
+        self.kernel(KernelMessage::NetnsDied(Cookie(netns)));
     }
 
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
@@ -178,11 +178,7 @@ const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 impl Rig {
     fn conflicts(&self) -> usize {
-        self.store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::Conflict)
-            .count()
+        self.told(EventKind::Conflict)
     }
 }
 

@@ -8,7 +8,6 @@ use crate::effect::{Add, Adoptee, Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::AddressHolder;
-use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::source::Wanted;
 use crate::wire::Mac;
@@ -182,10 +181,7 @@ fn a_kept_lease_gives_way_whatever_the_mac() {
     for mac in [None, Some(SHARED)] {
         let mut rig = Rig::new(8);
         (rig.lease, rig.mac) = (3600, mac);
-        rig.profile = Profile {
-            grace: Some(60),
-            ..Profile::default()
-        };
+        rig.profile.grace = Some(60);
         rig.add("a", 1, "a");
         rig.del("a");
         rig.granted.clear();
@@ -299,13 +295,7 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
         mac: None,
     }];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records,
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
+    rig.start("b", records, adoptees);
     rig.run_until(1010.0);
     assert_eq!(
         rig.not_adopted(),
@@ -326,13 +316,7 @@ fn an_address_being_adopted_is_not_taken() {
         address,
         mac: None,
     }];
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
+    rig.start("b", vec![], adoptees);
     assert_eq!(rig.codes(), [3], "nobody confirms it yet");
     rig.server = Server::OffersOnly;
     let add = rig.add("c", 3, "c");

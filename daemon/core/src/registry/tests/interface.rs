@@ -22,11 +22,7 @@ fn bound() -> Rig {
 
 impl Rig {
     fn removals(&self) -> usize {
-        self.store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::AddressRemoved)
-            .count()
+        self.told(EventKind::AddressRemoved)
     }
 
     /// Ends the look that was asked for first.
@@ -37,7 +33,7 @@ impl Rig {
 
     /// Everything is looked at.
     fn miss(&mut self) {
-        self.input(Input::Kernel(KernelMessage::Missed));
+        self.kernel(KernelMessage::Missed);
     }
 }
 
@@ -104,16 +100,13 @@ fn a_removal_for_an_add_is_not_reported() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.input(Input::Kernel(KernelMessage::AddressGone(
-        (Cookie(1), 2),
-        LEASED.into(),
-    )));
+    rig.kernel(KernelMessage::AddressGone((Cookie(1), 2), LEASED.into()));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.input(Input::Done { op, outcome });
     rig.end_look();
     rig.run_until(1005.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     assert_eq!(rig.removals(), 0);
 }
 
@@ -251,7 +244,7 @@ fn lost_messages_during_an_add_lead_to_a_look() {
     rig.hold_looks = true;
     rig.server = Server::Up;
     rig.run_until(1005.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     assert_eq!(
         rig.looks.len(),
         1,

@@ -46,7 +46,7 @@ impl Rig {
     /// The server gives this address from now on; a while passes.
     fn is_given(&mut self, address: Ipv4Addr, seconds: f64) {
         (self.server, self.give) = (Server::Up, address);
-        self.run_until(self.at.as_secs_f64() + seconds);
+        self.run_for(seconds);
     }
 
     /// The interface has this address, and there is nothing left to be done.
@@ -107,7 +107,7 @@ fn a_full_disk_keeps_no_used_address_on() {
             rig.wake();
         }
         // The next lease is there before the first look at the interface has ended.
-        rig.run_until(rig.at.as_secs_f64() + 70.0);
+        rig.run_for(70.0);
         assert_eq!(
             (rig.on_link(), rig.state("a")),
             (vec![A.to_owned()], vec!["BOUND"])
@@ -122,11 +122,11 @@ fn a_full_disk_keeps_no_used_address_on() {
             rig.on_link()
         );
         rig.disk = Disk::Good;
-        rig.run_until(rig.at.as_secs_f64() + 70.0);
+        rig.run_for(70.0);
         rig.assert_settled("192.0.2.51/24");
         // Nothing of the conflict is left: the next end is kept like any other.
         rig.server = Server::Silent;
-        rig.run_until(rig.at.as_secs_f64() + 120.0);
+        rig.run_for(120.0);
         assert_eq!(
             (rig.on_link(), rig.only_record().state),
             (vec!["192.0.2.51/24".to_owned()], RecordState::Seeking)

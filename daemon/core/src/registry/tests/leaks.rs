@@ -17,10 +17,10 @@ impl Rig {
     /// The sockets that are open fail.
     fn break_sockets(&mut self) {
         for exchange in self.open.keys().copied().collect::<Vec<_>>() {
-            self.input(Input::Broken {
+            self.breaks(
                 exchange,
-                cause: LinkCause::refused("receive", "the network is down"),
-            });
+                LinkCause::refused("receive", "the network is down"),
+            );
         }
     }
 
@@ -63,7 +63,7 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
     rig.refuse_write();
     rig.disk = Disk::Good;
     let again = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
+    rig.assert_leased(again);
     rig.run_until(1040.0);
     assert_eq!(
         (rig.releases(), rig.state("a"), rig.store.records().len()),
@@ -113,7 +113,7 @@ fn node(containers: u64) -> Rig {
 impl Rig {
     /// A link is deleted, and its namespace stays.
     fn link_goes(&mut self, netns: u64) {
-        self.input(Input::Kernel(KernelMessage::LinkGone((Cookie(netns), 2))));
+        self.kernel(KernelMessage::LinkGone((Cookie(netns), 2)));
     }
 }
 
@@ -121,7 +121,7 @@ impl Rig {
 fn all_die(rig: &mut Rig, containers: u64) {
     for n in 1..=containers {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
+        rig.kernel(KernelMessage::NetnsDied(Cookie(n)));
     }
 }
 
@@ -168,7 +168,7 @@ fn an_add_does_not_wait_for_a_release_that_it_stops() {
     all_die(&mut rig, 200);
     rig.give = "192.0.2.249".parse().unwrap();
     let add = rig.add("next", 201, "c200");
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     rig.run_until(1010.0);
     assert_eq!(
         (rig.releases(), rig.store.records().len()),

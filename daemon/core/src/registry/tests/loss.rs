@@ -163,10 +163,10 @@ fn carrier_back_after_the_leases_end_hastens_a_search() {
         rig.wake();
     }
     rig.tell_carrier(false);
-    rig.run_until(rig.at.as_secs_f64() + 3.1);
+    rig.run_for(3.1);
     rig.server = Server::Up;
     rig.tell_carrier(true);
-    rig.run_until(rig.at.as_secs_f64() + 10.1);
+    rig.run_for(10.1);
     assert_eq!(
         (rig.state("a"), rig.on_link()),
         (vec!["BOUND"], vec![A.to_owned()])
@@ -187,7 +187,7 @@ fn carrier_back_during_a_search_brings_another_try_soon() {
     assert!(!rig.open.is_empty());
     (rig.server, rig.wished) = (Server::Up, None);
     rig.tell_carrier(true);
-    rig.run_until(rig.at.as_secs_f64() + 10.1);
+    rig.run_for(10.1);
     assert_eq!(
         (rig.state("a"), rig.on_link()),
         (vec!["BOUND"], vec![A.to_owned()])

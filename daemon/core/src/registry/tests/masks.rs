@@ -2,9 +2,8 @@
 
 use super::networks::{LEASED, OWN, endpoint, with_network};
 use super::rig::*;
-use crate::grant::policy::{OnChange, Policy};
+use crate::grant::policy::OnChange;
 use crate::link::KernelMessage;
-use crate::profile::Profile;
 
 /// The same address with its later mask.
 const LATER: &str = "192.0.2.50/25";
@@ -13,11 +12,8 @@ const LATER: &str = "192.0.2.50/25";
 /// container.
 fn masked_anew(on_change: OnChange) -> Rig {
     let mut rig = with_network();
-    rig.profile = Profile::from(Policy {
-        on_change,
-        suppress_default_route: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.on_change = on_change;
+    rig.profile.policy.suppress_default_route = true;
     rig.create_endpoint("e1", OWN);
     rig.mask = [255, 128];
     rig.run_until(rig.t1() + 1.0);
@@ -28,10 +24,7 @@ fn masked_anew(on_change: OnChange) -> Rig {
 
 fn comes_in(rig: &mut Rig) {
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
 }
 
 #[test]
@@ -45,15 +38,15 @@ fn an_address_with_an_old_mask_gets_the_leases() {
             rig.interface.carry([LEASED.parse().unwrap()]);
             comes_in(&mut rig);
         }
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert_eq!(
             (rig.on_link(), rig.only_record().former.clone()),
             (vec![LATER.to_owned()], None),
             "{comes_late}"
         );
         let steps = rig.steps.len();
-        rig.input(Input::Kernel(KernelMessage::Missed));
-        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        rig.kernel(KernelMessage::Missed);
+        rig.run_for(20.0);
         assert_eq!(rig.steps.len(), steps, "it is as it should be");
     }
 }
@@ -62,11 +55,11 @@ fn an_address_with_an_old_mask_gets_the_leases() {
 fn an_old_mask_put_on_without_a_daemon_is_replaced() {
     let mut rig = masked_anew(OnChange::Apply);
     comes_in(&mut rig);
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    rig.run_for(10.0);
     assert_eq!(rig.on_link(), [LATER]);
     rig.interface.put(LEASED.parse().unwrap());
     rig.restart();
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    rig.run_for(10.0);
     assert_eq!(
         (rig.on_link(), rig.only_record().former.clone()),
         (vec![LATER.to_owned()], None)
@@ -78,6 +71,6 @@ fn on_change_keep_keeps_the_mask_that_docker_was_told() {
     let mut rig = masked_anew(OnChange::Keep);
     rig.interface.carry([LEASED.parse().unwrap()]);
     comes_in(&mut rig);
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    rig.run_for(10.0);
     assert_eq!(rig.on_link(), [LEASED]);
 }

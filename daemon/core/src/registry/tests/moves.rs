@@ -8,10 +8,9 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
-use crate::grant::policy::{OnChange, Policy};
+use crate::grant::policy::OnChange;
 use crate::identity::Lan;
 use crate::link::{KernelMessage, Link, Place, Step};
-use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// The Ethernet address of the interface to find.
@@ -49,31 +48,20 @@ impl Rig {
     /// Puts an interface with that address into a namespace; the kernel reports an unknown namespace by a number.
     fn put_inside(&mut self, netns: u64, mac: Mac) {
         self.inside.insert(mac, netns);
-        self.input(Input::Kernel(KernelMessage::Appeared {
-            number: netns as i32,
-            mac,
-        }));
+        self.interface_appears(netns as i32, mac);
     }
 
     /// It goes from there.
     fn take_out(&mut self, netns: u64, mac: Mac) {
         self.inside.remove(&mac);
         self.interface.carry([]);
-        self.input(Input::Kernel(KernelMessage::LinkGone((Cookie(netns), 2))));
+        self.kernel(KernelMessage::LinkGone((Cookie(netns), 2)));
     }
 
     fn link(&mut self) -> Link {
         let rows = self.rows();
         assert_eq!(rows.len(), 1, "{rows:?}");
         rows[0].link.clone().expect("it has one")
-    }
-
-    fn told(&self, kind: EventKind) -> usize {
-        self.store
-            .events
-            .iter()
-            .filter(|event| event.kind == kind)
-            .count()
     }
 }
 
@@ -89,16 +77,9 @@ fn inside(netns: u64) -> Link {
 /// A lease for an endpoint whose interface is not there.
 fn leased() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.suppress_default_route = true;
     let add = rig.add_endpoint(OWN, "a");
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
     rig
 }
 
@@ -154,11 +135,8 @@ fn a_port_with_the_interfaces_mac_is_gone_at_the_answer() {
 fn dockers_default_route_follows_only_the_router() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        follow_router: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.suppress_default_route = true;
+    rig.profile.policy.follow_router = true;
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -180,11 +158,8 @@ fn dockers_default_route_follows_only_the_router() {
 fn a_default_route_follows_the_router_of_the_next_lease() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        follow_router: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.suppress_default_route = true;
+    rig.profile.policy.follow_router = true;
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -270,20 +245,11 @@ fn news_during_a_search_have_it_repeated() {
     let mut rig = leased();
     rig.hold_seeks = true;
     rig.put_inside(7, OTHER);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig.inside.insert(OWN, 1);
     for (second, asks) in [(1, Some(1)), (2, None)] {
-        rig.input(Input::Kernel(KernelMessage::Appeared {
-            number: 1,
-            mac: OWN,
-        }));
-        rig.input(Input::Kernel(KernelMessage::Appeared {
-            number: second,
-            mac: OWN,
-        }));
+        rig.interface_appears(1, OWN);
+        rig.interface_appears(second, OWN);
         let (op, _) = rig.held_seeks.pop_front().unwrap();
         rig.input(Input::Done {
             op,
@@ -343,7 +309,7 @@ fn an_outdated_address_put_on_by_docker_is_replaced() {
         );
         if comes_late {
             rig.put_inside(1, OWN);
-            rig.run_until(rig.at.as_secs_f64() + 1.0);
+            rig.run_for(1.0);
             assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
             rig.configure(LEASED);
         } else {
@@ -361,10 +327,7 @@ fn an_outdated_address_put_on_by_docker_is_replaced() {
 #[test]
 fn a_search_goes_on_at_the_next_place() {
     let mut rig = Rig::new(1);
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.suppress_default_route = true;
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
     rig.configure(LEASED);
@@ -401,7 +364,7 @@ fn a_repeated_request_saves_a_lease_without_an_interface() {
     rig.take_out(1, OWN);
     rig.run_until(left + 59.0);
     let again = rig.add_endpoint(OWN, "a");
-    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
+    rig.assert_leased(again);
     rig.run_until(left + 65.0);
     assert_eq!(
         (
@@ -432,7 +395,7 @@ fn an_interface_that_moved_unheard_keeps_its_lease() {
             "lost messages" => rig.input(Input::Kernel(KernelMessage::Missed)),
             _ => {
                 rig.inside.clear();
-                rig.input(Input::Kernel(KernelMessage::Missed));
+                rig.kernel(KernelMessage::Missed);
                 rig.run_until(moved + 70.0);
                 assert_eq!(
                     (rig.rows().len(), rig.link().in_netns()),
@@ -512,21 +475,11 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
         vlan: 0,
     };
     let add = rig.request(Call::Add(add));
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&add]
-    );
+    rig.assert_leased(add);
     rig.hold_seeks = true;
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     let (op, _) = rig.held_seeks.pop_front().unwrap();
     rig.input(Input::Done {
         op,
@@ -562,32 +515,29 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
 fn what_changed_unseen_under_keep_was_not_taken_off() {
     for restarts in [[true, false], [false, true], [true, true]] {
         let mut rig = Rig::new(8);
-        rig.profile = Profile::from(Policy {
-            on_change: OnChange::Keep,
-            suppress_default_route: true,
-            ..Policy::default()
-        });
+        rig.profile.policy.on_change = OnChange::Keep;
+        rig.profile.policy.suppress_default_route = true;
         rig.add_endpoint(OWN, "a");
         rig.put_inside(1, OWN);
         rig.configure(LEASED);
         rig.run_until(1020.0);
         // The daemon puts the next one on, and the server gives the first again while the interface is out of sight.
         rig.renumber(rig.t1());
-        rig.run_until(rig.at.as_secs_f64() + 30.0);
+        rig.run_for(30.0);
         let other = vec!["192.0.2.77/24".to_owned()];
         assert_eq!(rig.on_link(), other);
         rig.inside.remove(&OWN);
-        rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
+        rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
         rig.lease = 10_000;
         rig.renumber(rig.t1());
         rig.give = Ipv4Addr::new(192, 0, 2, 50);
-        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        rig.run_for(20.0);
         for restart in restarts {
             if restart {
                 rig.restart();
             }
             rig.put_inside(1, OWN);
-            rig.run_until(rig.at.as_secs_f64() + 80.0);
+            rig.run_for(80.0);
         }
         let record = rig.only_record();
         assert_eq!(

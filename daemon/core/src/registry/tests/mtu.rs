@@ -4,10 +4,9 @@ use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
 use crate::effect::{EndpointAddress, EndpointRequest, NetworkCall};
-use crate::grant::policy::{OnChange, Policy};
-use crate::link::{KernelMessage, Step};
+use crate::grant::policy::OnChange;
+use crate::link::Step;
 use crate::network::{NetworkRecord, Wiring};
-use crate::profile::Profile;
 use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
@@ -16,10 +15,7 @@ const SMALL: [u8; 4] = [26, 2, 0x05, 0x78]; // 1400
 /// An ADD that waits for the store; everything after that is still to come.
 fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        on_change,
-        ..Policy::default()
-    });
+    rig.profile.policy.on_change = on_change;
     rig.options = options.to_vec();
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
@@ -157,7 +153,7 @@ fn an_mtu_waits_for_a_change_of_another_attachment() {
         rig.steps,
         [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]
     );
-    assert!(matches!(rig.answers[&id], Answer::Leased { .. }));
+    rig.assert_leased(id);
 }
 
 #[test]
@@ -195,11 +191,8 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
         );
         rig.inside.insert(OWN, 1);
         rig.link_leaves(&endpoint());
-        rig.input(Input::Kernel(KernelMessage::Appeared {
-            number: 1,
-            mac: OWN,
-        }));
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
+        rig.interface_appears(1, OWN);
+        rig.run_for(5.0);
         assert_eq!(rig.interface.mtu, 1400, "{leased}: {:?}", rig.steps);
         assert_eq!(
             rig.only_record().profile.policy.mtu,

@@ -399,14 +399,11 @@ fn a_link_back_from_a_container_goes_after_a_minute() {
     rig.inside.insert(OWN, 1);
     let link = rig.link_of(&endpoint()).cloned().unwrap();
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig.run_until(200.0);
     assert_eq!(rig.store.docker.endpoints.len(), 1);
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
+    rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
     let back = rig.at.as_secs_f64();
     rig.link_returns(link);
     rig.run_until(back + BACK - 0.1);
@@ -436,7 +433,7 @@ fn a_link_without_an_endpoint_goes_at_once() {
     let delete = rig.delete_endpoint("e1");
     assert!(matches!(rig.failure(delete), Failure::Link { .. }) && rig.wired.links.len() == 1);
     rig.wired.refuses = None;
-    rig.run_until(rig.at.as_secs_f64() + BACK + 0.1);
+    rig.run_for(BACK + 0.1);
     assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
 }
 
@@ -444,7 +441,7 @@ fn a_link_without_an_endpoint_goes_at_once() {
 fn links_of_another_store_are_listed_until_deleted() {
     let mut rig = Rig::new(8);
     let left = |rig: &mut Rig| {
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         let list = rig.request(Call::List);
         let Some(Answer::Bindings { strangers, .. }) = rig.answers.remove(&list) else {
             panic!()
@@ -484,9 +481,9 @@ fn an_endpoint_without_a_link_goes_after_a_restart() {
         if is_inside {
             rig.inside.insert(OWN, 1);
         }
-        rig.run_until(rig.at.as_secs_f64() + 59.0);
+        rig.run_for(59.0);
         assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
-        rig.run_until(rig.at.as_secs_f64() + 3.0);
+        rig.run_for(3.0);
         let left = usize::from(is_inside);
         assert_eq!(
             (
@@ -546,12 +543,7 @@ fn an_address_without_an_endpoint_is_given_up_in_time() {
         rig.run_until(until - 0.1);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "{pool}");
         rig.run_until(until + 0.1);
-        let orphans = rig
-            .store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::OrphanFound)
-            .count();
+        let orphans = rig.told(EventKind::OrphanFound);
         assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
     }
 }
@@ -561,7 +553,7 @@ fn an_endpoint_without_an_offer_leaves_nothing_behind() {
     let mut rig = with_network();
     rig.server = Server::Silent;
     let create = rig.create_endpoint("e1", OWN);
-    rig.run_until(rig.at.as_secs_f64() + 120.0);
+    rig.run_for(120.0);
     assert!(
         matches!(rig.failure(create), Failure::NoOffer { .. }),
         "{:?}",

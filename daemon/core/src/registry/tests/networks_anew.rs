@@ -3,7 +3,7 @@
 use super::networks::{LEASED, OWN, endpoint, id, with_endpoint, with_network};
 use super::rig::*;
 use crate::effect::{Failure, NetworkAnswer};
-use crate::link::{KernelMessage, LinkCause};
+use crate::link::LinkCause;
 use crate::network::NetworkFault;
 
 /// An endpoint whose link is in a container.
@@ -11,10 +11,7 @@ fn in_a_container() -> Rig {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig
 }
 
@@ -41,7 +38,7 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         // Calls about the first one come late, and do not concern the lease.
         let delete = rig.delete_endpoint("e1");
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert!(rig.is_done(delete));
         assert_eq!(
             (
@@ -52,7 +49,7 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
             (1, 0, 1)
         );
         rig.delete_endpoint("e2");
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert_eq!(
             (
                 rig.rows().len(),
@@ -74,7 +71,7 @@ fn a_live_endpoint_keeps_its_lease_from_one_with_its_mac() {
         "{:?}",
         rig.answers
     );
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    rig.run_for(10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
     assert_eq!(
         rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
@@ -89,12 +86,12 @@ fn of_two_endpoints_made_at_once_the_last_is_kept() {
     rig.server = Server::Silent;
     let creates = ["e1", "e2"].map(|name| rig.create_endpoint(name, OWN));
     rig.server = Server::Up;
-    rig.run_until(rig.at.as_secs_f64() + 20.0);
+    rig.run_for(20.0);
     assert_eq!(*rig.fault(creates[0]), NetworkFault::Ends(id("e1")));
     let links: Vec<_> = rig.wired.links.keys().cloned().collect();
     assert_eq!(links, [crate::link::own::LinkOwner::Endpoint(id("e2"))]);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
     rig.delete_endpoint("e2");
-    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    rig.run_for(10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }

@@ -39,7 +39,7 @@ fn the_links_are_listed_again_when_that_failed() {
         outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)),
     });
     assert!(!rig.wired.links.is_empty(), "nothing is known about it");
-    rig.run_until(rig.at.as_secs_f64() + 2.0);
+    rig.run_for(2.0);
     assert!(rig.wired.links.is_empty());
 }
 
@@ -47,7 +47,7 @@ fn the_links_are_listed_again_when_that_failed() {
 fn a_list_does_not_count_for_links_heard_of_since() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     let listed = Outcome::OwnLinks(Ok(OwnLinks {
         owners: vec![endpoint()],
         strangers: Vec::new(),
@@ -60,15 +60,12 @@ fn a_list_does_not_count_for_links_heard_of_since() {
     rig.wired.hold = false;
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig.input(Input::Done {
         op,
         outcome: listed,
     });
-    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    rig.run_for(100.0);
     assert_eq!(
         (
             rig.store.docker.endpoints.len(),
@@ -84,7 +81,7 @@ fn a_list_does_not_count_for_links_heard_of_since() {
 fn nor_of_links_that_were_made_meanwhile() {
     let mut rig = with_network();
     rig.wired.hold = true;
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     let (op, _) = rig
         .wired
         .held
@@ -96,8 +93,8 @@ fn nor_of_links_that_were_made_meanwhile() {
         op,
         outcome: Outcome::OwnLinks(Ok(OwnLinks::default())),
     });
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(rig.at.as_secs_f64() + 599.0);
+    rig.kernel(KernelMessage::Missed);
+    rig.run_for(599.0);
     assert!(
         rig.wired.links.contains_key(&endpoint()),
         "its container may be slow to start"
@@ -131,7 +128,7 @@ fn a_stray_link_is_deleted_with_growing_pauses() {
             ..rig.wired.links[&endpoint()].clone()
         };
         rig.delete_endpoint("e1");
-        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        rig.run_for(20.0);
         rig.wired.refuses = Some(LinkCause::TimedOut);
         rig.link_returns(left);
         for pause in [1.0, 2.0, 4.0] {
@@ -145,7 +142,7 @@ fn a_stray_link_is_deleted_with_growing_pauses() {
         }
         assert!(rig.wired.links.contains_key(&owner));
         rig.wired.refuses = None;
-        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        rig.run_for(10.0);
         assert!(rig.wired.links.is_empty(), "{owner}");
     }
 }
@@ -159,7 +156,7 @@ fn a_vlan_link_that_cannot_be_deleted_is_tried_again() {
     let delete = rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.is_done(delete) && !rig.wired.links.is_empty());
     rig.wired.refuses = None;
-    rig.run_until(rig.at.as_secs_f64() + 2.0);
+    rig.run_for(2.0);
     assert!(rig.wired.links.is_empty());
 }
 
@@ -168,7 +165,7 @@ fn an_endpoint_outlives_the_release_of_an_earlier_lease() {
     let mut rig = with_endpoint();
     rig.hold_sends = true;
     rig.delete_endpoint("e1");
-    rig.run_until(rig.at.as_secs_f64() + 1.0);
+    rig.run_for(1.0);
     assert_eq!(rig.rows().len(), 1, "its RELEASE is under way");
     // The server knows this one by another name.
     let mut add = rig.endpoint_add(OWN);
@@ -179,12 +176,9 @@ fn an_endpoint_outlives_the_release_of_an_earlier_lease() {
     assert!(rig.wired.links.contains_key(&owner), "{:?}", rig.answers);
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&owner);
-    rig.input(Input::Kernel(KernelMessage::Appeared {
-        number: 1,
-        mac: OWN,
-    }));
+    rig.interface_appears(1, OWN);
     rig.hold_sends = false;
-    rig.run_until(rig.at.as_secs_f64() + 1000.0);
+    rig.run_for(1000.0);
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
     assert_eq!(
         rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
@@ -202,12 +196,12 @@ fn a_list_that_is_due_waits_for_the_one_under_way() {
     };
     rig.link_returns(left);
     let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     rig.input(Input::Done {
         op,
         outcome: Outcome::Unmade(Err(LinkCause::TimedOut)),
     });
-    rig.run_until(rig.at.as_secs_f64() + 5.0);
+    rig.run_for(5.0);
     assert_eq!(rig.wired.held.len(), 1, "one list is under way");
     let (op, outcome) = rig.wired.held.pop_front().expect("it is");
     rig.input(Input::Done { op, outcome });
@@ -278,7 +272,7 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     rig.store.docker.endpoints.clear();
     rig.store.docker.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
     rig.restart();
-    rig.run_until(rig.at.as_secs_f64() + 1000.0);
+    rig.run_for(1000.0);
     assert_eq!(
         (rig.wired.links.len(), rig.rows().len(), rig.sends(7)),
         (2, 1, 0)
@@ -286,10 +280,10 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     // Docker ends the container, and then removes the network.
     rig.delete_endpoint("e1");
     rig.network_call(NetworkCall::Delete(id("n1")));
-    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    rig.run_for(100.0);
     assert!(rig.store.docker.unread.is_empty());
     rig.restart();
-    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    rig.run_for(100.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
     assert!(rig.wired.links.is_empty());
 }
@@ -298,7 +292,7 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
 fn made_late(rig: &mut Rig, owner: LinkOwner) {
     let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
     rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
+    rig.kernel(KernelMessage::OwnLink { owner, there: true });
     rig.input(Input::Done {
         op,
         outcome: Outcome::Made(Err(LinkCause::TimedOut)),

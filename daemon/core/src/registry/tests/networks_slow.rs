@@ -5,7 +5,6 @@ use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::NetworkAnswer;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
-use crate::link::KernelMessage;
 use crate::link::Link;
 use crate::link::own::LinkOwner;
 use crate::pool;
@@ -23,11 +22,7 @@ impl Rig {
         };
         add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
-        assert!(
-            matches!(self.answers[&add], Answer::Leased { .. }),
-            "{:?}",
-            self.answers
-        );
+        self.assert_leased(add);
         let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
         let request = EndpointRequest {
             id: id(name),
@@ -61,10 +56,7 @@ fn a_slow_container_finds_its_link_and_its_lease() {
             rig.run_until(began + STRAY - 1.0);
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelMessage::Appeared {
-                number: 1,
-                mac: OWN,
-            }));
+            rig.interface_appears(1, OWN);
             rig.configure(LEASED);
             rig.run_until(began + 2.0 * STRAY);
             let at = format!("{pool}, told: {told}, restarts: {restarts}");
@@ -112,7 +104,7 @@ fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
             true => _ = rig.told_endpoint("e1", "192.0.2.0/24;;parent=br0"),
             false => _ = rig.create_endpoint("e1", OWN),
         }
-        rig.run_until(rig.at.as_secs_f64() + 100.0);
+        rig.run_for(100.0);
         let started = rig.network_call(NetworkCall::Started);
         assert!(rig.is_done(started));
         let began = rig.at.as_secs_f64();

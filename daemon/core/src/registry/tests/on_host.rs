@@ -5,10 +5,8 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
-use crate::grant::policy::Policy;
 use crate::identity::Lan;
 use crate::link::{KernelMessage, Link, Place};
-use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// The Ethernet address of the missing interface.
@@ -39,10 +37,7 @@ impl Rig {
 fn untouchable() -> Rig {
     let mut rig = Rig::new(8);
     rig.options = OPTIONS.to_vec();
-    rig.profile = Profile::from(Policy {
-        late_routes: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.late_routes = true;
     rig.faults.push_back((0, LinkCause::TimedOut));
     rig
 }
@@ -56,11 +51,7 @@ fn is_untouched(rig: &Rig) -> bool {
 fn held() -> Rig {
     let mut rig = untouchable();
     let add = rig.add_on_host("a", "a", 0);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
     rig
 }
 
@@ -103,16 +94,13 @@ fn another_lease_changes_nothing_on_the_hosts_link() {
 fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
     let mut rig = held();
     let t1 = rig.t1();
-    rig.input(Input::Kernel(KernelMessage::LinkGone((HOST, 2))));
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::LinkGone((HOST, 2)));
+    rig.kernel(KernelMessage::Missed);
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
     let exchange = *rig.open.keys().next().expect("it asks");
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
-    rig.input(Input::Broken {
-        exchange,
-        cause: LinkCause::NoLink("with index 2".to_owned()),
-    });
+    rig.breaks(exchange, LinkCause::NoLink("with index 2".to_owned()));
     rig.run_until(t1 + 5.0);
     assert_eq!(
         (rig.rows().len(), rig.sends(7)),
@@ -145,10 +133,7 @@ fn the_loss_of_the_hosts_link_ends_no_lease() {
         panic!("{:?}", rig.open)
     };
     for exchange in [renewal, guard] {
-        rig.input(Input::Broken {
-            exchange,
-            cause: LinkCause::NoLink("with index 2".to_owned()),
-        });
+        rig.breaks(exchange, LinkCause::NoLink("with index 2".to_owned()));
     }
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["RENEWING"], 0));
 }
@@ -191,11 +176,7 @@ fn a_binding_on_the_hosts_link_gives_way_to_its_interface() {
     let mut rig = held();
     rig.faults.clear();
     let inside = rig.add("a", 1, "a");
-    assert!(
-        matches!(rig.answers[&inside], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&inside]
-    );
+    rig.assert_leased(inside);
     rig.run_until(1049.0);
     let rows = rig.rows();
     assert_eq!(

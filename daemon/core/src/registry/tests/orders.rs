@@ -5,7 +5,6 @@ use super::rig::*;
 use crate::effect::{Answer, Call, Failure, Obeyed, Order, Shown, StoreCause, Upshot, Verb, Which};
 use crate::event::EventKind;
 use crate::link::LinkCause;
-use crate::profile::Profile;
 use crate::source::StateName;
 
 fn named(name: &str) -> Which {
@@ -47,7 +46,7 @@ impl Rig {
     }
 
     fn later(&mut self, seconds: f64) {
-        self.run_until(self.at.as_secs_f64() + seconds);
+        self.run_for(seconds);
     }
 }
 
@@ -245,10 +244,7 @@ fn the_address_is_off_before_the_lease_goes_back() {
 #[test]
 fn an_ordered_release_ends_a_grace_at_once() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
+    rig.profile.grace = Some(60);
     rig.bind();
     rig.del("a");
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
@@ -266,10 +262,7 @@ fn an_ordered_release_ends_a_grace_at_once() {
 #[test]
 fn a_lease_released_by_force_is_not_kept() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
+    rig.profile.grace = Some(60);
     rig.bind();
     rig.later(70.0);
     rig.give_up(Which::default(), true);

@@ -25,7 +25,7 @@ impl Rig {
 
     fn loses_path(&mut self) {
         self.is_pathless();
-        self.input(Input::Kernel(KernelMessage::PathGone(Cookie(1))));
+        self.kernel(KernelMessage::PathGone(Cookie(1)));
     }
 }
 

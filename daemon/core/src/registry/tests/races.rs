@@ -19,9 +19,9 @@ fn a_failed_look_at_a_former_link_is_forgotten() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.blind = Some(refused());
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     rig.del("a");
-    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.kernel(KernelMessage::Missed);
     rig.blind = None;
     rig.run_until(1300.0);
     let left: Vec<_> = rig

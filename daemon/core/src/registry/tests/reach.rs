@@ -20,7 +20,7 @@ fn dead(mut rig: Rig, vlan: u16) -> Rig {
     rig.request(Call::Add(add));
     rig.opened.clear();
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
     rig
 }
 
@@ -227,7 +227,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         assert_eq!(rig.rows()[0].held_up, None);
         (rig.interface.carrier, rig.blind) = (blind.is_some(), blind);
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+        rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
         rig.run_until(1050.0);
         assert_eq!(
             rig.rows()[0].held_up,
@@ -247,15 +247,12 @@ fn a_containers_own_dying_link_is_no_station() {
     for goes in [true, false] {
         let mut rig = Rig::new(8);
         rig.lease = 4000;
-        rig.profile = Profile {
-            grace: Some(0),
-            ..Profile::default()
-        };
+        rig.profile.grace = Some(0);
         rig.add("a", 1, "a");
         let address = "192.0.2.50".parse().unwrap();
         rig.stations.insert(address, Mac([2, 0, 0, 0, 1, 1]));
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(1))));
+        rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
         rig.run_until(1002.0);
         assert_eq!((rig.releases(), rig.rows().len()), (0, 1), "goes: {goes}");
         if goes {

@@ -63,13 +63,7 @@ fn a_confirmed_adoption_outlives_its_time_limit() {
         mac: None,
     }];
     rig.disk = Disk::Slow;
-    rig.input(Input::Start {
-        boot: BootId("b".into()),
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees,
-    });
+    rig.start("b", vec![], adoptees);
     rig.run_until(1015.0);
     rig.disk = Disk::Good;
     rig.flush();

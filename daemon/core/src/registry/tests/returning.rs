@@ -117,7 +117,7 @@ fn a_known_client_keeps_its_whole_long_name() {
     for mut rig in again {
         let add = rig.request(Call::Add(call(&rig, 1)));
         rig.run_until(1010.0);
-        assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+        rig.assert_leased(add);
         assert_eq!(
             (
                 rig.rows().len(),
@@ -134,14 +134,7 @@ fn a_known_client_keeps_its_whole_long_name() {
         mac: None,
     };
     ran.reg = Core::new(ran.config.clone(), 9);
-    let boot = BootId("b".into());
-    ran.input(Input::Start {
-        boot,
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![adoptee],
-    });
+    ran.start("b", vec![], vec![adoptee]);
     ran.run_until(1010.0);
     assert_eq!(
         ran.rows()[0].identity.as_ref().unwrap().client_id,
@@ -153,10 +146,7 @@ fn a_known_client_keeps_its_whole_long_name() {
 fn blocked(a: &str) -> (Rig, u64) {
     let mut rig = Rig::new(8);
     (rig.lease, rig.by_chaddr) = (3600, true);
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
+    rig.profile.grace = Some(60);
     rig.add("a", 1, a);
     rig.add("c", 3, "other");
     rig.del("c");

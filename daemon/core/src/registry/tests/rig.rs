@@ -18,8 +18,9 @@ use super::super::*;
 use ipnet::IpNet;
 
 pub(super) use crate::core::Core;
-use crate::effect::{Add, BindingState, Call, ClientIdRule, RequestId, StoreCause};
+use crate::effect::{Add, Adoptee, BindingState, Call, ClientIdRule, RequestId, StoreCause};
 pub(super) use crate::effect::{Answer, Input};
+use crate::event::EventKind;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
@@ -244,13 +245,7 @@ impl Rig {
             stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
-        rig.input(Input::Start {
-            boot: BootId("b".into()),
-            records: vec![],
-            doors: vec![],
-            spooled: vec![],
-            adoptees: vec![],
-        });
+        rig.start("b", vec![], vec![]);
         rig
     }
     pub(super) fn now(&self) -> Now {
@@ -263,6 +258,57 @@ impl Rig {
     pub(super) fn input(&mut self, input: Input<'_>) {
         self.reg.handle(self.now(), input);
         self.drain();
+    }
+    /// The daemon starts in this boot.
+    pub(super) fn start(
+        &mut self,
+        boot: &str,
+        records: Vec<(BindingId, Record)>,
+        adoptees: Vec<Adoptee>,
+    ) {
+        self.input(Input::Start {
+            boot: BootId(boot.into()),
+            records,
+            doors: vec![],
+            spooled: vec![],
+            adoptees,
+        });
+    }
+    /// Returns how many events of a kind are stored.
+    pub(super) fn told(&self, kind: EventKind) -> usize {
+        let events = self.store.events.iter();
+        events.filter(|event| event.kind == kind).count()
+    }
+    pub(super) fn assert_leased(&self, id: u64) {
+        let answer = &self.answers[&id];
+        assert!(matches!(answer, Answer::Leased { .. }), "{answer:?}");
+    }
+    pub(super) fn assert_no_call_is_left(&self) {
+        let mut kept = self.reg.kept();
+        kept.retain(|kept| !kept.of_bindings && kept.count > 0);
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+    /// Collects what a network has that no container uses.
+    pub(super) fn collect(&mut self) -> u64 {
+        self.request(Call::Collect {
+            network: "lan".to_owned(),
+            keep: Vec::new(),
+        })
+    }
+    pub(super) fn kernel(&mut self, message: KernelMessage) {
+        self.input(Input::Kernel(message));
+    }
+    /// An interface appears in the namespace with this number.
+    pub(super) fn interface_appears(&mut self, number: i32, mac: Mac) {
+        self.kernel(KernelMessage::Appeared { number, mac });
+    }
+    /// The link of an exchange fails.
+    pub(super) fn breaks(&mut self, exchange: ExchangeId, cause: LinkCause) {
+        self.input(Input::Broken { exchange, cause });
+    }
+    /// Advances by some seconds; returns how often the core woke.
+    pub(super) fn run_for(&mut self, seconds: f64) -> u32 {
+        self.run_until(self.at.as_secs_f64() + seconds)
     }
     pub(super) fn request(&mut self, call: Call) -> u64 {
         self.req += 1;
@@ -658,7 +704,7 @@ impl Rig {
 
     /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::interface`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
-        self.input(Input::Kernel(KernelMessage::Carrier((Cookie(1), 2), up)));
+        self.kernel(KernelMessage::Carrier((Cookie(1), 2), up));
     }
 
     /// Sets the interface down, or up again, by hand.
@@ -666,7 +712,7 @@ impl Rig {
         (self.interface.up, self.interface.carrier) = (true, true);
         if down {
             self.interface.lower();
-            self.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
+            self.kernel(KernelMessage::Down((Cookie(1), 2)));
         }
         self.tell_carrier(!down);
     }

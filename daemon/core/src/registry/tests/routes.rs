@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::grant::policy::{OnChange, Policy};
+use crate::grant::policy::OnChange;
 use crate::link::{KernelMessage, LinkRoute, Step};
 use crate::profile::Profile;
 
@@ -29,10 +29,7 @@ fn off_link() -> [Step; 2] {
 /// An ADD of a /32 with a router elsewhere, whose main plugin cannot add what is not in the subnet.
 fn added() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        late_routes: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.late_routes = true;
     (rig.mask, rig.options, rig.lease) = ([255, 255], vec![3, 4, 203, 0, 113, 1], 10_000);
     rig.add("a", 1, "a");
     assert!(
@@ -46,11 +43,8 @@ fn added() -> Rig {
 #[test]
 fn they_are_put_on_whatever_the_network_says_of_changes() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile::from(Policy {
-        late_routes: true,
-        on_change: OnChange::Keep,
-        ..Policy::default()
-    });
+    rig.profile.policy.late_routes = true;
+    rig.profile.policy.on_change = OnChange::Keep;
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.bind();
     assert_eq!(rig.steps, off_link());
@@ -126,7 +120,7 @@ fn a_link_down_during_a_change_of_routes_gets_them_again() {
     rig.hold_changes = true;
     rig.set_down(false);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
+    rig.kernel(KernelMessage::Down((Cookie(1), 2)));
     rig.faults = [(0, LinkCause::refused("add the route", "Network is down"))].into();
     rig.change_late();
     rig.set_down(false);

@@ -4,10 +4,8 @@
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::{NetworkAnswer, NetworkCall};
-use crate::grant::policy::Policy;
 use crate::link::{KernelMessage, Step};
 use crate::network::NetworkRecord;
-use crate::profile::Profile;
 
 /// How long Docker is left to itself with an interface that is up, in seconds.
 const SETUP: f64 = 0.5;
@@ -15,11 +13,8 @@ const SETUP: f64 = 0.5;
 /// An endpoint whose lease has this option 121, and what Docker is told when it joins it.
 fn joined(option: &[u8]) -> (Rig, Vec<String>) {
     let mut rig = with_network();
-    rig.profile = Profile::from(Policy {
-        suppress_default_route: true,
-        follow_router: true,
-        ..Policy::default()
-    });
+    rig.profile.policy.suppress_default_route = true;
+    rig.profile.policy.follow_router = true;
     rig.options = option.to_vec();
     rig.create_endpoint("e1", OWN);
     let told = told(&mut rig);
@@ -51,10 +46,7 @@ impl Rig {
         self.interface.up = false;
         self.inside.insert(OWN, 1);
         self.link_leaves(&endpoint());
-        self.input(Input::Kernel(KernelMessage::Appeared {
-            number: 1,
-            mac: OWN,
-        }));
+        self.interface_appears(1, OWN);
         self.configure(LEASED);
     }
 
@@ -64,7 +56,7 @@ impl Rig {
     }
 
     fn wait(&mut self, seconds: f64) {
-        self.run_until(self.at.as_secs_f64() + seconds);
+        self.run_for(seconds);
     }
 }
 
@@ -155,7 +147,7 @@ fn a_link_set_down_during_setup_is_waited_for_anew() {
     rig.is_up();
     rig.wait(SETUP - 0.1);
     rig.interface.up = false;
-    rig.input(Input::Kernel(KernelMessage::Down((Cookie(1), 2))));
+    rig.kernel(KernelMessage::Down((Cookie(1), 2)));
     rig.wait(5.0);
     rig.is_up();
     rig.wait(SETUP - 0.1);
@@ -177,7 +169,7 @@ fn a_change_moves_on_to_the_next_interface() {
         if goes {
             rig.inside.remove(&OWN);
             rig.interface.carry([]);
-            rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
+            rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
             rig.link_returns(link.clone());
             rig.wait(1.0);
         }

@@ -265,12 +265,7 @@ fn an_error_names_messages_that_the_link_refused() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.server = Server::Silent;
-    while !rig
-        .store
-        .events
-        .iter()
-        .any(|event| event.kind == EventKind::Expired)
-    {
+    while rig.told(EventKind::Expired) == 0 {
         rig.wake();
         if let Some(exchange) = rig.open.keys().next() {
             rig.input(Input::Unsent {

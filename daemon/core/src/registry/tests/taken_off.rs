@@ -28,9 +28,9 @@ fn taken_off(profile: Profile) -> Rig {
 /// Has the lease refused and another one given.
 fn refuse(rig: &mut Rig) {
     rig.server = Server::Naks;
-    rig.run_until(rig.at.as_secs_f64() + 60.0);
+    rig.run_for(60.0);
     (rig.server, rig.give) = (Server::Up, OTHER);
-    rig.run_until(rig.at.as_secs_f64() + 120.0);
+    rig.run_for(120.0);
 }
 
 fn puts_on(rig: &Rig) -> bool {
@@ -81,7 +81,7 @@ fn a_lease_after_a_nak_puts_no_removed_address_on() {
             .collect();
         assert_eq!(told, [B], "{:?}", rig.store.events);
         let extended = rig.sent.len();
-        rig.run_until(rig.at.as_secs_f64() + 100.0);
+        rig.run_for(100.0);
         let renewals: Vec<_> = rig.sent[extended..].to_vec();
         assert!(
             renewals

@@ -33,12 +33,7 @@ fn a_release_refused_by_all_links_is_tried_again() {
         (rig.sent.clone(), rig.state("a")),
         (vec![], vec!["RELEASING"])
     );
-    assert!(
-        rig.store
-            .events
-            .iter()
-            .all(|event| event.kind != EventKind::Released)
-    );
+    assert!(rig.told(EventKind::Released) == 0);
 
     rig.restart();
     rig.run_until(1060.0);
@@ -58,7 +53,7 @@ fn a_release_under_way_at_a_takeover_is_sent_once() {
     let add = rig.add("b", 2, "a");
     rig.hold_sends = false;
     rig.run_until(1030.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     assert_eq!(
         rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
         1

@@ -48,10 +48,7 @@ fn a_gc_goes_on_after_a_failure_and_reports_it() {
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
     rig.disk = Disk::Full;
-    let id = rig.request(Call::Collect {
-        network: "lan".to_owned(),
-        keep: Vec::new(),
-    });
+    let id = rig.collect();
     let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else {
         panic!("{:?}", rig.answers[&id])
     };
@@ -67,10 +64,7 @@ fn a_collection_that_the_store_holds_up_ends_by_itself() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.disk = Disk::Slow;
-    let id = rig.request(Call::Collect {
-        network: "lan".to_owned(),
-        keep: Vec::new(),
-    });
+    let id = rig.collect();
     rig.run_until(1030.0);
     assert!(matches!(
         &rig.answers[&id],
@@ -142,14 +136,7 @@ fn adopt(rig: &mut Rig) {
         mac: None,
     };
     rig.reg = Core::new(Config::default(), 8);
-    let boot = BootId("b".into());
-    rig.input(Input::Start {
-        boot,
-        records: vec![],
-        doors: vec![],
-        spooled: vec![],
-        adoptees: vec![adoptee],
-    });
+    rig.start("b", vec![], vec![adoptee]);
 }
 
 #[test]

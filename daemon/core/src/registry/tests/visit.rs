@@ -5,7 +5,6 @@ use super::rig::*;
 use crate::effect::{ExchangeId, Failure};
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
-use crate::profile::Profile;
 use crate::wire::Mac;
 
 impl Rig {
@@ -83,11 +82,7 @@ fn an_add_waits_for_its_mac_to_be_free() {
         "three tries"
     );
     rig.run_until(1000.2);
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
 
     let mut rig = Rig::new(8);
     rig.faults = vec![(0, OTHER); 1000].into();
@@ -119,11 +114,7 @@ fn carrier_reported_during_a_look_leads_to_another_look() {
     (rig.interface.carrier, rig.hold_looks) = (true, false);
     let (op, outcome) = rig.looks.pop_front().expect("the look");
     rig.input(Input::Done { op, outcome });
-    assert!(
-        matches!(rig.answers[&add], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
 }
 
 #[test]
@@ -165,10 +156,7 @@ fn a_first_message_after_carrier_is_repeated_soon() {
         assert_eq!(xids.len(), 1);
     }
     let mut rig = Rig::new(8);
-    rig.profile = Profile {
-        grace: Some(60),
-        ..Profile::default()
-    };
+    rig.profile.grace = Some(60);
     rig.add("a", 1, "pod");
     rig.del("a");
     rig.sent.clear();

@@ -147,10 +147,7 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
     rig.run_until(1000.5);
     rig.claim(NEIGHBOUR, FIRST);
     let exchange = *rig.open.keys().next().expect("its sockets");
-    rig.input(Input::Broken {
-        exchange,
-        cause: LinkCause::Down,
-    });
+    rig.breaks(exchange, LinkCause::Down);
     assert_eq!(rig.state("a"), ["INIT"]);
     assert!(rig.kinds_of_events().contains(&EventKind::Declined));
 }
@@ -169,10 +166,10 @@ fn an_add_goes_on_without_sockets_beside_known_proxies() {
     rig.flush();
     let began = rig.seconds();
     for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-        rig.input(Input::Broken {
+        rig.breaks(
             exchange,
-            cause: LinkCause::refused("open a packet socket", "no buffers"),
-        });
+            LinkCause::refused("open a packet socket", "no buffers"),
+        );
     }
     rig.run_until(began + 1.0);
     assert!(

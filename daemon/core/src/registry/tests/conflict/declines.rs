@@ -187,12 +187,9 @@ fn a_used_address_of_a_dead_link_is_released_by_the_host() {
             rig.flush();
         }
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
+        rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
         for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
-            rig.input(Input::Broken {
-                exchange,
-                cause: LinkCause::NoLink("2".to_owned()),
-            });
+            rig.breaks(exchange, LinkCause::NoLink("2".to_owned()));
         }
         rig.disk = Disk::Good;
         rig.flush();
@@ -213,7 +210,7 @@ fn a_dead_link_is_released_if_its_sockets_break_later() {
     let add = rig.add("a", 1, "a");
     rig.claim(NEIGHBOUR, FIRST);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelMessage::LinkGone((Cookie(1), 2))));
+    rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
     rig.run_until(1010.0);
     assert!(matches!(
         &rig.answers[&add],

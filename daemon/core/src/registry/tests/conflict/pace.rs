@@ -78,7 +78,7 @@ fn a_lan_has_at_most_ten_declines_in_ten_minutes() {
     // Whose address nobody claims does not wait.
     rig.give = Ipv4Addr::from_bits(FIRST.to_bits() + 300);
     let (began, add) = (rig.seconds(), rig.add("b", 2, "b"));
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     assert!(rig.seconds() - began < 0.1);
     rig.give = FIRST;
     rig.run_until(1700.0);

@@ -9,11 +9,7 @@ fn a_late_search_takes_no_identity_from_a_newer_add() {
     let first = rig.add_endpoint(OTHER, "a");
     rig.release_endpoint(OWN);
     let next = rig.add_endpoint(Mac([2, 0, 0, 0, 7, 7]), "a");
-    assert!(
-        matches!(rig.answers[&next], Answer::Leased { .. }),
-        "{:?}",
-        rig.answers[&next]
-    );
+    rig.assert_leased(next);
     rig.hold_seeks = false;
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
