@@ -22,6 +22,7 @@ pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
 use crate::effect::{Add, RequestId};
 use crate::identity::{Attachment, Lan};
+use crate::network::Wiring;
 use crate::registry::{Kept, Registry};
 
 /// What is known about Docker.
@@ -71,6 +72,16 @@ impl Docker {
                 None
             }
         })
+    }
+
+    /// Returns whether a network, known or about to be, is in this VLAN, or may be: not all could be read.
+    fn has_vlan(&self, on: &str, vlan: u16) -> bool {
+        let is_in = |wiring: &Wiring| wiring.on == on && wiring.vlan == vlan;
+        let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
+        let mut known = self.networks.by_id.values();
+        known.any(|network| is_in(&network.wiring))
+            || self.changing_networks().any(comes)
+            || self.networks.is_unread
     }
 
     /// Returns how much is kept of each kind whose size depends on what was asked.

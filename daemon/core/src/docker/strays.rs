@@ -141,7 +141,7 @@ impl Desk<'_> {
     fn has_owner(&self, owner: &LinkOwner) -> bool {
         match owner {
             LinkOwner::Endpoint(id) => self.docker.endpoints.by_id.contains_key(id),
-            LinkOwner::Vlan { on, vlan } => self.has_vlan(on, *vlan),
+            LinkOwner::Vlan { on, vlan } => self.docker.has_vlan(on, *vlan),
         }
     }
 
@@ -161,7 +161,9 @@ impl Desk<'_> {
         self.docker.strays.hear(owner.clone());
         let is_unread = self.docker.networks.is_unread;
         match &owner {
-            LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
+            LinkOwner::Vlan { on, vlan } if there && !self.docker.has_vlan(on, *vlan) => {
+                self.unmake_alone(owner)
+            }
             LinkOwner::Vlan { .. } => {}
             LinkOwner::Endpoint(id) => match self.docker.endpoint_mut(id) {
                 Some(endpoint) => {

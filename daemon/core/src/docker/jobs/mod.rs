@@ -158,9 +158,30 @@ impl Desk<'_> {
         LanInquiry::begin(self, now, id, request)
     }
 
-    /// Begins a call about a network.
+    /// Begins a call about a network or an endpoint.
     pub(crate) fn asked_of_network(&mut self, now: Now, id: RequestId, call: NetworkCall) {
-        let next = self.network_call(now, id, call);
+        let next = match call {
+            NetworkCall::Started => {
+                self.abandon_strays(now);
+                self.registry.await_all_interfaces_soon(now);
+                Ok(NetworkAnswer::Done).into()
+            }
+            NetworkCall::Create(record) => NetworkChange::make(self, now, id, record),
+            NetworkCall::Delete(network) => NetworkChange::forget(self, now, id, &network),
+            NetworkCall::Find(network) => {
+                let found = self.docker.networks.get(&network).cloned();
+                found
+                    .map(|record| NetworkAnswer::Found(Box::new(record)))
+                    .into()
+            }
+            NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, *request),
+            NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, &endpoint),
+            NetworkCall::Join {
+                network,
+                endpoint,
+                sandbox,
+            } => self.join(now, &network, &endpoint, &sandbox).into(),
+        };
         self.call_goes_on(id, next);
     }
 

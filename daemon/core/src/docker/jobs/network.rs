@@ -4,9 +4,9 @@
 //! once, or when the VLAN's link is gone if it was the last network there.
 
 use super::{DockerJob, Next};
-use crate::docker::Desk;
-use crate::docker::{DockerKey, DockerRecord};
+use crate::docker::{Desk, DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
+use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
@@ -38,13 +38,33 @@ enum NetworkStage {
 }
 
 impl NetworkChange {
-    /// Makes a network.
-    pub(in crate::docker) fn make(
+    /// Makes a network, unless it is there.
+    pub(super) fn make(
         desk: &mut Desk<'_>,
         now: Now,
         id: RequestId,
         record: Box<NetworkRecord>,
     ) -> Next {
+        if let Ok(known) = desk.docker.networks.get(&record.id) {
+            let since = known.since;
+            if *known
+                != (NetworkRecord {
+                    since,
+                    ..(*record).clone()
+                })
+            {
+                return Err(NetworkFault::Differs(record.id.clone())).into();
+            }
+            // Otherwise it is being written, and may not get into the store.
+            if desk.docker.networks.kept.contains(&record.id) {
+                return done();
+            }
+        }
+        // No address could be leased for its endpoints, and Docker would only learn that when it makes one.
+        if let Some(leased) = desk.docker.pools.is_elsewhere(&record) {
+            let (leased, own) = (leased.clone(), record.wiring.lan());
+            return Err(NetworkFault::Elsewhere { leased, own }).into();
+        }
         let op = desk.inspect(
             DoorWaiter::Call(id),
             Target::Host {
@@ -60,20 +80,18 @@ impl NetworkChange {
         .waits()
     }
 
-    /// Forgets a network.
-    pub(in crate::docker) fn forget(
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        record: Box<NetworkRecord>,
-    ) -> Next {
-        desk.write(
-            DoorWaiter::Call(id),
-            vec![DockerKey::Network(record.id.clone()).remove()],
-        );
+    /// Forgets a network. dockerd deletes none that has endpoints.
+    pub(super) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, network: &DoorId) -> Next {
+        let change = DockerKey::Network(network.clone()).remove();
+        let Ok(record) = desk.docker.networks.get(network).cloned() else {
+            // The store may have one that could not be read, or that it refused to delete.
+            desk.registry.out.write_alone(change);
+            return done();
+        };
+        desk.write(DoorWaiter::Call(id), vec![change]);
         desk.time_call(id, now.boot + LIMIT);
         Self {
-            record,
+            record: Box::new(record),
             stage: NetworkStage::Forgetting,
             unheard: false,
         }
@@ -88,11 +106,6 @@ impl NetworkChange {
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
         matches!(self.stage, NetworkStage::Making(_))
-    }
-
-    /// Returns whether it writes a network that is known already.
-    pub(in crate::docker) fn is_writing(&self) -> bool {
-        matches!(self.stage, NetworkStage::Writing(_))
     }
 
     fn waits(self) -> Next {
@@ -119,23 +132,23 @@ impl NetworkChange {
                         }
                         None => self.keep(desk, now, id),
                     },
-                    Err(fault) => failed(Failure::Network(fault)),
+                    Err(fault) => Err(fault).into(),
                 }
             }
             (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, now, id),
             (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
-                desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname());
                 let target = target.unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
-                desk.docker.networks.is_kept(&self.record.id);
+                desk.docker.networks.kept.insert(self.record.id.clone());
                 done()
             }
             (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
-                desk.take_back(&self.record);
+                take_back(desk, &self.record);
                 failed(Failure::Store(cause))
             }
             (Outcome::Persisted(result), NetworkStage::Forgetting) => {
@@ -155,9 +168,10 @@ impl NetworkChange {
     /// Makes a network known, and answers when that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         self.record.since = now.wall;
-        if let Err(fault) = desk.add_network((*self.record).clone()) {
-            desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
-            return Next::Answers(Answer::Failed(Failure::Network(fault)));
+        if !desk.docker.networks.add((*self.record).clone()) {
+            unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
+            let used = desk.docker.endpoints.networks();
+            return Err(desk.docker.networks.full(&used)).into();
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
         self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
@@ -189,7 +203,7 @@ impl NetworkChange {
         } else {
             DoorWaiter::Call(id)
         };
-        match desk.unmake_vlan(&self.record.wiring, waiter) {
+        match unmake_vlan(desk, &self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
                 self.stage = NetworkStage::Unmaking(op);
                 self.waits()
@@ -219,11 +233,11 @@ impl NetworkChange {
             // The link may still appear. Its deletion comes after that.
             NetworkStage::Making(op) => {
                 desk.registry.out.forget(op);
-                desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             }
             NetworkStage::Writing(op) => {
                 desk.registry.out.forget(op);
-                desk.take_back(&self.record);
+                take_back(desk, &self.record);
             }
             NetworkStage::Forgetting => {
                 self.unheard = true;
@@ -235,7 +249,30 @@ impl NetworkChange {
 }
 
 fn done() -> Next {
-    Next::Answers(Answer::Network(NetworkAnswer::Done))
+    Ok(NetworkAnswer::Done).into()
+}
+
+/// Deletes a VLAN's link if no network is in it any more.
+fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
+    let vlan = wiring
+        .vlan()
+        .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
+    Some(desk.registry.out.unmake(waiter, vlan.owner))
+}
+
+/// Forgets a network that was not kept, unless another call has kept it or may still do so.
+fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
+    let writes = |call: &NetworkChange| {
+        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing(_))
+    };
+    if desk.docker.networks.kept.contains(&record.id) || desk.docker.changing_networks().any(writes)
+    {
+        return;
+    }
+    desk.docker.networks.forget(&record.id);
+    let change = DockerKey::Network(record.id.clone()).remove();
+    desk.registry.out.write_alone(change);
+    unmake_vlan(desk, &record.wiring, DoorWaiter::Nobody);
 }
 
 /// Returns whether endpoints can be made on a host's link, which was looked at.
