@@ -462,10 +462,7 @@ impl Binding {
 
     /// Records that a main plugin is about to put the address on again, without some of the routes.
     pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.route_again(&self.common, cx);
-            hold.answer_again(&mut self.common, cx);
-        }
+        self.keeps(cx, Hold::route_again);
     }
 
     /// Returns until when a lease is kept for its container to return.

@@ -1,6 +1,5 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
-mod ends;
 mod inside;
 mod moves;
 mod standstill;
@@ -103,26 +102,6 @@ impl Hold {
             last: last.into(),
             rare: None,
             after: After::default(),
-        }
-    }
-
-    /// Takes over what a record says about the interface.
-    fn recall(
-        &mut self,
-        common: &Common,
-        former: Option<Box<Former>>,
-        presence: Presence,
-        cx: &mut Cx<'_>,
-    ) {
-        let last = common.grant(&self.last);
-        match (common.seat_mut(cx), former) {
-            (Some(seat), former) => {
-                seat.recall(&common.profile.policy, &last, former, presence);
-            }
-            (None, Some(former)) => {
-                self.rare.get_or_insert_default().carried = former.grants.into_iter().next();
-            }
-            (None, None) => {}
         }
     }
 

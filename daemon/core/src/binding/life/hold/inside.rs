@@ -81,12 +81,17 @@ impl Hold {
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
 
-    /// Records that a main plugin is about to put the address on again, without some of the routes.
-    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let grant = self.client.lease().map(|lease| common.grant(lease));
-        if let (Some(grant), Some(seat)) = (grant, common.seat_mut(cx)) {
+    /// Records that a main plugin is about to put the address on again, without some of the routes. Docker is told the lease
+    /// again, which may have another address by now.
+    pub(in crate::binding) fn route_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.shared() else {
+            return;
+        };
+        let grant = common.grant(&lease);
+        if let Some(seat) = common.seat_mut(cx) {
             seat.route_again(&grant);
         }
+        self.after.record |= common.answers(&lease);
     }
 }
 

@@ -1,19 +1,88 @@
-//! How a held lease moves: from the LAN's link onto its interface, once that is found, and back when the interface goes;
-//! and to the LAN's link while no path leads to the interface's namespace.
+//! Where a held lease lives. It comes there with an ADD, or from a record; it moves from the LAN's link onto its interface, once
+//! that is found, and back when the interface goes, and to the LAN's link while no path leads to the interface's namespace; and
+//! it goes.
 //!
-//! Lease, timers and identity stay. An exchange that was under way over the old sockets begins again in the new place.
+//! When it moves, lease, timers and identity stay. An exchange that was under way over the old sockets begins again in the new
+//! place.
+
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::Hold;
 use crate::binding::common::Permit;
-use crate::binding::{Common, Cx, Next, SAME};
+use crate::binding::common::persistence::Persistence;
+use crate::binding::life::release::LEFT;
+use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
+use crate::event::EventKind;
 use crate::grant::policy::OnChange;
+use crate::interface::Presence;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Task, Waiter};
-use crate::source::{Lease, Signal};
+use crate::record::Former;
+use crate::source::{Client, Lease, Signal};
 
 impl Hold {
+    /// Goes on with a lease where it was.
+    pub(crate) fn resumed(
+        common: &mut Common,
+        lease: Lease,
+        unconfirmed: bool,
+        former: Option<Box<Former>>,
+        presence: Presence,
+        cx: &mut Cx<'_>,
+    ) -> Life {
+        let lease = Arc::new(lease);
+        let client = Client::resume(common.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
+        let mut hold = Self::recalled(client, lease.clone(), common, former, presence, cx);
+        if unconfirmed {
+            hold.client.confirm(cx.now.boot);
+        }
+        common.persistence = Persistence::recovered(lease.clone());
+        if hold.client.lease().is_none() {
+            tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile: looking for another");
+            let cause = "it ended while no daemon ran";
+            common.note(EventKind::Expired, &lease, cause, cx);
+            hold.leaves_lost(common, &lease, false, cx);
+            hold.record_again();
+        }
+        hold.settle(common, cx);
+        Life::Held(Box::new(hold))
+    }
+
+    /// Goes on looking for a lease after the loss of the previous one.
+    pub(crate) fn seeking(
+        common: &Common,
+        last: Lease,
+        former: Option<Box<Former>>,
+        presence: Presence,
+        cx: &mut Cx<'_>,
+    ) -> Life {
+        let client = Client::seek(common.sender(), cx.now.boot, cx.rng.fork());
+        let hold = Self::recalled(client, last.into(), common, former, presence, cx);
+        Life::Held(Box::new(hold))
+    }
+
+    /// Takes over what a record says about the interface.
+    fn recalled(
+        client: Client,
+        last: Arc<Lease>,
+        common: &Common,
+        former: Option<Box<Former>>,
+        presence: Presence,
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let grant = common.grant(&last);
+        let mut hold = Self::new(client, last);
+        hold.client.set_station(common.station());
+        if let Some(seat) = common.seat_mut(cx) {
+            seat.recall(&common.profile.policy, &grant, former, presence);
+        } else if let Some(former) = former {
+            hold.rare.get_or_insert_default().carried = former.grants.into_iter().next();
+        }
+        hold
+    }
+
     /// Goes on at the lease's interface, as found.
     pub(crate) fn move_in(
         &mut self,
@@ -118,5 +187,41 @@ impl Hold {
             true => self.signal(common, Signal::Unopened, cx),
             false => SAME,
         }
+    }
+
+    /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
+    pub(in crate::binding) fn give_back(
+        &mut self,
+        common: &mut Common,
+        why: Leave,
+        cx: &mut Cx<'_>,
+    ) -> Life {
+        if self.client.lease().is_none() {
+            common.decline_owed(&mut self.client, cx);
+        }
+        common.end_exchange(cx);
+        common.let_guard_decline(cx);
+        let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
+            (Some(lease), _) if !lease.source.is_asked() => {
+                common.note_gone(EventKind::Released, lease, why.cause(), cx);
+                (lease, Owed::Nothing)
+            }
+            // A network may want its leases to expire.
+            (Some(lease), _) if !common.profile.release => {
+                common.note_gone(EventKind::Released, lease, LEFT, cx);
+                (lease, Owed::Left)
+            }
+            (Some(lease), _) => (lease, Owed::Leased),
+            (None, Some(asked)) => (asked, Owed::Asked),
+            (None, None) => (&*self.last, Owed::Nothing),
+        };
+        let returns = owed == Owed::Leased
+            && matches!(
+                why,
+                Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded
+            );
+        let kept = common.grace_from(cx.now.boot).filter(|_| returns);
+        let release = Release::new(lease.clone(), owed, why).kept(kept);
+        release.begun(common, cx)
     }
 }
