@@ -2,12 +2,13 @@
 
 pub(super) mod change;
 pub(super) mod guard;
-mod note;
+pub(super) mod note;
 pub(super) mod persistence;
-mod siblings;
+pub(super) mod siblings;
 pub(super) mod tenancy;
 pub(super) mod warnings;
 
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +16,21 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use self::guard::Guard;
+pub(crate) use self::note::Leave;
 use self::persistence::Persistence;
 use self::warnings::Warnings;
 use super::holders::{Claim, Stand};
 use super::{Cx, Report};
-use crate::grant::Grant;
+use crate::event::{Event, EventKind};
+use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, Identity};
+use crate::interface::{Holding, Interfaces, Presence, Seat, Work};
 use crate::link::{Line, Link, LinkCause, LinkView, Sockets};
-use crate::outbox::{Exchange, Owner};
+use crate::outbox::{Exchange, Owner, Stake};
+use crate::plan;
 use crate::profile::Profile;
-use crate::record::{BindingId, Record, RecordState};
-use crate::source::{Lease, Sender};
+use crate::record::{BindingId, Former, Record, RecordState};
+use crate::source::{Client, Lease, Sender};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
 
@@ -38,17 +43,6 @@ pub(crate) struct Holder {
     pub(crate) link: Link,
     /// The address that its caller was given, if the caller cannot be told about a later one.
     pub(crate) told: Option<Ipv4Net>,
-}
-
-impl Holder {
-    /// Returns the sender of its messages.
-    pub(crate) fn sender(&self) -> Sender {
-        Sender::new(
-            self.identity.chaddr,
-            &self.identity.client_id,
-            self.profile.client.clone(),
-        )
-    }
 }
 
 /// What all lives of a binding share.
@@ -84,29 +78,6 @@ pub(super) enum Permit {
     Asked,
     /// It has one.
     Held,
-}
-
-/// Why a lease is given back, which decides how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// A DEL waits for it. If the store refuses it, the DEL fails, and the release goes on once the store takes it.
-    Deleted,
-    /// The ADD that got it was abandoned.
-    Aborted,
-    /// An earlier daemon had begun to give it back.
-    Resumed,
-    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
-    Undone,
-    /// The link is gone; the RELEASE leaves from the host.
-    LinkGone,
-    /// An ADD of the same attachment has another identity.
-    Displaced,
-    /// Its caller gave its address back, and waits until that is durable.
-    Released,
-    /// An operator gave it back, and waits for that as for a DEL. It is not kept for its identity.
-    Ordered,
-    /// Another binding takes the identity over. Nothing is written or sent unless that fails.
-    Yielded,
 }
 
 impl Common {
@@ -321,6 +292,139 @@ impl Common {
             unconfirmed: false,
             elsewhere: false,
             told: self.told,
+        }
+    }
+
+    /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client.
+    pub(super) fn write(
+        &mut self,
+        record: Option<Record>,
+        own: Option<Arc<Lease>>,
+        cx: &mut Cx<'_>,
+    ) {
+        let is_succeeded = self.held_by_other(cx);
+        let changes = self.persistence.changes(self.id, record, own, is_succeeded);
+        if let Some(changes) = changes {
+            self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
+            self.recording_loss();
+        }
+    }
+
+    /// Records how a write ended. A DECLINE that waited for it leaves.
+    pub(super) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
+        let before = self.resolver();
+        self.persistence.written(done);
+        self.loss_recorded(cx);
+        if self.resolver() != before {
+            cx.out.resolvers.insert(self.attachment.clone());
+        }
+    }
+
+    /// Returns the name servers of the lease that the store certainly holds.
+    pub(crate) fn resolver(&self) -> Option<Dns> {
+        self.persistence.durable.as_deref()?.resolver()
+    }
+
+    /// Notes an event about a lease. It is written with the binding's record, if that must be written.
+    pub(super) fn note(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
+    }
+
+    /// Notes that there is a lease, or another one: reported together with its record, or not at all.
+    pub(super) fn note_bound(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
+    }
+
+    /// Notes that a lease is given up: reported together with the removal of its record, or not at all.
+    pub(super) fn note_gone(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.out
+            .note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
+    }
+
+    /// Returns an event about a lease, as it is now.
+    pub(super) fn event(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &Cx<'_>,
+    ) -> Event {
+        // If only the address of a lease is known, it has no server yet.
+        let server = Some(lease.server)
+            .filter(|server| !server.is_unspecified())
+            .map(Into::into);
+        let attachment = (*self.attachment).clone();
+        let address = Some(lease.address.into());
+        Event {
+            wall: cx.now.wall,
+            attachment,
+            kind,
+            address,
+            server,
+            cause: cause.to_string(),
+            run: None,
+        }
+    }
+
+    /// Returns what the binding has at its interface; on a link of the host it has nothing.
+    pub(super) fn seat<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Seat> {
+        interfaces.seat(&self.link, self.id)
+    }
+
+    pub(super) fn seat_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Seat> {
+        cx.interfaces.seat_mut(&self.link, self.id)
+    }
+
+    /// Returns whether the leased address is on the interface, as far as is known.
+    pub(super) fn presence(&self, interfaces: &Interfaces) -> Presence {
+        interfaces.presence(&self.link, self.id)
+    }
+
+    /// Returns what the interface may carry of earlier grants, for the record.
+    pub(super) fn former(&self, interfaces: &Interfaces) -> Option<Box<Former>> {
+        self.seat(interfaces)?.work().and_then(Work::recorded)
+    }
+
+    /// Records that nothing is left to do on the interface for this binding.
+    pub(super) fn has_done(&self, cx: &mut Cx<'_>) {
+        self.seat_mut(cx).into_iter().for_each(Seat::has_done);
+    }
+
+    /// Returns what the interface must know of what the binding holds. `last`: the last lease in use.
+    pub(super) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
+        let grant = client.lease().map(|lease| self.grant(lease));
+        let is_same = |held: &Lease| {
+            grant
+                .as_ref()
+                .is_some_and(|next| plan::same(&self.grant(held), next))
+        };
+        Holding {
+            policy: &self.profile.policy,
+            last: self.grant(last),
+            is_durable: self.persistence.holds(is_same),
+            is_writing: self.persistence.busy(),
+            told: self.told.map(Into::into),
+            grant,
         }
     }
 }

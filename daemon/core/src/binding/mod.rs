@@ -53,7 +53,7 @@ use crate::record::BindingId;
 use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{BadFrame, Frame};
+use crate::wire::frame::{ArpOp, BadFrame, Frame};
 
 /// One holder of a lease. It dereferences to what all its lives share.
 #[derive(Debug)]
@@ -79,9 +79,8 @@ impl Binding {
         now: Instant,
         rng: Rng,
     ) -> Self {
-        let view = known.view;
-        let acquire = Acquire::new(&holder, known, now, rng);
-        let common = Common::new(id, holder).found(view);
+        let common = Common::new(id, holder).found(known.view);
+        let acquire = Acquire::new(&common, known, now, rng);
         Self {
             common,
             life: Life::Acquiring(Box::new(acquire)),
@@ -215,7 +214,11 @@ impl Binding {
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);
         if let Frame::Arp(arp) = frame {
-            self.common.hear_wire(arp, cx);
+            // It may be a server's answer from the wire.
+            if arp.op == ArpOp::Reply {
+                let lan = &self.common.identity.lan;
+                cx.conflicts.answered(lan, arp.sender, arp.sender_mac);
+            }
             if if is_own {
                 self.common.guard_shares()
             } else {
@@ -245,10 +248,15 @@ impl Binding {
         }
     }
 
-    /// Goes on after the link did not take a message.
+    /// Records that the link did not take one of the client's messages, and reports it once.
     pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
-        if let Some(client) = self.life.get_mut().client_mut() {
-            self.common.on_unsent(client, exchange, cause);
+        let common = &mut self.common;
+        let client = self.life.get_mut().client_mut();
+        if let Some(client) = client.filter(|_| common.exchange.is_open(exchange)) {
+            client.on_unsent(cause.to_string());
+            if common.warnings.is_new(&cause.to_string()) {
+                tracing::warn!(attachment = %common.attachment, %cause, "message not sent");
+            }
         }
     }
 

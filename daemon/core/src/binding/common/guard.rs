@@ -18,13 +18,14 @@
 //! address whose interface gets another Ethernet address. A lease that goes on after a restart is not announced: a restart
 //! sends nothing.
 
-mod decline;
+pub(in crate::binding) mod decline;
 mod doubt;
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use crate::binding::common::tenancy::is_unheld;
 use crate::binding::{Common, Cx};
 use crate::conflict::{Heard, Window, WindowAction};
 use crate::effect::{ExchangeId, Why};
@@ -324,11 +325,43 @@ impl Common {
         }
     }
 
+    /// Keeps the DECLINE of a lease that was just lost until the store has recorded the loss.
+    pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
+        if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
+            guard.decline = Some(Box::new((lease, frames)));
+        }
+    }
+
+    /// Stops watching, unless a DECLINE waits for the store.
+    pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
+        if self
+            .guard
+            .as_ref()
+            .is_some_and(|guard| guard.decline.is_none())
+        {
+            self.close_guard(cx);
+        }
+    }
+
+    /// Records that a write begins which records the loss that a DECLINE waits for.
+    pub(super) fn recording_loss(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.recording = guard.decline.is_some();
+        }
+    }
+
+    /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
+    pub(super) fn loss_recorded(&mut self, cx: &mut Cx<'_>) {
+        if self.guard.as_ref().is_some_and(|guard| guard.recording) {
+            self.close_guard(cx);
+        }
+    }
+
     /// Stops watching. A waiting DECLINE leaves now.
     pub(in crate::binding) fn close_guard(&mut self, cx: &mut Cx<'_>) {
         let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
         if let Some((lease, frames)) = decline.map(|decline| *decline)
-            && self.is_declinable(&lease, cx)
+            && is_unheld(self, "DECLINE", &lease, cx)
         {
             self.guard_send(frames, cx);
         }

@@ -1,114 +1,66 @@
-//! What a binding notes for its operator: one event per change, with its cause.
+//! What an operator reads of a lease that was extended, or is given back.
 
-use std::fmt;
-
-use crate::binding::{Common, Cx, Leave};
-use crate::event::{Event, EventKind};
-use crate::outbox::Stake;
+use crate::event::EventKind;
 use crate::source::{Lease, StateName};
 
 /// Why the address of another lease is not on the interface.
 const STAYS_OFF: &str = "not put on the interface: the previous address was not there either";
 
-impl Common {
-    /// Notes an event about a lease. It is written with the binding's record, if that must be written.
-    pub(in crate::binding) fn note(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
-    }
+/// Why a lease is given back, which decides how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// A DEL waits for it. If the store refuses it, the DEL fails, and the release goes on once the store takes it.
+    Deleted,
+    /// The ADD that got it was abandoned.
+    Aborted,
+    /// An earlier daemon had begun to give it back.
+    Resumed,
+    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
+    Undone,
+    /// The link is gone; the RELEASE leaves from the host.
+    LinkGone,
+    /// An ADD of the same attachment has another identity.
+    Displaced,
+    /// Its caller gave its address back, and waits until that is durable.
+    Released,
+    /// An operator gave it back, and waits for that as for a DEL. It is not kept for its identity.
+    Ordered,
+    /// Another binding takes the identity over. Nothing is written or sent unless that fails.
+    Yielded,
+}
 
-    /// Notes that there is a lease, or another one: reported together with its record, or not at all.
-    pub(in crate::binding) fn note_bound(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
-    }
-
-    /// Notes that a lease is given up: reported together with the removal of its record, or not at all.
-    pub(in crate::binding) fn note_gone(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
-    }
-
-    /// Returns an event about a lease, as it is now.
-    pub(in crate::binding) fn event(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &Cx<'_>,
-    ) -> Event {
-        // If only the address of a lease is known, it has no server yet.
-        let server = Some(lease.server)
-            .filter(|server| !server.is_unspecified())
-            .map(Into::into);
-        let attachment = (*self.attachment).clone();
-        let address = Some(lease.address.into());
-        Event {
-            wall: cx.now.wall,
-            attachment,
-            kind,
-            address,
-            server,
-            cause: cause.to_string(),
-            run: None,
-        }
-    }
-
-    /// Notes that a held lease was extended, or another one replaced it. `state` is the client's before; `is_taken_off`: the
-    /// address is not on the interface, and none is put there.
-    pub(in crate::binding) fn note_extended(
-        &self,
-        state: StateName,
-        before: &Lease,
-        lease: &Lease,
-        is_taken_off: bool,
-        cx: &mut Cx<'_>,
-    ) {
-        let (kind, cause) = match state {
-            StateName::Renewing => (EventKind::Renewed, "renewal at T1"),
-            StateName::Rebinding => (EventKind::Rebound, "rebinding at T2"),
-            StateName::Rebooting => (EventKind::Renewed, "confirmation"),
-            StateName::Init
-            | StateName::Selecting
-            | StateName::Requesting
-            | StateName::InitReboot
-            | StateName::Bound => (EventKind::Acquired, "new lease after a loss"),
-        };
-        let stays_off =
-            is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
-        let cause = if stays_off {
-            format!("{cause}, {STAYS_OFF}")
-        } else {
-            cause.to_owned()
-        };
-        let changes = differences(before, lease);
-        match changes.is_empty() {
-            true => self.note_bound(kind, lease, cause, cx),
-            false => self.note_bound(
-                EventKind::Changed,
-                lease,
-                format_args!("{cause}: {}", changes.join(", ")),
-                cx,
-            ),
-        }
+/// Returns what to note of a held lease that was extended, or that another one replaced, and why. `state`: the client's before;
+/// `is_taken_off`: the address is not on the interface, and none is put there.
+pub(in crate::binding) fn extension(
+    state: StateName,
+    before: &Lease,
+    lease: &Lease,
+    is_taken_off: bool,
+) -> (EventKind, String) {
+    let (kind, cause) = match state {
+        StateName::Renewing => (EventKind::Renewed, "renewal at T1"),
+        StateName::Rebinding => (EventKind::Rebound, "rebinding at T2"),
+        StateName::Rebooting => (EventKind::Renewed, "confirmation"),
+        StateName::Init
+        | StateName::Selecting
+        | StateName::Requesting
+        | StateName::InitReboot
+        | StateName::Bound => (EventKind::Acquired, "new lease after a loss"),
+    };
+    let stays_off =
+        is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
+    let cause = if stays_off {
+        format!("{cause}, {STAYS_OFF}")
+    } else {
+        cause.to_owned()
+    };
+    let changes = differences(before, lease);
+    match changes.is_empty() {
+        true => (kind, cause),
+        false => (
+            EventKind::Changed,
+            format!("{cause}: {}", changes.join(", ")),
+        ),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::backoff::{Backoff, LONGEST_PAUSE};
-use crate::binding::{Common, Cx};
+use crate::binding::Cx;
 use crate::effect::{OpId, StoreCause};
-use crate::grant::Dns;
+use crate::identity::Attachment;
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::source::Lease;
 use crate::time::Instant;
@@ -30,11 +30,11 @@ pub(in crate::binding) struct Persistence {
     want: Want,
     /// Whether something changed since the write under way was emitted.
     dirty: bool,
-    in_flight: Option<OpId>,
+    pub(super) in_flight: Option<OpId>,
     /// The lease that the record being written holds.
     writing: Option<Arc<Lease>>,
     /// The lease that the record in the store holds for certain.
-    durable: Option<Arc<Lease>>,
+    pub(super) durable: Option<Arc<Lease>>,
     /// Whether that lease was lost since.
     lost: bool,
     backoff: Backoff,
@@ -119,82 +119,58 @@ impl Persistence {
     pub(in crate::binding) fn busy(&self) -> bool {
         self.in_flight.is_some()
     }
-}
 
-impl Common {
-    /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client, shared with
-    /// what is known about the store.
-    pub(in crate::binding) fn write(
+    /// Returns what is to be written now, if that is known. `record`: what the store should hold; `own`: the lease of the
+    /// binding's client, shared with what is known about the store; `is_succeeded`: another binding has the identity.
+    pub(super) fn changes(
         &mut self,
+        id: BindingId,
         record: Option<Record>,
         own: Option<Arc<Lease>>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(changes) = self.changes(record, cx) else {
-            return;
-        };
-        self.persistence.dirty = false;
-        self.persistence.writing = changes.iter().find_map(|change| match change {
-            Change::Put(_, record) if record.state == RecordState::Bound => {
-                let own = own.clone().filter(|own| **own == record.lease);
-                Some(own.unwrap_or_else(|| Arc::new(record.lease.clone())))
-            }
-            Change::Put(..) | Change::Remove(_) | Change::Note(_) => None,
-            Change::PutDoor(_) | Change::RemoveDoor(_) => None,
+        is_succeeded: bool,
+    ) -> Option<Vec<Change>> {
+        let is_bound = |record: &&Record| record.state == RecordState::Bound;
+        let bound = record.as_ref().filter(is_bound).map(|record| {
+            let own = own.filter(|own| **own == record.lease);
+            own.unwrap_or_else(|| Arc::new(record.lease.clone()))
         });
-        self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
-        self.recording_loss();
-    }
-
-    fn changes(&self, record: Option<Record>, cx: &Cx<'_>) -> Option<Vec<Change>> {
-        let put = |record: Record| Change::Put(self.id, Box::new(record));
-        match &self.persistence.want {
-            Want::AsIs => None,
+        let put = |record: Record| Change::Put(id, Box::new(record));
+        let changes = match &self.want {
+            Want::AsIs => return None,
             Want::Bound { replaces } => {
-                let put = put(record?);
-                Some(
-                    std::iter::once(put)
-                        .chain(replaces.iter().map(|id| Change::Remove(*id)))
-                        .collect(),
-                )
+                let others = replaces.iter().map(|id| Change::Remove(*id));
+                std::iter::once(put(record?)).chain(others).collect()
             }
-            Want::Releasing => Some(vec![put(record?)]),
+            Want::Releasing => vec![put(record?)],
             // The record of a successor takes precedence.
-            Want::Gone => match record.filter(|_| !self.held_by_other(cx)) {
-                Some(past) => Some(vec![put(past)]),
-                None => Some(vec![Change::Remove(self.id)]),
-            },
-        }
+            Want::Gone => vec![
+                record
+                    .filter(|_| !is_succeeded)
+                    .map_or(Change::Remove(id), put),
+            ],
+        };
+        (self.dirty, self.writing) = (false, bound);
+        Some(changes)
     }
 
-    /// Returns the name servers of the lease that the store certainly holds.
-    pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence
-            .durable
-            .as_deref()
-            .and_then(Lease::resolver)
-    }
-
-    /// Records how a write ended. A DECLINE that waited for it leaves.
-    pub(in crate::binding) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
-        self.persistence.in_flight = None;
-        let written = self.persistence.writing.take();
-        self.loss_recorded(cx);
+    /// Records how a write ended.
+    pub(super) fn written(&mut self, done: bool) {
+        self.in_flight = None;
+        let written = self.writing.take();
         if done {
-            let before = self.resolver();
-            self.persistence.durable = written;
-            self.persistence.lost = false;
-            if self.resolver() != before {
-                cx.out.resolvers.insert(self.attachment.clone());
-            }
+            (self.durable, self.lost) = (written, false);
         }
     }
 
     /// Tries the failed write again after a growing pause.
-    pub(in crate::binding) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
-        let pause = self.persistence.backoff.pause(LONGEST_PAUSE, cx.rng);
-        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written: trying again");
-        self.persistence.dirty = true;
-        self.persistence.retry = Some(cx.now.boot + pause);
+    pub(in crate::binding) fn try_later(
+        &mut self,
+        attachment: &Attachment,
+        cause: &StoreCause,
+        cx: &mut Cx<'_>,
+    ) {
+        let pause = self.backoff.pause(LONGEST_PAUSE, cx.rng);
+        tracing::warn!(%attachment, %cause, ?pause, "record not written: trying again");
+        (self.dirty, self.retry) = (true, Some(cx.now.boot + pause));
     }
 }

@@ -13,56 +13,48 @@ use crate::binding::Cx;
 use crate::source::Client;
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
+use crate::wire::frame::Arp;
 
-impl Common {
-    /// Sends the client's messages, and the probe before a REQUEST.
-    pub(in crate::binding) fn send_messages(
-        &mut self,
-        client: &Client,
-        mut frames: Vec<Vec<u8>>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(lower) = cx
-            .interfaces
-            .lower(&self.link)
-            .filter(|_| !self.profile.on_parent)
-        else {
-            return self.exchange.send(frames, cx.out);
-        };
-        if client.asks_first() {
-            let will_do = |server| self.profile.client.servers.trusts(server);
-            let are_on_wire = cx
-                .conflicts
-                .are_on_wire(&self.identity.lan, will_do, cx.now.boot);
-            let over = Some(lower).filter(|_| are_on_wire);
-            return frames
-                .into_iter()
-                .for_each(|frame| self.exchange.send_over(frame, over, cx.out));
-        }
-        let Some(server) = first_request_to(client, cx.now.boot) else {
-            return self.exchange.send(frames, cx.out);
-        };
-        let Some(request) = frames.pop() else { return };
-        self.exchange.send(frames, cx.out);
-        let lan = &self.identity.lan;
-        let now = cx.now.boot;
-        let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
-        self.exchange
-            .send_over(request, Some(lower).filter(|_| is_on_wire), cx.out);
-        if !is_on_wire && cx.conflicts.asks_wire(lan, server, now) {
-            let question = Arp::request(self.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
-            self.exchange
-                .send_over(question.encode(), Some(lower), cx.out);
-        }
+/// Sends the client's messages, and the probe before a REQUEST.
+pub(in crate::binding) fn send_messages(
+    common: &Common,
+    client: &Client,
+    mut frames: Vec<Vec<u8>>,
+    cx: &mut Cx<'_>,
+) {
+    let Some(lower) = cx
+        .interfaces
+        .lower(&common.link)
+        .filter(|_| !common.profile.on_parent)
+    else {
+        return common.exchange.send(frames, cx.out);
+    };
+    if client.asks_first() {
+        let will_do = |server| common.profile.client.servers.trusts(server);
+        let are_on_wire = cx
+            .conflicts
+            .are_on_wire(&common.identity.lan, will_do, cx.now.boot);
+        let over = Some(lower).filter(|_| are_on_wire);
+        return frames
+            .into_iter()
+            .for_each(|frame| common.exchange.send_over(frame, over, cx.out));
     }
-
-    /// Handles an ARP packet, which may be a server's answer from the wire.
-    pub(in crate::binding) fn hear_wire(&self, arp: &Arp, cx: &mut Cx<'_>) {
-        if arp.op == ArpOp::Reply {
-            cx.conflicts
-                .answered(&self.identity.lan, arp.sender, arp.sender_mac);
-        }
+    let Some(server) = first_request_to(client, cx.now.boot) else {
+        return common.exchange.send(frames, cx.out);
+    };
+    let Some(request) = frames.pop() else { return };
+    common.exchange.send(frames, cx.out);
+    let lan = &common.identity.lan;
+    let now = cx.now.boot;
+    let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
+    common
+        .exchange
+        .send_over(request, Some(lower).filter(|_| is_on_wire), cx.out);
+    if !is_on_wire && cx.conflicts.asks_wire(lan, server, now) {
+        let question = Arp::request(common.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
+        common
+            .exchange
+            .send_over(question.encode(), Some(lower), cx.out);
     }
 }
 

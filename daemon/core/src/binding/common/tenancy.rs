@@ -60,100 +60,87 @@ pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Clai
     held.or(asked)
 }
 
-impl Common {
-    /// Returns who else has an address of the LAN.
-    pub(in crate::binding) fn tenant(&self, address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenant> {
-        cx.holders
-            .tenant(&self.identity.lan, address, self.id, cx.now.boot)
-    }
+/// Returns who else has an address of the LAN.
+pub(in crate::binding) fn tenant(
+    common: &Common,
+    address: Ipv4Addr,
+    cx: &Cx<'_>,
+) -> Option<Tenant> {
+    cx.holders
+        .tenant(&common.identity.lan, address, common.id, cx.now.boot)
+}
 
-    /// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
-    /// `used`: the binding's own address.
-    pub(in crate::binding) fn taken(
-        &self,
-        client: &Client,
-        output: &Output,
-        used: Option<Ipv4Addr>,
-        cx: &Cx<'_>,
-    ) -> Option<Taken> {
-        let (lease, granted) = self.given(client, output, used, cx.now.boot)?;
-        let tenant = self.tenant(lease.ip(), cx)?;
-        Some(Taken {
-            tenant,
-            lease: lease.clone(),
-            granted,
-        })
-    }
+/// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
+/// `used`: the binding's own address.
+pub(in crate::binding) fn taken(
+    common: &Common,
+    client: &Client,
+    output: &Output,
+    used: Option<Ipv4Addr>,
+    cx: &Cx<'_>,
+) -> Option<Taken> {
+    let (lease, granted) = given(client, output, used, cx.now.boot)?;
+    let tenant = tenant(common, lease.ip(), cx)?;
+    Some(Taken {
+        tenant,
+        lease: lease.clone(),
+        granted,
+    })
+}
 
-    /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
-    pub(in crate::binding) fn given<'a>(
-        &self,
-        client: &'a Client,
-        output: &'a Output,
-        used: Option<Ipv4Addr>,
-        now: Instant,
-    ) -> Option<(&'a Lease, bool)> {
-        match (&output.verdict, client.requesting()) {
-            (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => {
-                Some((&**lease, true))
-            }
-            (None, Some((_, false))) if !output.frames.is_empty() => {
-                Some((client.owed(now)?, false))
-            }
-            (Some(_) | None, _) => None,
+/// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
+pub(in crate::binding) fn given<'a>(
+    client: &'a Client,
+    output: &'a Output,
+    used: Option<Ipv4Addr>,
+    now: Instant,
+) -> Option<(&'a Lease, bool)> {
+    match (&output.verdict, client.requesting()) {
+        (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => {
+            Some((&**lease, true))
         }
+        (None, Some((_, false))) if !output.frames.is_empty() => Some((client.owed(now)?, false)),
+        (Some(_) | None, _) => None,
     }
+}
 
-    pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
-        let (
-            Taken {
-                tenant,
-                lease,
-                granted,
-            },
-            attachment,
-        ) = (taken, &self.attachment);
-        let holder = &tenant.who;
-        tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
-        let cause = format!("not taken from server {}: {holder} has it", lease.server);
-        if self.warnings.is_new(&format!("{} {cause}", lease.ip())) {
-            tracing::warn!(attachment = %self.attachment, address = %lease.ip(), server = %lease.server, %holder, "not taken: another attachment has it");
-            self.note(EventKind::AddressHeld, lease, cause, cx);
-        }
+/// Reports that a server's address is another holder's; once for each server and holder.
+pub(in crate::binding) fn tell_taken(common: &mut Common, taken: &Taken, cx: &mut Cx<'_>) {
+    let Taken {
+        tenant,
+        lease,
+        granted,
+    } = taken;
+    let attachment = &common.attachment;
+    let holder = &tenant.who;
+    tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
+    let cause = format!("not taken from server {}: {holder} has it", lease.server);
+    if common.warnings.is_new(&format!("{} {cause}", lease.ip())) {
+        tracing::warn!(%attachment, address = %lease.ip(), server = %lease.server, %holder, "not taken: another attachment has it");
+        common.note(EventKind::AddressHeld, lease, cause, cx);
     }
+}
 
-    /// Returns whether a lease may be declined now: nobody else here has its address, and its LAN has not had its DECLINEs.
-    pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-        cx.conflicts.may_decline(&self.identity.lan, cx.now.boot) && self.is_declinable(lease, cx)
-    }
+/// Returns whether a lease may be declined now: nobody else here has its address, and its LAN has not had its DECLINEs.
+pub(in crate::binding) fn may_decline(common: &Common, lease: &Lease, cx: &mut Cx<'_>) -> bool {
+    cx.conflicts.may_decline(&common.identity.lan, cx.now.boot)
+        && is_unheld(common, "DECLINE", lease, cx)
+}
 
-    /// Returns whether nobody else here has the address of a lease that is declined.
-    pub(in crate::binding) fn is_declinable(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-        let Some(tenant) = self.tenant(lease.ip(), cx) else {
-            return true;
-        };
-        self.tell_unsent("DECLINE", lease, &tenant, cx);
-        false
-    }
-
-    /// Returns whether a lease that an ADD gives up may be released: nobody else here has its address.
-    pub(in crate::binding) fn may_release(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-        let Some(tenant) = self.tenant(lease.ip(), cx) else {
-            return true;
-        };
-        self.tell_unsent("RELEASE", lease, &tenant, cx);
-        false
-    }
-
-    fn tell_unsent(&self, what: &str, lease: &Lease, tenant: &Tenant, cx: &mut Cx<'_>) {
-        let attachment = &self.attachment;
-        let holder = &tenant.who;
-        tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
-        self.note(
-            EventKind::AddressHeld,
-            lease,
-            format_args!("no {what} sent: {holder} has the address"),
-            cx,
-        );
-    }
+/// Returns whether nobody else here has a lease's address, so that `what`, a DECLINE or a RELEASE, may be sent.
+pub(in crate::binding) fn is_unheld(
+    common: &Common,
+    what: &str,
+    lease: &Lease,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(tenant) = tenant(common, lease.ip(), cx) else {
+        return true;
+    };
+    let attachment = &common.attachment;
+    let holder = &tenant.who;
+    tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
+    let cause = format_args!("no {what} sent: {holder} has the address");
+    common.note(EventKind::AddressHeld, lease, cause, cx);
+    false
 }

@@ -4,9 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
 use crate::binding::{Common, Cx, Report};
-use crate::effect::ExchangeId;
-use crate::link::LinkCause;
-use crate::source::{Client, Output, Verdict};
+use crate::source::{Output, Verdict};
 use crate::wire::Mac;
 
 /// How many different warnings there are per lease.
@@ -31,47 +29,19 @@ impl Warnings {
     }
 }
 
-impl Common {
-    /// Counts what the client refused of an answer, or dropped from it, and reports it once.
-    pub(in crate::binding) fn tell_refused(
-        &mut self,
-        from: Option<(Option<Ipv4Addr>, Mac)>,
-        output: &Output,
-        cx: &mut Cx<'_>,
-    ) {
-        if let Some(from) = from {
-            self.tell_of(from, output, cx);
-        }
-        if let Some(said) = output.heard {
-            cx.out.report(self.id, Report::Heard(said));
-        }
-        if matches!(output.verdict, Some(Verdict::Lost(..))) {
-            self.warnings = Warnings::default();
-        }
-    }
-
-    /// Records that the link did not take one of the client's messages, and reports it once.
-    pub(in crate::binding) fn on_unsent(
-        &mut self,
-        client: &mut Client,
-        exchange: ExchangeId,
-        cause: &LinkCause,
-    ) {
-        if !self.exchange.is_open(exchange) {
-            return;
-        }
-        client.on_unsent(cause.to_string());
-        if self.warnings.is_new(&cause.to_string()) {
-            tracing::warn!(attachment = %self.attachment, %cause, "message not sent");
-        }
-    }
-
-    fn tell_of(&mut self, (from, mac): (Option<Ipv4Addr>, Mac), output: &Output, cx: &mut Cx<'_>) {
-        let attachment = &self.attachment;
+/// Counts what the client refused of an answer, or dropped from it, and reports it once, as it does what a server said with it.
+pub(in crate::binding) fn tell(
+    common: &mut Common,
+    from: Option<(Option<Ipv4Addr>, Mac)>,
+    output: &Output,
+    cx: &mut Cx<'_>,
+) {
+    let (attachment, warnings) = (&common.attachment, &mut common.warnings);
+    if let Some((from, mac)) = from {
         let from = from.map(tracing::field::display);
         if let Some(refused) = &output.refused {
             cx.out.counts.refused(refused.name());
-            if refused.is_noise() || !self.warnings.is_new(&refused.to_string()) {
+            if refused.is_noise() || !warnings.is_new(&refused.to_string()) {
                 tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
             } else {
                 tracing::warn!(%attachment, from, %mac, cause = %refused, "answer refused");
@@ -79,10 +49,16 @@ impl Common {
         }
         for dropped in &output.dropped {
             cx.out.counts.refused(dropped.cause.name());
-            if self.warnings.is_new(&dropped.to_string()) {
+            if warnings.is_new(&dropped.to_string()) {
                 tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped: the rest is used");
             }
         }
+    }
+    if let Some(said) = output.heard {
+        cx.out.report(common.id, Report::Heard(said));
+    }
+    if matches!(output.verdict, Some(Verdict::Lost(..))) {
+        common.warnings = Warnings::default();
     }
 }
 

@@ -29,6 +29,7 @@ use self::pace::Pace;
 use self::phase::Phase;
 use self::survey::Reason;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
+use crate::binding::common::{siblings, tenancy, warnings};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
@@ -137,7 +138,7 @@ impl Acquire {
         let mut output = self.client.handle(cx.now.boot, signal);
         cx.out.counts.settled(output.settled);
         self.hear(common, output.heard.is_some(), cx);
-        common.tell_refused(from, &output, cx);
+        warnings::tell(common, from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
             return SAME;
@@ -153,11 +154,11 @@ impl Acquire {
             common.guard_request(asked, &mut frames, cx);
         }
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
-            && !common.may_decline(lease, cx)
+            && !tenancy::may_decline(common, lease, cx)
         {
             frames.clear();
         }
-        common.send_messages(&self.client, frames, cx);
+        siblings::send_messages(common, &self.client, frames, cx);
         match verdict {
             Some(Verdict::Won(lease)) if common.probes_first() => {
                 self.probe_first(common, &lease, cx)

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::standstill::Standstill;
-use crate::binding::common::Permit;
+use crate::binding::common::guard::decline;
+use crate::binding::common::note::extension;
 use crate::binding::common::tenancy::claim_of;
+use crate::binding::common::{Permit, tenancy, warnings};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
@@ -158,14 +160,16 @@ impl Hold {
         let from = signal.sender();
         self.tell_addressed(common, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
-        common.tell_refused(from, &output, cx);
+        warnings::tell(common, from, &output, cx);
         count(&output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);
         let asked = self.client.requesting();
         let last = self.last.clone();
         common.guard_request(asked, &mut output.frames, cx);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
+                if !tenancy::may_decline(common, lease, cx) =>
+            {
                 output.frames.clear()
             }
             Some(_) | None => {}
@@ -189,8 +193,8 @@ impl Hold {
         used: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Option<Loss> {
-        let taken = common.taken(&self.client, output, used, cx)?;
-        common.tell_taken(&taken, cx);
+        let taken = tenancy::taken(common, &self.client, output, used, cx)?;
+        tenancy::tell_taken(common, &taken, cx);
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
         cx.out
@@ -207,8 +211,8 @@ impl Hold {
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
-            }
+            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
+                if !tenancy::may_decline(common, lease, cx) => {}
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !cut(Rule::DeclineAfterStore) => {
                 common.decline_later((**lease).clone(), frames)
             }
@@ -316,7 +320,8 @@ impl Hold {
             }
             None => {}
         }
-        common.note_extended(before.state, &last, &lease, is_taken_off, cx);
+        let (kind, cause) = extension(before.state, &last, &lease, is_taken_off);
+        common.note_bound(kind, &lease, cause, cx);
         // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
@@ -366,7 +371,7 @@ impl Hold {
             Loss::Nak { .. } | Loss::Misplaced { .. } => {
                 common.note(EventKind::Lost, lease, loss, cx)
             }
-            Loss::Conflict { by } => _ = common.declined(lease, *by, cx),
+            Loss::Conflict { by } => _ = decline::declined(common, lease, *by, cx),
         }
         common.end_exchange(cx);
         common.persistence.lost();
@@ -514,7 +519,7 @@ impl Living for Hold {
         cx: &mut Cx<'_>,
     ) -> Next {
         if let Err(cause) = result {
-            common.persist_later(&cause, cx);
+            common.persistence.try_later(&common.attachment, &cause, cx);
         }
         self.has_work();
         SAME

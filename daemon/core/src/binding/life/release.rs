@@ -359,7 +359,7 @@ impl Release {
 
     /// Handles a write that failed: it is tried again. A DEL that waits for it fails; the next finds the release under way.
     fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) {
-        common.persist_later(&cause, cx);
+        common.persistence.try_later(&common.attachment, &cause, cx);
         if !self.del_answered {
             cx.out.report(common.id, Report::NotGivenBack(cause));
         }

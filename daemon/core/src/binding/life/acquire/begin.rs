@@ -8,7 +8,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use super::{Acquire, Misses, Pace, Phase, Reason, Resort};
-use crate::binding::{Holder, Quest};
+use crate::binding::{Common, Quest};
 use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::source::{Client, Lease, Wanted};
@@ -36,12 +36,12 @@ impl Acquire {
     /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for its identity's last
     /// address.
     pub(in crate::binding) fn new(
-        holder: &Holder,
+        common: &Common,
         known: Known<'_>,
         now: Instant,
         rng: Rng,
     ) -> Self {
-        let sender = holder.sender();
+        let sender = common.sender();
         let Known {
             mut quest,
             lease,

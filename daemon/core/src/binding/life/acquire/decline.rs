@@ -7,6 +7,8 @@ use std::ops::ControlFlow::Break;
 
 use super::judge::{Case, Ruling};
 use super::{Abort, Acquire, Phase};
+use crate::binding::common::guard::decline;
+use crate::binding::common::tenancy;
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
 use crate::effect::{Failure, StoreCause};
@@ -46,8 +48,8 @@ impl Acquire {
             frames, verdict, ..
         } = self.client.handle(cx.now.boot, signal);
         match &verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
-            }
+            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
+                if !tenancy::may_decline(common, lease, cx) => {}
             Some(_) | None => common.guard_send(frames, cx),
         }
         match verdict {
@@ -85,7 +87,7 @@ impl Acquire {
             common.close_guard(cx);
             return SAME;
         }
-        let may = common.declined(lease, by, cx);
+        let may = decline::declined(common, lease, by, cx);
         common.close_guard(cx);
         self.spoils(common, lease.ip(), cx);
         let case = Case::InUse {

@@ -104,7 +104,7 @@ impl Acquire {
                 let Some(hold) = self.held(common, cx) else {
                     return SAME;
                 };
-                common.persist_later(&cause, cx);
+                common.persistence.try_later(&common.attachment, &cause, cx);
                 Break(Life::Held(hold))
             }
             (Err(cause), _) => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::judge::{Case, Cause, Ruling};
 use super::{Abort, Acquire, SETTLES};
+use crate::binding::common::tenancy;
 use crate::binding::common::tenancy::Taken;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::PROBING;
@@ -48,7 +49,7 @@ impl Acquire {
                 self.limit = self.limit.min(self.quest.began + patience).max(now);
             }
         }
-        if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
+        if let Some((lease, granted)) = tenancy::given(&self.client, output, None, now) {
             let lease = lease.clone();
             (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
             if granted && matches!(ruling, Ruling::GoOn) {
@@ -82,7 +83,7 @@ impl Acquire {
             tracing::warn!(attachment = %common.attachment, %address, server = %lease.server, %why, "not taken");
         }
         let counts = unfit.is_none() && !cut(Rule::HeldOffer);
-        let tenant = common.tenant(address, cx).filter(|_| counts);
+        let tenant = tenancy::tenant(common, address, cx).filter(|_| counts);
         let held = tenant.as_ref().map(|tenant| Cause::Held {
             holder: tenant.who.clone(),
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),
@@ -100,7 +101,7 @@ impl Acquire {
                 lease: lease.clone(),
                 granted,
             };
-            common.tell_taken(&taken, cx);
+            tenancy::tell_taken(common, &taken, cx);
             if matches!(ruling, Ruling::Refuse(_)) {
                 cx.out.report(common.id, Report::WantsRenewed(holder));
             }

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow::Break;
 
 use super::{Acquire, Phase};
+use crate::binding::common::change;
 use crate::binding::{Common, Cx, Life, Next, SAME};
 use crate::effect::Outcome;
 use crate::interface::{Done, Holding, Lack, Seat, Work, Worked};
@@ -44,7 +45,7 @@ impl Acquire {
         let work = common.seat(cx.interfaces).and_then(Seat::work);
         let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
         if is_due && let Some(holding) = self.holding(common) {
-            common.go_on(&holding, cx);
+            change::go_on(common, &holding, cx);
             return SAME;
         }
         match self.held(common, cx) {
@@ -71,7 +72,7 @@ impl Acquire {
             common.has_done(cx);
             return SAME;
         };
-        match common.worked(outcome, &holding, cx) {
+        match change::worked(common, outcome, &holding, cx) {
             // If another change of the interface is under way, its end will be reported.
             Worked::Waits => return SAME,
             Worked::Again { .. } => {}
@@ -79,7 +80,7 @@ impl Acquire {
                 (self.mtu, self.sized) = (mtu, lacks != Some(Lack::Mtu));
                 lacks
                     .into_iter()
-                    .for_each(|lack| common.work_later(&lack, Some(lack), cx));
+                    .for_each(|lack| change::try_later(common, &lack, Some(lack), cx));
             }
             Worked::Failed(cause) => return self.not_sized(common, cause, cx),
         }
@@ -91,7 +92,7 @@ impl Acquire {
         if cause.is_gone() {
             return self.fail_link(common, cause, cx);
         }
-        common.work_later(&cause, Some(Lack::Mtu), cx);
+        change::try_later(common, &cause, Some(Lack::Mtu), cx);
         self.make_fit(common, cx)
     }
 }

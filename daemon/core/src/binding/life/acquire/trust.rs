@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Acquire, Phase};
+use crate::binding::common::tenancy;
 use crate::binding::{Common, Cx, Next};
 use crate::source::Lease;
 use crate::time::Instant;
@@ -27,7 +28,7 @@ impl Acquire {
     pub(super) fn take_trusted(&mut self, common: &Common, cx: &Cx<'_>) -> Option<Arc<Lease>> {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
-        let is_free = common.claim().is_none() && common.tenant(lease.ip(), cx).is_none();
+        let is_free = common.claim().is_none() && tenancy::tenant(common, lease.ip(), cx).is_none();
         let fits = self.quest.unfit(lease.ip()).is_none();
         Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }

@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 
 use super::Acquire;
+use crate::binding::common::guard::decline;
+use crate::binding::common::tenancy;
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 
@@ -16,12 +18,12 @@ impl Acquire {
             return common.close(cx);
         }
         if let Some(lease) = self.client.owed(cx.now.boot) {
-            if !common.may_release(lease, cx) {
+            if !tenancy::is_unheld(common, "RELEASE", lease, cx) {
                 return common.close(cx);
             }
             self.spoils(common, lease.ip(), cx);
         }
-        if !common.decline_owed(&mut self.client, cx) {
+        if !decline::owed(common, &mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
             common.exchange.send(release.into_iter().collect(), cx.out);
         }

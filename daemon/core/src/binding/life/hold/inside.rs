@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::Hold;
+use crate::binding::common::change;
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::effect::Outcome;
 use crate::event::EventKind;
@@ -106,7 +107,7 @@ impl Hold {
             return;
         };
         let vacates = seat.vacates();
-        if common.go_on(&self.holding(common), cx) {
+        if change::go_on(common, &self.holding(common), cx) {
             if vacates {
                 cx.out.report(common.id, Report::Vacated);
             }
@@ -121,7 +122,7 @@ impl Hold {
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) -> Next {
-        match common.worked(outcome, &self.holding(common), cx) {
+        match change::worked(common, outcome, &self.holding(common), cx) {
             Worked::Waits => SAME,
             Worked::Again { .. } => {
                 self.has_work();
@@ -168,7 +169,7 @@ impl Hold {
         }
         lacks
             .into_iter()
-            .for_each(|lack| common.work_later(&lack, Some(lack), cx));
+            .for_each(|lack| change::try_later(common, &lack, Some(lack), cx));
         self.has_changed();
         SAME
     }
@@ -180,7 +181,7 @@ impl Hold {
         // If it is not seen, the word of the caller that ended it counts.
         match cause.is_unseen() && common.seat(cx.interfaces).is_some_and(Seat::vacates) {
             true => cx.out.report(common.id, Report::Vacated),
-            false => common.work_later(&cause, None, cx),
+            false => change::try_later(common, &cause, None, cx),
         }
         SAME
     }

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 
 use super::Hold;
 use crate::binding::common::Permit;
+use crate::binding::common::guard::decline;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
@@ -197,7 +198,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Life {
         if self.client.lease().is_none() {
-            common.decline_owed(&mut self.client, cx);
+            decline::owed(common, &mut self.client, cx);
         }
         common.end_exchange(cx);
         common.let_guard_decline(cx);

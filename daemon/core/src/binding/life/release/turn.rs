@@ -1,6 +1,7 @@
 //! A RELEASE's turn among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
 
 use super::{LEFT, Owed, Release, ReleaseStage};
+use crate::binding::common::tenancy;
 use crate::binding::{Common, Cx, Living, Report, Want};
 use crate::event::EventKind;
 use crate::time::Instant;
@@ -77,7 +78,7 @@ impl Release {
         if self.owed.is_nothing() || self.is_leaving() {
             return false;
         }
-        let is_anothers = !common.may_release(&self.lease, cx);
+        let is_anothers = !tenancy::is_unheld(common, "RELEASE", &self.lease, cx);
         if is_anothers {
             self.end_unsaid(common, cx);
         }
