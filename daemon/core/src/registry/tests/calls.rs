@@ -159,12 +159,7 @@ fn a_replaced_record_stays_away_if_its_add_is_given_up() {
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1005.0);
-    assert_eq!(
-        rig.sent.iter().filter(|(kind, _)| *kind == 7).count(),
-        1,
-        "one RELEASE: {:?}",
-        rig.sent
-    );
+    assert_eq!(rig.sends(7), 1, "one RELEASE: {:?}", rig.sent);
     assert!(
         rig.store.records().is_empty() && rig.rows().is_empty(),
         "{:?}",

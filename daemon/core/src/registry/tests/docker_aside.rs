@@ -53,7 +53,7 @@ fn a_second_discover_leaves_from_a_macvlan() {
         "{:?}",
         rig.answers
     );
-    assert_eq!(rig.count_sent(1), 2, "no more than without");
+    assert_eq!(rig.sends(1), 2, "no more than without");
     assert_eq!(
         (rig.only_record().link.clone(), rig.rows()[0].link.clone()),
         (line(false), Some(line(false)))
@@ -78,7 +78,7 @@ fn a_server_that_answers_within_a_second_needs_no_macvlan() {
         rig.run_until(1040.0);
         assert_eq!(rig.has_lease(add), server == Server::Up);
         assert!(
-            rig.count_sent(3) > 0 && !rig.opened.contains(&line(true)),
+            rig.sends(3) > 0 && !rig.opened.contains(&line(true)),
             "{:?}",
             rig.opened
         );

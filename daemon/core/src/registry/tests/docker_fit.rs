@@ -136,7 +136,7 @@ fn an_error_names_the_offered_and_the_wanted_address() {
         rig.failure(add).to_string(),
         "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150"
     );
-    assert_eq!(rig.count_sent(3), 0);
+    assert_eq!(rig.sends(3), 0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn wake_at(rig: &mut Rig, seconds: f64) {
 }
 
 fn requests(rig: &Rig) -> usize {
-    rig.sent.iter().filter(|(kind, _)| *kind == 3).count()
+    rig.sends(3)
 }
 
 #[test]

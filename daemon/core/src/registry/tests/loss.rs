@@ -105,7 +105,7 @@ fn a_search_backs_off_from_a_server_that_only_offers() {
     for minute in 1..=60 {
         rig.run_until(1400.0 + 60.0 * f64::from(minute));
     }
-    let discovers = rig.sent.iter().filter(|(kind, _)| *kind == 1).count();
+    let discovers = rig.sends(1);
     assert!((45..=70).contains(&discovers), "{discovers} in an hour");
     rig.server = Server::Up;
     rig.run_until(1400.0 + 3670.0);

@@ -57,7 +57,7 @@ fn a_release_for_a_bridges_mac_leaves_from_the_bridge() {
         let mut rig = dead(rig, 7);
         rig.run_until(1010.0);
         assert_eq!(
-            (ports(&rig), rig.releases()),
+            (ports(&rig), rig.sends(7)),
             (vec![(7, by_port)], 1),
             "by an Ethernet address of its own: {by_port}"
         );
@@ -78,7 +78,7 @@ fn a_release_leaves_from_the_parent_without_a_macvlan() {
         let mut rig = dead(rig, 0);
         rig.run_until(1001.0);
         assert_eq!(ports(&rig), [(0, true), (0, false)]);
-        assert_eq!(rig.releases(), 1);
+        assert_eq!(rig.sends(7), 1);
         let [cause] = released(&rig)[..] else {
             panic!("{:?}", rig.store.events)
         };
@@ -99,7 +99,7 @@ fn a_release_without_an_arp_answer_may_not_have_arrived() {
         rig.stations.clear();
         let mut rig = dead(rig, 0);
         rig.run_until(1001.0);
-        assert_eq!(rig.releases(), 1);
+        assert_eq!(rig.sends(7), 1);
         let [cause] = released(&rig)[..] else {
             panic!("{:?}", rig.store.events)
         };
@@ -122,7 +122,7 @@ fn a_release_leaves_its_mac_to_a_successor() {
         panic!("{:?}", rig.opened)
     };
     assert!(
-        mac != Mac([2, 0, 0, 0, 1, 1]) && rig.releases() == 1,
+        mac != Mac([2, 0, 0, 0, 1, 1]) && rig.sends(7) == 1,
         "a macvlan of that address would keep its interface from coming up"
     );
 }
@@ -133,9 +133,9 @@ fn a_release_does_not_wait_for_ever_for_a_mac() {
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
     let mut rig = dead(rig, 0);
     rig.run_until(1004.9);
-    assert_eq!(rig.releases(), 0);
+    assert_eq!(rig.sends(7), 0);
     rig.run_until(1010.0);
-    assert_eq!((ports(&rig).last(), rig.releases()), (Some(&(0, false)), 1));
+    assert_eq!((ports(&rig).last(), rig.sends(7)), (Some(&(0, false)), 1));
     assert!(rig.opened.len() < 15, "{} tries", rig.opened.len());
 }
 
@@ -149,7 +149,7 @@ fn a_release_does_not_wait_for_the_mac_of_a_live_link() {
         .push_back(LinkCause::refused("send", "No buffer space available"));
     let del = rig.del("a");
     assert_eq!(
-        (rig.answers.get(&del), rig.releases()),
+        (rig.answers.get(&del), rig.sends(7)),
         (Some(&Answer::Deleted), 1)
     );
     assert_eq!(ports(&rig), [(0, true), (0, false)]);
@@ -161,7 +161,7 @@ fn a_dying_interface_is_no_conflict_for_others() {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "one");
         let del = rig.del("a");
-        assert_eq!((&rig.answers[&del], rig.releases()), (&Answer::Deleted, 1));
+        assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
         rig.run_until(later);
         // The main plugin deletes the link after the DEL of its address.
         rig.stations
@@ -184,11 +184,7 @@ fn an_interface_counts_as_dying_from_its_release_on() {
     let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
     rig.written(op, changes);
     assert_eq!(
-        (
-            &rig.answers[&del],
-            rig.releases(),
-            rig.store.records().len()
-        ),
+        (&rig.answers[&del], rig.sends(7), rig.store.records().len()),
         (&Answer::Deleted, 1, 1)
     );
     rig.disk = Disk::Good;
@@ -236,7 +232,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         (rig.interface.carrier, rig.blind) = (true, None);
         rig.run_until(1200.0);
         assert_eq!(
-            (rig.releases(), rig.rows().len()),
+            (rig.sends(7), rig.rows().len()),
             if lan.is_empty() { (0, 1) } else { (1, 0) }
         );
     }
@@ -254,14 +250,14 @@ fn a_containers_own_dying_link_is_no_station() {
         rig.live.remove(&1);
         rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
         rig.run_until(1002.0);
-        assert_eq!((rig.releases(), rig.rows().len()), (0, 1), "goes: {goes}");
+        assert_eq!((rig.sends(7), rig.rows().len()), (0, 1), "goes: {goes}");
         if goes {
             rig.stations.remove(&address);
         }
         rig.run_until(1020.0);
         // The remaining link is another host's, which has the same Ethernet address.
         assert_eq!(
-            (rig.releases(), rig.rows().len()),
+            (rig.sends(7), rig.rows().len()),
             (usize::from(goes), 0),
             "goes: {goes}"
         );

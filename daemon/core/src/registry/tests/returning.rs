@@ -40,7 +40,7 @@ fn a_restarted_container_asks_for_its_old_address() {
         rig.add("a", 1, "a/lan/eth0");
         rig.del("a");
         assert_eq!(
-            (rig.releases(), rig.rows().len(), rig.only_record().state),
+            (rig.sends(7), rig.rows().len(), rig.only_record().state),
             (1, 0, RecordState::Past)
         );
         if restarts {
@@ -70,9 +70,9 @@ fn a_del_says_for_how_long_the_lease_is_kept() {
         let ends = 1000.0 + f64::from(said);
         rig.restart();
         rig.run_until(ends - 0.1);
-        assert_eq!((rig.state("a"), rig.releases()), (vec!["KEPT"], 0));
+        assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
         rig.run_until(ends + 2.0);
-        assert_eq!((rig.rows().len(), rig.releases()), (0, 1));
+        assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
     }
 }
 
@@ -81,7 +81,7 @@ fn a_del_keeps_no_lease_of_its_container_alone() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a/lan/eth0");
     rig.request(del(60));
-    assert_eq!((rig.rows().len(), rig.releases()), (0, 1));
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }
 
 #[test]
@@ -183,11 +183,11 @@ fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
             "{a}"
         );
         assert_eq!(
-            (rig.releases(), rig.state("c")),
+            (rig.sends(7), rig.state("c")),
             (1, vec!["KEPT"]),
             "only what is in its way"
         );
         rig.run_until(1100.0);
-        assert_eq!((rig.releases(), rig.state("b")), (2, vec!["BOUND"]));
+        assert_eq!((rig.sends(7), rig.state("b")), (2, vec!["BOUND"]));
     }
 }

@@ -752,6 +752,17 @@ impl Rig {
         self.sent.iter().filter(|(sent, _)| *sent == kind).count()
     }
 
+    /// Returns how many RELEASEs were sent, and how many rows and records are left.
+    pub(super) fn ends(&mut self) -> [usize; 3] {
+        [self.sends(7), self.rows().len(), self.store.records().len()]
+    }
+
+    /// Returns how many of Docker's endpoints and how many leases are left, and how many RELEASEs were sent.
+    pub(super) fn endpoint_ends(&mut self) -> [usize; 3] {
+        let leases = self.rows().len().max(self.store.records().len());
+        [self.store.docker.endpoints.len(), leases, self.sends(7)]
+    }
+
     /// Returns when the only lease is renewed.
     pub(super) fn t1(&self) -> f64 {
         self.only_record()

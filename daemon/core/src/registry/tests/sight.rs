@@ -33,7 +33,7 @@ impl Rig {
     }
 
     fn released(&self) -> usize {
-        self.sent.iter().filter(|(kind, _)| *kind == 7).count()
+        self.sends(7)
     }
 }
 

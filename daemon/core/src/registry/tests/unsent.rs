@@ -37,10 +37,7 @@ fn a_release_refused_by_all_links_is_tried_again() {
 
     rig.restart();
     rig.run_until(1060.0);
-    assert_eq!(
-        rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
-        1
-    );
+    assert_eq!(rig.sends(RELEASE), 1);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
@@ -54,9 +51,6 @@ fn a_release_under_way_at_a_takeover_is_sent_once() {
     rig.hold_sends = false;
     rig.run_until(1030.0);
     rig.assert_leased(add);
-    assert_eq!(
-        rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(),
-        1
-    );
+    assert_eq!(rig.sends(RELEASE), 1);
     assert_eq!(rig.rows().len(), 1);
 }

@@ -13,8 +13,25 @@ fn sender() -> Sender {
     plain()
 }
 
-/// A BOOTREQUEST of table 5: fixed fields, magic cookie, options in their order, end, zeros up to 300 bytes.
-fn expected(secs: u16, ciaddr: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
+const SERVER_ID: [u8; 4] = SERVER.octets();
+const WISH: [u8; 4] = LEASED.octets();
+const SIZE: [u8; 2] = [0x05, 0xc0];
+const LIST: [u8; 13] = [1, 121, 249, 3, 33, 6, 15, 26, 51, 54, 58, 59, 119];
+
+/// An option: its code and its value.
+type Opt<'a> = (u8, &'a [u8]);
+
+const WISHED: Opt<'_> = (50, &WISH);
+const NAMED: Opt<'_> = (54, &SERVER_ID);
+const MOST: Opt<'_> = (57, &SIZE);
+const LISTED: Opt<'_> = (55, &LIST);
+const HOP: Hop = Hop {
+    server: SERVER,
+    mac: SERVER_MAC,
+};
+
+/// A BOOTREQUEST of table 5: fixed fields, magic cookie, kind, client, options in their order, end, zeros up to 300 bytes.
+fn expected(kind: u8, secs: u16, ciaddr: Ipv4Addr, options: &[Opt<'_>]) -> Vec<u8> {
     let mut bytes = vec![1, 1, 6, 0];
     bytes.extend(XID.to_be_bytes());
     bytes.extend(secs.to_be_bytes());
@@ -24,7 +41,9 @@ fn expected(secs: u16, ciaddr: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
     bytes.extend(MAC.0);
     bytes.extend([0; 10 + 64 + 128]);
     bytes.extend([99, 130, 83, 99]);
-    for (code, value) in options {
+    let (kind, id) = ([kind], client_id());
+    let first: [Opt<'_>; 2] = [(53, &kind), (61, id.as_bytes())];
+    for (code, value) in first.iter().chain(options) {
         bytes.extend([*code, value.len() as u8]);
         bytes.extend(*value);
     }
@@ -33,34 +52,32 @@ fn expected(secs: u16, ciaddr: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-const LIST: [u8; 13] = [1, 121, 249, 3, 33, 6, 15, 26, 51, 54, 58, 59, 119];
-const SIZE: [u8; 2] = [0x05, 0xc0];
+#[track_caller]
+fn is_broadcast(frame: &[u8], kind: u8, secs: u16, source: Ipv4Addr, options: &[Opt<'_>]) {
+    let expected = Sent {
+        to: Mac::BROADCAST,
+        source,
+        destination: Ipv4Addr::BROADCAST,
+        payload: expected(kind, secs, source, options),
+    };
+    assert_eq!(sent(frame), expected);
+}
 
 #[track_caller]
-fn check(frame: &[u8], to: Mac, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8]) {
-    assert_eq!(
-        sent(frame),
-        Sent {
-            to,
-            source,
-            destination,
-            payload: payload.to_vec()
-        }
-    );
+fn is_unicast(frame: &[u8], kind: u8, secs: u16, options: &[Opt<'_>]) {
+    let expected = Sent {
+        to: SERVER_MAC,
+        source: LEASED,
+        destination: SERVER,
+        payload: expected(kind, secs, LEASED, options),
+    };
+    assert_eq!(sent(frame), expected);
 }
 
 #[test]
 fn discover_is_a_broadcast_from_nowhere() {
-    let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[1]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().discover(XID, 3, None);
-    check(
-        &frame,
-        Mac::BROADCAST,
-        NONE,
-        Ipv4Addr::BROADCAST,
-        &expected(3, NONE, &options),
-    );
+    is_broadcast(&frame, 1, 3, NONE, &[MOST, LISTED]);
 }
 
 #[test]
@@ -76,173 +93,62 @@ fn the_largest_message_follows_the_mtu_within_bounds() {
     ] {
         let mut sender = sender();
         sender.set_mtu(mtu);
-        let (id, size) = (client_id(), u16::to_be_bytes(size));
-        let options: [(u8, &[u8]); 4] = [(53, &[1]), (61, id.as_bytes()), (57, &size), (55, &LIST)];
-        check(
-            &sender.discover(XID, 0, None),
-            Mac::BROADCAST,
-            NONE,
-            Ipv4Addr::BROADCAST,
-            &expected(0, NONE, &options),
-        );
+        let (frame, size) = (sender.discover(XID, 0, None), u16::to_be_bytes(size));
+        is_broadcast(&frame, 1, 0, NONE, &[(57, &size), LISTED]);
     }
 }
 
 #[test]
 fn discover_may_wish_for_an_address() {
-    let id = client_id();
-    let wish = LEASED.octets();
-    let options: [(u8, &[u8]); 5] = [
-        (53, &[1]),
-        (61, id.as_bytes()),
-        (50, &wish),
-        (57, &SIZE),
-        (55, &LIST),
-    ];
     let frame = sender().discover(XID, 0, Some(LEASED));
-    check(
-        &frame,
-        Mac::BROADCAST,
-        NONE,
-        Ipv4Addr::BROADCAST,
-        &expected(0, NONE, &options),
-    );
+    is_broadcast(&frame, 1, 0, NONE, &[WISHED, MOST, LISTED]);
 }
 
 #[test]
 fn request_in_requesting_names_server_and_address() {
-    let id = client_id();
-    let (wish, server) = (LEASED.octets(), SERVER.octets());
-    let options: [(u8, &[u8]); 6] = [
-        (53, &[3]),
-        (61, id.as_bytes()),
-        (50, &wish),
-        (54, &server),
-        (57, &SIZE),
-        (55, &LIST),
-    ];
     let frame = sender().select(XID, 3, LEASED, SERVER);
-    check(
-        &frame,
-        Mac::BROADCAST,
-        NONE,
-        Ipv4Addr::BROADCAST,
-        &expected(3, NONE, &options),
-    );
+    is_broadcast(&frame, 3, 3, NONE, &[WISHED, NAMED, MOST, LISTED]);
 }
 
 #[test]
 fn request_in_rebooting_names_the_address_only() {
-    let id = client_id();
-    let wish = LEASED.octets();
-    let options: [(u8, &[u8]); 5] = [
-        (53, &[3]),
-        (61, id.as_bytes()),
-        (50, &wish),
-        (57, &SIZE),
-        (55, &LIST),
-    ];
     let frame = sender().reboot(XID, 3, LEASED);
-    check(
-        &frame,
-        Mac::BROADCAST,
-        NONE,
-        Ipv4Addr::BROADCAST,
-        &expected(3, NONE, &options),
-    );
+    is_broadcast(&frame, 3, 3, NONE, &[WISHED, MOST, LISTED]);
 }
 
 #[test]
 fn a_renewal_is_a_unicast_from_the_leased_address() {
-    let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
-    let frame = sender().renew(
-        XID,
-        3,
-        LEASED,
-        Hop {
-            server: SERVER,
-            mac: SERVER_MAC,
-        },
-    );
-    check(
-        &frame,
-        SERVER_MAC,
-        LEASED,
-        SERVER,
-        &expected(3, LEASED, &options),
-    );
+    let frame = sender().renew(XID, 3, LEASED, HOP);
+    is_unicast(&frame, 3, 3, &[MOST, LISTED]);
 }
 
 #[test]
 fn a_rebinding_is_a_broadcast_from_the_leased_address() {
-    let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().rebind(XID, 3, LEASED);
-    check(
-        &frame,
-        Mac::BROADCAST,
-        LEASED,
-        Ipv4Addr::BROADCAST,
-        &expected(3, LEASED, &options),
-    );
+    is_broadcast(&frame, 3, 3, LEASED, &[MOST, LISTED]);
 }
 
 #[test]
 fn release_is_a_unicast_from_the_leased_address() {
-    let id = client_id();
-    let server = SERVER.octets();
-    let options: [(u8, &[u8]); 4] = [
-        (53, &[7]),
-        (61, id.as_bytes()),
-        (54, &server),
-        (56, b"attachment deleted"),
-    ];
-    let frame = sender().release(
-        XID,
-        LEASED,
-        Hop {
-            server: SERVER,
-            mac: SERVER_MAC,
-        },
-    );
-    check(
-        &frame,
-        SERVER_MAC,
-        LEASED,
-        SERVER,
-        &expected(0, LEASED, &options),
-    );
+    let frame = sender().release(XID, LEASED, HOP);
+    is_unicast(&frame, 7, 0, &[NAMED, (56, b"attachment deleted")]);
 }
 
 #[test]
 fn decline_is_a_broadcast_that_names_server_and_address() {
-    let id = client_id();
-    let (wish, server) = (LEASED.octets(), SERVER.octets());
-    let options: [(u8, &[u8]); 5] = [
-        (53, &[4]),
-        (61, id.as_bytes()),
-        (50, &wish),
-        (54, &server),
-        (56, b"address in use"),
-    ];
     let frame = sender().decline(XID, LEASED, SERVER);
-    check(
+    is_broadcast(
         &frame,
-        Mac::BROADCAST,
+        4,
+        0,
         NONE,
-        Ipv4Addr::BROADCAST,
-        &expected(0, NONE, &options),
+        &[WISHED, NAMED, (56, b"address in use")],
     );
 }
 
 #[test]
 fn a_moved_interface_asks_for_broadcast_answers() {
     let moved = || sender().from_station(STATION);
-    let hop = Hop {
-        server: SERVER,
-        mac: SERVER_MAC,
-    };
     let asked: [fn(&Sender, Hop) -> Vec<u8>; 4] = [
         |sender, _| sender.discover(XID, 0, None),
         |sender, hop| sender.select(XID, 0, LEASED, hop.server),
@@ -250,8 +156,8 @@ fn a_moved_interface_asks_for_broadcast_answers() {
         |sender, _| sender.rebind(XID, 0, LEASED),
     ];
     for ask in asked {
-        assert_eq!(sent(&ask(&sender(), hop)).payload[10..12], [0, 0]);
-        let frame = ask(&moved(), hop);
+        assert_eq!(sent(&ask(&sender(), HOP)).payload[10..12], [0, 0]);
+        let frame = ask(&moved(), HOP);
         // Behind the Ethernet, IP and UDP headers.
         let (payload, source) = (&frame[42..], &frame[6..12]);
         assert_eq!(payload[10..12], [0x80, 0], "the broadcast flag");
