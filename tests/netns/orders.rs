@@ -199,8 +199,6 @@ fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
         "  state             BOUND\n",
         "  server            10.7.0.1, at ",
         "  client            its container (",
-        "  last exchange     20",
-        " in REQUESTING: offer ",
         " is up, MTU 1500, addresses 10.7.",
         "\nOptions that the daemon remembers:\n",
         "  dhcp-lease-time (51)",

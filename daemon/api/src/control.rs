@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 pub use self::status::{Leases, Server, Status, Store, Trouble, Warning};
-pub use self::story::{Acknowledged, DhcpOption, Interface, Lease, Story};
+pub use self::story::{DhcpOption, Interface, Lease, Story};
 
 /// The daemon's URL path for the list of bindings (`GET`).
 pub const BINDINGS: &str = "/v1/bindings";
@@ -478,9 +478,6 @@ pub struct Binding {
     /// The DHCP server; absent while there is no lease, or if none granted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<IpAddr>,
-    /// How long the server took to answer the last time, in milliseconds; absent if that is not known any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_in_ms: Option<f64>,
     /// The lease was lost, and its container runs on without one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,

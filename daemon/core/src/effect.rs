@@ -25,7 +25,7 @@ pub use self::docker::{
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub use self::ranges::{RangeRow, TakenRow};
 pub use self::row::{BindingState, Row};
-pub use self::show::{Acknowledged, Exchanged, Shown};
+pub use self::show::Shown;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;
 pub use crate::identity::ClientIdRule;

@@ -247,7 +247,6 @@ mod tests {
             state: "BOUND".to_owned(),
             source: Some(Source::Server),
             server: Some("10.0.0.1".parse().unwrap()),
-            answered_in_ms: Some(1.5),
             lost: false,
             asked_in_vain: None,
             seconds_asking: None,

@@ -1,7 +1,7 @@
 //! `leasehold show`: everything about one lease.
 
 use leasehold_api::control::{
-    Acknowledged, Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which,
+    Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which,
 };
 
 use super::args::ShowArgs;
@@ -120,7 +120,6 @@ fn facts(lease: &Lease) -> String {
             "told",
             binding.told.map(|told| format!("Docker was told {told}")),
         ),
-        ("last exchange", lease.exchange.as_ref().map(exchange)),
         ("link", binding.link.as_ref().map(ToString::to_string)),
         ("interface", lease.interface.as_ref().map(interface)),
         (
@@ -148,21 +147,6 @@ fn unanswered(binding: &Binding) -> Option<String> {
         .seconds_asking
         .map(|seconds| format!(", the first {} ago", brief(seconds)));
     Some(requests + &since.unwrap_or_default())
-}
-
-fn exchange(of: &Acknowledged) -> String {
-    let sent = |what: &str, took: f64, verb: &str, count: u32| {
-        format!("{what} {took} ms after the first {verb} ({count} sent)")
-    };
-    let offer = of.offer_after_ms.zip(of.discovers);
-    let offer = offer.map(|(took, count)| sent("offer", took, "DISCOVER", count) + ", ");
-    let ack = sent("ACK", of.ack_after_ms, "REQUEST", of.requests);
-    format!(
-        "{} in {}: {}{ack}",
-        of.time,
-        of.state,
-        offer.unwrap_or_default()
-    )
 }
 
 fn interface(of: &Interface) -> String {

@@ -54,7 +54,7 @@ fn text(status: &Status, term: Term) -> String {
     if !servers.is_empty() {
         text += "\n";
         text += &columns(
-            &[["SERVER", "LAN", "LEASES", "ANSWERED IN"].map(str::to_owned)]
+            &[["SERVER", "LAN", "LEASES", "SILENT FOR"].map(str::to_owned)]
                 .into_iter()
                 .chain(servers.iter().map(of_server))
                 .collect::<Vec<_>>(),
@@ -144,20 +144,15 @@ fn of_server(
         server,
         lan,
         leases,
-        answered_in_ms,
         seconds_silent,
     }: &Server,
 ) -> [String; 4] {
-    let answered = match (seconds_silent, answered_in_ms) {
-        (Some(seconds), _) => format!("silent for {}", brief(*seconds)),
-        (None, Some(took)) => format!("{took:.1} ms"),
-        (None, None) => "-".to_owned(),
-    };
+    let silent = seconds_silent.map_or_else(|| "-".to_owned(), brief);
     [
         server.to_string(),
         printable(&lan.to_string()),
         leases.to_string(),
-        answered,
+        silent,
     ]
 }
 
@@ -197,7 +192,6 @@ mod tests {
                     vlan: 5,
                 },
                 leases: 2,
-                answered_in_ms: Some(1.25),
                 seconds_silent: None,
             }],
             warnings: Vec::new(),
@@ -217,8 +211,8 @@ leases by state  2 BOUND
 by caller        2 cni
 granted by       2 server
 
-SERVER    LAN     LEASES  ANSWERED IN
-10.0.0.1  eth0.5  2       1.2 ms
+SERVER    LAN     LEASES  SILENT FOR
+10.0.0.1  eth0.5  2       -
 
 Nothing needs attention.
 ";

@@ -71,11 +71,6 @@ fn pool(record: &PoolRecord) -> control::Pool {
     }
 }
 
-/// Writes a short time.
-pub(super) fn milliseconds(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e3
-}
-
 pub(super) fn binding(row: &Row) -> control::Binding {
     let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
     control::Binding {
@@ -92,7 +87,6 @@ pub(super) fn binding(row: &Row) -> control::Binding {
         state: row.state.as_str().to_owned(),
         source: row.tenure.as_ref().map(|tenure| source(tenure.by)),
         server: row.tenure.as_ref().and_then(|tenure| tenure.by.server()),
-        answered_in_ms: row.answered_in.map(milliseconds),
         lost: row.lost,
         asked_in_vain: row.in_vain.map(|(times, _)| times),
         seconds_asking: seconds(row.in_vain.and_then(|(_, since)| since)),

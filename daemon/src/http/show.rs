@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
-use leasehold_api::control::{self, Acknowledged, DhcpOption, Interface, Lease, Story};
-use leasehold_core::effect::{Exchanged, Row, Shown};
+use leasehold_api::control::{self, DhcpOption, Interface, Lease, Story};
+use leasehold_core::effect::{Row, Shown};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::LinkView;
 use leasehold_core::source::Lease as Granted;
 use leasehold_core::tenure::Times;
 use leasehold_core::time::{Instant, WallTime};
 
-use super::control::{binding, milliseconds};
+use super::control::binding;
 use super::events::{event, rfc3339};
 use crate::options;
 use crate::store::journal::{Journal, JournalError, MOST};
@@ -64,7 +64,6 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
     let Shown {
         row,
         lease,
-        exchanged,
         interface,
     } = shown;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -93,23 +92,10 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
             .flat_map(|lease| remembered(lease))
             .map(|(code, bytes)| option(code, &bytes))
             .collect(),
-        exchange: exchanged.as_ref().and_then(timing),
         interface,
         interface_unseen,
         events,
     }
-}
-
-fn timing(exchanged: &Exchanged) -> Option<Acknowledged> {
-    let ack = exchanged.ack.as_ref()?;
-    Some(Acknowledged {
-        time: rfc3339(ack.at),
-        state: ack.state.to_string(),
-        offer_after_ms: exchanged.offer.map(|(took, _)| milliseconds(took)),
-        discovers: exchanged.offer.map(|(_, sent)| sent),
-        ack_after_ms: milliseconds(ack.took),
-        requests: ack.requests,
-    })
 }
 
 fn seen(view: &LinkView) -> Interface {

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_api::control::{self, Leases, Server, Status, Store};
 use leasehold_core::effect::Row;
 use leasehold_core::identity::Lan;
-use leasehold_core::time::{Instant, WallTime};
+use leasehold_core::time::WallTime;
 use leasehold_core::trouble::{Subject, Trouble};
 
-use super::control::{lan, milliseconds};
+use super::control::lan;
 use super::events::rfc3339;
 use crate::log::Said;
 use crate::metrics::Snapshot;
@@ -132,15 +132,11 @@ fn servers(rows: &[Row], silent: &[(Lan, Ipv4Addr, Duration)]) -> Vec<Server> {
         };
         let seen = found.entry((&identity.lan, server)).or_default();
         seen.leases += 1;
-        seen.last = seen
-            .last
-            .max(row.answered_in.map(|took| (tenure.start, took)));
     }
     let server = |((of, server), seen): ((_, _), Seen)| Server {
         server,
         lan: lan(of),
         leases: seen.leases,
-        answered_in_ms: seen.last.map(|(_, took)| milliseconds(took)),
         seconds_silent: seen.silent.map(|silent| silent.as_secs()),
     };
     found.into_iter().map(server).collect()
@@ -152,8 +148,6 @@ struct Seen {
     leases: u64,
     /// For how long it has extended no lease.
     silent: Option<Duration>,
-    /// When the latest lease began, and how long the answer took.
-    last: Option<(Instant, Duration)>,
 }
 
 #[cfg(test)]
@@ -198,12 +192,8 @@ mod tests {
 
     #[test]
     fn a_daemon_without_a_fault_wants_no_attention() {
-        let answered = |millis| Row {
-            answered_in: Some(Duration::from_millis(millis)),
-            ..row()
-        };
         let status = status(
-            &facts(vec![answered(3), row(), answered(2)]),
+            &facts(vec![row(), row(), row()]),
             UNIX_EPOCH + Duration::from_secs(90),
         );
         assert_eq!(
@@ -218,7 +208,7 @@ mod tests {
         let [server] = &status.servers[..] else {
             panic!("{:?}", status.servers)
         };
-        assert_eq!((server.leases, server.answered_in_ms), (3, Some(3.0)));
+        assert_eq!((server.leases, server.seconds_silent), (3, None));
         assert_eq!(
             status.store.last_commit.as_deref(),
             Some("1970-01-01T00:01:00.000Z")

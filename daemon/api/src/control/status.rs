@@ -108,9 +108,6 @@ pub struct Server {
     pub lan: Lan,
     /// How many leases there are from it.
     pub leases: u64,
-    /// How long it took to answer the last time, in milliseconds; absent if that is not known any more, or if it is silent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_in_ms: Option<f64>,
     /// For how many seconds it has extended no lease, if it was asked in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_silent: Option<u64>,

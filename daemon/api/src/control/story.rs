@@ -39,9 +39,6 @@ pub struct Lease {
     pub expires: Option<String>,
     /// What the server sent with it and the daemon remembers, in order of code.
     pub options: Vec<DhcpOption>,
-    /// How it was got or extended last; absent if that is not known any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exchange: Option<Acknowledged>,
     /// What is on its interface now; absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<Interface>,
@@ -65,26 +62,6 @@ pub struct DhcpOption {
     pub value: String,
     /// The same in hexadecimal.
     pub bytes: String,
-}
-
-/// How a lease was got or extended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Acknowledged {
-    /// When the ACK came.
-    pub time: String,
-    /// The state in which the client asked, by its RFC 2131 name.
-    pub state: String,
-    /// From the first DISCOVER to the offer that was taken; absent if there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offer_after_ms: Option<f64>,
-    /// How many DISCOVERs that took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub discovers: Option<u32>,
-    /// From the first REQUEST to the ACK.
-    pub ack_after_ms: f64,
-    /// How many REQUESTs that took.
-    pub requests: u32,
 }
 
 /// What is on an interface.

@@ -18,7 +18,6 @@ pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
         identity: Some(binding.identity.clone()),
         state: binding.state(),
         hostname: binding.profile.client.hostname.clone(),
-        answered_in: None,
         lost: binding.lacks_lease(now),
         in_vain: binding.unextended(now).map(|(_, in_vain)| {
             let since = in_vain.since.map(|since| now.saturating_since(since));

@@ -207,7 +207,6 @@ mod tests {
             link: Some(Link::parent(2, mac)),
             attachment,
             hostname: None,
-            answered_in: None,
             lost: false,
             in_vain: None,
             told: None,

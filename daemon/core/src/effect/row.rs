@@ -43,8 +43,6 @@ pub struct Row {
     pub state: BindingState,
     /// The host name that is sent to servers.
     pub hostname: Option<String>,
-    /// How long its server took to answer when it was last acquired or extended, if that is still known.
-    pub answered_in: Option<Duration>,
     /// Whether its container runs on although its lease was lost.
     pub lost: bool,
     /// The requests to extend or confirm the lease that nobody answered, and how long ago the first was sent, if that is known.

@@ -56,7 +56,6 @@ impl Kept {
             under_way("links being looked at", core.audit.under_way()),
             under_way("links that could not be looked at", core.audit.failed()),
             under_way("links that went and wait for their DEL", core.orphans.len()),
-            of_bindings("leases whose last answer is kept", core.heard.len()),
             of_bindings("interfaces that are sought", sought),
             of_bindings("interfaces that have not come yet", core.seeking.awaited()),
             under_way("searches for interfaces", core.seeking.under_way()),

@@ -12,7 +12,7 @@
 //! * Without a server: `fallback` gives an address of a local range if servers are silent.
 //! * A door above the registry leases through `port`, gives a lease back by its address, and hears what concerns it through a
 //!   `notice`. `seek` finds interfaces that nobody names.
-//! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last, `servers` notices which of them fall
+//! * Operators: `orders` says which leases are meant, `servers` notices which of them fall
 //!   silent, `troubles` says what is wrong, `holdings` counts what is held.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight`
 //!   decides whether a missing namespace is gone, `orphans` waits for a DEL, `pacing` gives permits and turns.
@@ -22,7 +22,6 @@ mod adopt;
 mod calls;
 mod clocks;
 mod fallback;
-mod heard;
 mod holdings;
 mod index;
 mod jobs;
@@ -57,7 +56,6 @@ use self::add::Spare;
 use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;
-use self::heard::{ClientState, LastExchanges};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::{Jobs, Renewal};
@@ -91,7 +89,7 @@ use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::source::{Client, Timer};
 use crate::time::{BootId, Instant, Now};
-use crate::wire::frame::{self, Frame};
+use crate::wire::frame;
 
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
@@ -140,7 +138,6 @@ pub(crate) struct Registry {
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
-    heard: LastExchanges,
     profiles: Profiles,
     fallbacks: Fallbacks,
     timers: Timers,
@@ -179,7 +176,6 @@ impl Registry {
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
-            heard: LastExchanges::default(),
             profiles: Profiles::default(),
             fallbacks: Fallbacks::default(),
             timers: Timers::default(),
@@ -321,19 +317,9 @@ impl Registry {
             return;
         }
         match frame::decode(bytes, meta) {
-            Ok(frame) => {
-                let said = match &frame {
-                    Frame::Udp(_) => self.bindings.get(id).and_then(ClientState::of),
-                    Frame::Arp(_) => None,
-                };
-                self.with(now, id, |binding, cx| {
-                    binding.on_frame(exchange, &frame, cx)
-                });
-                let after = || self.bindings.get(id).and_then(ClientState::of);
-                if let Some((before, after)) = said.and_then(|before| Some((before, after()?))) {
-                    self.heard.keep(now, id, before, after);
-                }
-            }
+            Ok(frame) => self.with(now, id, |binding, cx| {
+                binding.on_frame(exchange, &frame, cx)
+            }),
             Err(cause) => match frame::ipv4_source(bytes) {
                 Some(from) => self.with(now, id, |binding, cx| {
                     binding.on_unreadable(exchange, cause, from, cx)
@@ -593,7 +579,6 @@ impl Registry {
         let Some(binding) = self.bindings.remove(id) else {
             return;
         };
-        self.heard.forget(id);
         self.interfaces.leave(&binding.link, id);
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());

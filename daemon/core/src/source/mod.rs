@@ -22,7 +22,7 @@ pub use self::dhcp4::release::{ReleaseAction, ReleaseExchange};
 pub(crate) use self::dhcp4::timing::RECEIVE_WINDOW;
 pub use self::dhcp4::timing::Timer;
 pub use self::dhcp4::{Client, InVain, Refused, StateName, Tally};
-pub(crate) use self::dhcp4::{Outstanding, RECENT};
+pub(crate) use self::dhcp4::RECENT;
 pub use self::lease::Lease;
 use crate::lan::Said;
 use crate::wire::Mac;

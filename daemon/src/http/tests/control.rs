@@ -24,7 +24,6 @@ pub(in super::super) fn row(lan: Lan, link: Link) -> Row {
         }),
         state: BindingState::Client(StateName::Bound),
         hostname: Some("web-0".to_owned()),
-        answered_in: None,
         lost: false,
         in_vain: None,
         age: Duration::ZERO,

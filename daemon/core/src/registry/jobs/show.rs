@@ -38,7 +38,6 @@ impl Showing {
             .and_then(|binding| binding.lease(now.boot))
             .cloned()
             .map(Box::new);
-        shown.exchanged = core.heard.of(of).cloned();
         let inside = binding
             .filter(|binding| !binding.is_on_host())
             .map(|binding| binding.link.clone());

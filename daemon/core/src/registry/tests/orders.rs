@@ -5,7 +5,6 @@ use super::rig::*;
 use crate::effect::{Answer, Call, Failure, Obeyed, Order, Shown, StoreCause, Upshot, Verb, Which};
 use crate::event::EventKind;
 use crate::link::LinkCause;
-use crate::source::StateName;
 
 fn named(name: &str) -> Which {
     Which {
@@ -295,27 +294,12 @@ fn show_tells_what_the_server_said_and_the_interface_has() {
     let [story] = &shown(&mut rig, "a")[..] else {
         panic!("one lease")
     };
-    let exchanged = story.exchanged.as_ref().expect("it was got just now");
-    assert!(matches!(exchanged.offer, Some((_, 1))), "{exchanged:?}");
-    let ack = exchanged.ack.as_ref().expect("an ACK");
-    assert_eq!((ack.state, ack.requests), (StateName::Requesting, 1));
     assert_eq!(story.lease.as_ref().map(|lease| lease.server), Some(SERVER));
     assert!(
         matches!(&story.interface, Some(Ok(view)) if view.ifname == "eth0"),
         "{:?}",
         story.interface
     );
-
-    rig.run_until(rig.t1() + 1.0);
-    let [story] = &shown(&mut rig, "a")[..] else {
-        panic!("one lease")
-    };
-    let exchanged = story.exchanged.as_ref().expect("it was extended just now");
-    assert_eq!(
-        (exchanged.offer, exchanged.ack.as_ref().map(|ack| ack.state)),
-        (None, Some(StateName::Renewing))
-    );
-    assert!(story.row.answered_in.is_some());
 
     rig.hold_looks = true;
     let id = rig.request(Call::Show(Box::new(named("a"))));

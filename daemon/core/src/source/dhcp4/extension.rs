@@ -12,15 +12,6 @@ use super::timing;
 use crate::question::Question;
 use crate::time::Instant;
 
-/// Messages that wait for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outstanding {
-    /// When the first was sent.
-    pub(crate) began: Instant,
-    /// How many were sent.
-    pub(crate) sent: u32,
-}
-
 /// Requests to extend or confirm a lease that nobody answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InVain {
@@ -107,14 +98,6 @@ impl Extension {
         let times = self.sent - u32::from(is_open);
         let since = self.began;
         (times > 0).then_some(InVain { times, since })
-    }
-
-    /// Returns the REQUESTs that wait for an answer.
-    pub(super) fn outstanding(&self) -> Option<Outstanding> {
-        self.asked.map(|(_, began)| Outstanding {
-            began,
-            sent: self.sent,
-        })
     }
 
     /// Returns whether all tries that may be made before T1 have had their time to be answered.

@@ -30,7 +30,6 @@ pub use self::answer::Refused;
 pub(crate) use self::extend::RECENT;
 use self::extension::Extension;
 pub use self::extension::InVain;
-pub(crate) use self::extension::Outstanding;
 use self::form::Form;
 use self::message::Sender;
 use self::profile::Wanted;
@@ -286,10 +285,6 @@ impl Client {
     /// Tells the client which MTU its interface has, in bytes: answers must fit it.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.sender.set_mtu(mtu);
-    }
-
-    pub(crate) fn outstanding(&self) -> Option<Outstanding> {
-        self.state.outstanding()
     }
 
     /// Returns the lease that may be used now.

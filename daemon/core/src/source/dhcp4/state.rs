@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::extension::{Attempt, Extension, Nak, Outstanding};
+use super::extension::{Attempt, Extension, Nak};
 use super::lease::Lease;
 use super::timing::{self, Timer};
 use crate::names::named;
@@ -211,25 +211,6 @@ impl State {
             | Self::Bound { .. }
             | Self::Renewing { .. }
             | Self::Rebinding { .. } => None,
-        }
-    }
-
-    /// Returns the messages that wait for an answer.
-    pub(crate) fn outstanding(&self) -> Option<Outstanding> {
-        match self {
-            Self::Selecting { tx, .. }
-            | Self::Requesting { tx, .. }
-            | Self::Rebooting { tx, .. } => {
-                // A first message that is repeated soon counts once.
-                Some(Outstanding {
-                    began: tx.began,
-                    sent: tx.sent.max(1),
-                })
-            }
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
-                extension.outstanding()
-            }
-            Self::Init { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
         }
     }
 
