@@ -103,27 +103,12 @@ pub enum BadFrame {
     /// Neither IPv4 nor ARP.
     #[error("neither IPv4 nor ARP: EtherType {0:#06x}")]
     EtherType(u16),
-    /// No whole ARP packet.
-    #[error("ARP packet too short")]
-    ArpTooShort,
-    /// ARP of address families other than IPv4 on Ethernet.
-    #[error("ARP not for IPv4 on Ethernet")]
-    ArpFamily,
-    /// Neither an ARP request nor a reply.
-    #[error("neither an ARP request nor a reply: operation {0}")]
-    ArpOperation(u16),
-    /// No whole IPv4 header without options.
-    #[error("IPv4 packet too short for its header")]
-    Ipv4TooShort,
-    /// EtherType says IPv4, the header says another version.
-    #[error("another IP version in an IPv4 frame: {0}")]
-    IpVersion(u8),
-    /// The header length is below 20 bytes, or its options reach past the packet.
-    #[error("impossible IPv4 header length: {0} bytes")]
-    Ipv4HeaderLength(usize),
-    /// The total length is below the header's, or reaches past the frame.
-    #[error("impossible IPv4 total length: {0} bytes")]
-    Ipv4TotalLength(u16),
+    /// No whole ARP request or reply for IPv4 on Ethernet.
+    #[error("unreadable ARP packet")]
+    Arp,
+    /// No whole IPv4 header, or one whose version or lengths are impossible.
+    #[error("malformed IPv4 header")]
+    Ipv4Header,
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 header checksum")]
     Ipv4Checksum,
@@ -133,12 +118,9 @@ pub enum BadFrame {
     /// A protocol other than UDP.
     #[error("not UDP: IP protocol {0}")]
     Protocol(u8),
-    /// No whole UDP header.
-    #[error("UDP datagram too short for its header")]
-    UdpTooShort,
-    /// The UDP length is below its header's, or reaches past the IPv4 packet.
-    #[error("impossible UDP length: {0} bytes")]
-    UdpLength(u16),
+    /// No whole UDP header, or an impossible length in it.
+    #[error("malformed UDP header")]
+    UdpHeader,
     /// The UDP checksum is wrong.
     #[error("wrong UDP checksum")]
     UdpChecksum,
@@ -154,18 +136,12 @@ impl BadFrame {
             Self::Tagged => "frame_with_inner_tag",
             Self::GroupSource(_) => "frame_from_group_address",
             Self::EtherType(_) => "frame_ethertype",
-            Self::ArpTooShort => "arp_too_short",
-            Self::ArpFamily => "arp_family",
-            Self::ArpOperation(_) => "arp_operation",
-            Self::Ipv4TooShort => "ipv4_too_short",
-            Self::IpVersion(_) => "ipv4_version",
-            Self::Ipv4HeaderLength(_) => "ipv4_header_length",
-            Self::Ipv4TotalLength(_) => "ipv4_total_length",
+            Self::Arp => "arp",
+            Self::Ipv4Header => "ipv4_header",
             Self::Ipv4Checksum => "ipv4_checksum",
             Self::Fragment => "ipv4_fragment",
             Self::Protocol(_) => "ipv4_protocol",
-            Self::UdpTooShort => "udp_too_short",
-            Self::UdpLength(_) => "udp_length",
+            Self::UdpHeader => "udp_header",
             Self::UdpChecksum => "udp_checksum",
         }
     }
@@ -253,55 +229,29 @@ struct Datagram<'a> {
 
 /// Reads an IPv4 packet (RFC 791 §3.1) and drops what follows it.
 fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
-    let mut reader = Reader(packet);
-    let fixed: [u8; IPV4_HEADER] = reader.array().ok_or(BadFrame::Ipv4TooShort)?;
-    let [
-        first,
-        _,
-        l0,
-        l1,
-        _,
-        _,
-        f0,
-        f1,
-        _,
-        protocol,
-        _,
-        _,
-        s0,
-        s1,
-        s2,
-        s3,
-        d0,
-        d1,
-        d2,
-        d3,
-    ] = fixed;
-    if first >> 4 != 4 {
-        return Err(BadFrame::IpVersion(first >> 4));
-    }
-    let header_length = usize::from(first & 0x0f) * 4;
-    let header = packet
-        .get(..header_length)
-        .filter(|h| h.len() >= IPV4_HEADER);
-    let header = header.ok_or(BadFrame::Ipv4HeaderLength(header_length))?;
-    let total_length = u16::from_be_bytes([l0, l1]);
-    let udp = packet.get(header_length..usize::from(total_length));
-    let udp = udp.ok_or(BadFrame::Ipv4TotalLength(total_length))?;
+    let fixed = packet.first_chunk::<IPV4_HEADER>();
+    let fixed = fixed.ok_or(BadFrame::Ipv4Header)?;
+    let word = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+    let header_length = usize::from(fixed[0] & 0x0f) * 4;
+    let header = packet.get(..header_length);
+    let header = header.filter(|header| fixed[0] >> 4 == 4 && header.len() >= IPV4_HEADER);
+    let header = header.ok_or(BadFrame::Ipv4Header)?;
+    let udp = packet.get(header_length..usize::from(word(2)));
+    let udp = udp.ok_or(BadFrame::Ipv4Header)?;
     if checksum(&[header]) != 0 {
         return Err(BadFrame::Ipv4Checksum);
     }
-    if u16::from_be_bytes([f0, f1]) & MORE_FRAGMENTS_OR_OFFSET != 0 {
+    if word(6) & MORE_FRAGMENTS_OR_OFFSET != 0 {
         return Err(BadFrame::Fragment);
     }
-    if protocol != PROTOCOL_UDP {
-        return Err(BadFrame::Protocol(protocol));
+    if fixed[9] != PROTOCOL_UDP {
+        return Err(BadFrame::Protocol(fixed[9]));
     }
-    let source = Ipv4Addr::new(s0, s1, s2, s3);
-    let destination = Ipv4Addr::new(d0, d1, d2, d3);
+    let address =
+        |at: usize| Ipv4Addr::from([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     Ok(Datagram {
-        source,
-        destination,
+        source: address(12),
+        destination: address(16),
         udp,
     })
 }
@@ -315,11 +265,9 @@ fn decode_udp(
 ) -> Result<(u16, u16, &[u8]), BadFrame> {
     let mut reader = Reader(udp);
     let mut header = || Some((reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?));
-    let (source_port, destination_port, length, sum) = header().ok_or(BadFrame::UdpTooShort)?;
-    let whole = udp
-        .get(..usize::from(length))
-        .ok_or(BadFrame::UdpLength(length))?;
-    let payload = whole.get(UDP_HEADER..).ok_or(BadFrame::UdpLength(length))?;
+    let (source_port, destination_port, length, sum) = header().ok_or(BadFrame::UdpHeader)?;
+    let whole = udp.get(..usize::from(length)).ok_or(BadFrame::UdpHeader)?;
+    let payload = whole.get(UDP_HEADER..).ok_or(BadFrame::UdpHeader)?;
     let checked = sum != 0 && !meta.checksum_not_ready;
     if checked && checksum(&[&pseudo_header(source, destination, length), whole]) != 0 {
         return Err(BadFrame::UdpChecksum);
@@ -343,17 +291,17 @@ fn decode_arp(
         ))
     };
     let (hardware, protocol, hardware_length, protocol_length, op) =
-        header().ok_or(BadFrame::ArpTooShort)?;
+        header().ok_or(BadFrame::Arp)?;
     if (hardware, protocol, hardware_length, protocol_length) != (1, ETHERTYPE_IPV4, 6, 4) {
-        return Err(BadFrame::ArpFamily);
+        return Err(BadFrame::Arp);
     }
     let op = match op {
         1 => ArpOp::Request,
         2 => ArpOp::Reply,
-        other => return Err(BadFrame::ArpOperation(other)),
+        _ => return Err(BadFrame::Arp),
     };
     let mut addresses = || Some((reader.mac()?, reader.ipv4()?, reader.mac()?, reader.ipv4()?));
-    let (sender_mac, sender, target_mac, target) = addresses().ok_or(BadFrame::ArpTooShort)?;
+    let (sender_mac, sender, target_mac, target) = addresses().ok_or(BadFrame::Arp)?;
     Ok(Arp {
         op,
         source_mac,

@@ -78,16 +78,8 @@ pub struct Message {
     pub kind: MessageType,
     /// The transaction that it answers.
     pub xid: u32,
-    /// Seconds, as the server filled them in.
-    pub secs: u16,
-    /// The broadcast flag.
-    pub broadcast: bool,
-    /// The client's address, if the client gave it.
-    pub ciaddr: Ipv4Addr,
     /// The address that is offered or granted. Any value: its user checks it.
     pub yiaddr: Ipv4Addr,
-    /// The next server of a boot. Not the DHCP server: that is [`Options::server_id`].
-    pub siaddr: Ipv4Addr,
     /// The relay that it went through.
     pub giaddr: Ipv4Addr,
     /// The client's hardware address.
@@ -105,12 +97,9 @@ pub enum BadMessage {
     /// A client's message, or neither side's.
     #[error("not a reply: op {0}")]
     NotAReply(u8),
-    /// Hardware other than Ethernet.
-    #[error("hardware other than Ethernet: type {0}")]
-    HardwareType(u8),
-    /// A length other than that of an Ethernet address.
-    #[error("hardware address of a length other than Ethernet's: {0} bytes")]
-    HardwareLength(u8),
+    /// A hardware address other than Ethernet's.
+    #[error("hardware address other than Ethernet's")]
+    Hardware,
     /// BOOTP without DHCP, or something else.
     #[error("no DHCP magic cookie")]
     Cookie,
@@ -128,8 +117,7 @@ impl BadMessage {
         match self {
             Self::TooShort => "message_too_short",
             Self::NotAReply(_) => "message_not_a_reply",
-            Self::HardwareType(_) => "message_hardware_type",
-            Self::HardwareLength(_) => "message_hardware_length",
+            Self::Hardware => "message_hardware",
             Self::Cookie => "message_without_cookie",
             Self::NoMessageType => "message_without_type",
             Self::MessageType(_) => "message_type",
@@ -160,8 +148,7 @@ impl Message {
         match (header.op, header.htype, header.hlen, header.cookie) {
             (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, COOKIE) => {}
             (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, _) => return Err(BadMessage::Cookie),
-            (BOOT_REPLY, ETHERNET, hlen, _) => return Err(BadMessage::HardwareLength(hlen)),
-            (BOOT_REPLY, htype, _, _) => return Err(BadMessage::HardwareType(htype)),
+            (BOOT_REPLY, ..) => return Err(BadMessage::Hardware),
             (op, _, _, _) => return Err(BadMessage::NotAReply(op)),
         }
         let fields = Fields::split(options, header.file, header.sname);
@@ -173,11 +160,7 @@ impl Message {
         Ok(Self {
             kind,
             xid: header.xid,
-            secs: header.secs,
-            broadcast: header.flags & BROADCAST != 0,
-            ciaddr: header.ciaddr,
             yiaddr: header.yiaddr,
-            siaddr: header.siaddr,
             giaddr: header.giaddr,
             chaddr: header.chaddr,
             options: Options::read(fields),
@@ -190,17 +173,13 @@ fn split(bytes: &[u8]) -> Option<(Header<'_>, &[u8])> {
     Some((Header::read(header)?, options))
 }
 
-/// The fixed part of a message (RFC 2131 §2, figure 1). Hops are ignored.
+/// The fixed part of a message (RFC 2131 §2, figure 1), as far as somebody reads it.
 struct Header<'a> {
     op: u8,
     htype: u8,
     hlen: u8,
     xid: u32,
-    secs: u16,
-    flags: u16,
-    ciaddr: Ipv4Addr,
     yiaddr: Ipv4Addr,
-    siaddr: Ipv4Addr,
     giaddr: Ipv4Addr,
     chaddr: Mac,
     sname: &'a [u8],
@@ -217,12 +196,16 @@ impl<'a> Header<'a> {
             htype,
             hlen,
             xid: r.u32()?,
-            secs: r.u16()?,
-            flags: r.u16()?,
-            ciaddr: r.ipv4()?,
-            yiaddr: r.ipv4()?,
-            siaddr: r.ipv4()?,
-            giaddr: r.ipv4()?,
+            yiaddr: {
+                // Behind secs, flags and ciaddr.
+                r.slice(8)?;
+                r.ipv4()?
+            },
+            giaddr: {
+                // Behind siaddr.
+                r.slice(4)?;
+                r.ipv4()?
+            },
             chaddr: {
                 let chaddr = r.mac()?;
                 r.slice(10)?;

@@ -203,12 +203,9 @@ pub enum BadOption {
     /// A name in DNS wire form that does not end, loops, or has labels of an unknown type.
     #[error("malformed compressed name")]
     Compression,
-    /// A route whose destination is wider than 32 bits.
-    #[error("route with an impossible prefix: {0} bits")]
-    RouteWidth(u8),
-    /// A list of routes that ends inside a route.
-    #[error("cut short inside a route")]
-    RouteTruncated,
+    /// A list of routes that ends inside a route, or with a prefix wider than 32 bits.
+    #[error("malformed route")]
+    Route,
     /// A route to where no route can lead.
     #[error("destination that no route can have: {0}")]
     Destination(Ipv4Net),
@@ -232,8 +229,7 @@ impl BadOption {
             Self::MtuForIpv6(_) => "option_mtu_for_ipv6",
             Self::Name(_) => "option_name",
             Self::Compression => "option_compressed_name",
-            Self::RouteWidth(_) => "option_route_prefix",
-            Self::RouteTruncated => "option_route_cut_short",
+            Self::Route => "option_route",
             Self::Destination(_) => "option_route_destination",
             Self::NoRoute => "option_no_route",
         }

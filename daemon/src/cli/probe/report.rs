@@ -337,11 +337,7 @@ mod tests {
         let message = Message {
             kind,
             xid: 1,
-            secs: 0,
-            broadcast: false,
-            ciaddr: none,
             yiaddr: address.addr(),
-            siaddr: none,
             giaddr: none,
             chaddr: MAC,
             options,

@@ -170,12 +170,12 @@ pub(super) fn classless_routes(
     let mut routes = Vec::new();
     while let Some(width) = reader.u8() {
         if width > 32 {
-            return Err(BadOption::RouteWidth(width));
+            return Err(BadOption::Route);
         }
         let significant = reader
             .slice(usize::from(width.div_ceil(8)))
-            .ok_or(BadOption::RouteTruncated)?;
-        let router = reader.ipv4().ok_or(BadOption::RouteTruncated)?;
+            .ok_or(BadOption::Route)?;
+        let router = reader.ipv4().ok_or(BadOption::Route)?;
         if routes.len() == MAX_ROUTES {
             return Err(BadOption::TooMany(MAX_ROUTES));
         }
