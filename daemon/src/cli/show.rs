@@ -1,8 +1,6 @@
 //! `leasehold show`: everything about one lease.
 
-use leasehold_api::control::{
-    Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which,
-};
+use leasehold_api::control::{Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which};
 
 use super::args::ShowArgs;
 use super::client::{self, ClientError};

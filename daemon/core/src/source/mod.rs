@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::dhcp4::RECENT;
 pub use self::dhcp4::accept::Refusal;
 pub use self::dhcp4::form::{Fate, Form};
 pub use self::dhcp4::inquiry::{Inquiry, Offer, OfferedLan};
@@ -22,7 +23,6 @@ pub use self::dhcp4::release::{ReleaseAction, ReleaseExchange};
 pub(crate) use self::dhcp4::timing::RECEIVE_WINDOW;
 pub use self::dhcp4::timing::Timer;
 pub use self::dhcp4::{Client, InVain, Refused, StateName, Tally};
-pub(crate) use self::dhcp4::RECENT;
 pub use self::lease::Lease;
 use crate::lan::Said;
 use crate::wire::Mac;
