@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 
 use data_encoding::HEXLOWER;
 use leasehold_core::wire::option::{
-    OPTIONS,
+    LeaseRoute, OPTIONS,
     OptionForm::{self, *},
-    WireRoute, routes, search,
+    routes, search,
 };
 
 fn known(code: u8) -> Option<(&'static str, OptionForm)> {
@@ -69,7 +69,7 @@ fn text(bytes: &[u8]) -> String {
     bytes[..end].escape_ascii().to_string()
 }
 
-fn route(WireRoute { destination, via }: &WireRoute) -> String {
+fn route(LeaseRoute { destination, via }: &LeaseRoute) -> String {
     match via {
         Some(via) => format!("{destination} via {via}"),
         None => format!("{destination} on the link"),

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::wire::message::{BadMessage, Message, MessageType};
 use leasehold_core::wire::option::{
-    MAX_ADDRESSES, MAX_DROPPED, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, Options, WireRoute,
+    LeaseRoute, MAX_ADDRESSES, MAX_DROPPED, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, Options,
 };
 use netns_fixtures::model::{self, code};
 
@@ -170,7 +170,7 @@ fn are_safe(options: &Options) {
     assert!(options.dropped.len() <= MAX_DROPPED);
 }
 
-fn is_sound(route: &WireRoute) -> bool {
+fn is_sound(route: &LeaseRoute) -> bool {
     route.destination == route.destination.trunc() && route.via.is_none_or(can_be_host)
 }
 

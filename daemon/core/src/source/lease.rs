@@ -14,16 +14,7 @@ use crate::source::Source;
 use crate::tenure::{Address, Grantor, Tenure, Times};
 use crate::time::Instant;
 use crate::wire::Mac;
-
-/// A route that a server gave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseRoute {
-    /// The destination.
-    pub destination: Ipv4Net,
-    /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<Ipv4Addr>,
-}
+pub use crate::wire::option::LeaseRoute;
 
 /// A lease: an address, until when, and what came with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

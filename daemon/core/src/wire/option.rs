@@ -43,6 +43,7 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
 
 mod fields;
 mod table;
@@ -82,7 +83,7 @@ pub fn search(value: &[u8]) -> Option<Vec<String>> {
 }
 
 /// Returns the usable routes of option 33, 121 or 249; `None` if they are malformed, or if none is usable.
-pub fn routes(code: u8, value: &[u8]) -> Option<Vec<WireRoute>> {
+pub fn routes(code: u8, value: &[u8]) -> Option<Vec<LeaseRoute>> {
     match code {
         code::STATIC_ROUTE => value::static_routes(value, &mut drop).ok(),
         code::CLASSLESS_ROUTES | code::MICROSOFT_ROUTES => {
@@ -123,11 +124,11 @@ pub struct Options {
     /// Interface MTU (26), 68 bytes or more.
     pub mtu: Option<u16>,
     /// Static routes (33); the router is always given.
-    pub static_routes: Vec<WireRoute>,
+    pub static_routes: Vec<LeaseRoute>,
     /// Classless static routes (121, RFC 3442), never empty. If present, 33 and 3 must be ignored.
-    pub classless_routes: Option<Vec<WireRoute>>,
+    pub classless_routes: Option<Vec<LeaseRoute>>,
     /// Microsoft's number for the same (249), never empty. Used if 121 is absent.
-    pub microsoft_routes: Option<Vec<WireRoute>>,
+    pub microsoft_routes: Option<Vec<LeaseRoute>>,
     /// Lease time (51) in seconds as sent; 0xffffffff means for ever.
     pub lease_time: Option<u32>,
     /// Renewal time T1 (58) in seconds as sent.
@@ -146,12 +147,13 @@ pub struct Options {
     pub dropped: Vec<DroppedOption>,
 }
 
-/// A route of option 33, 121 or 249.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WireRoute {
+/// A route that a server gave (33, 121 or 249).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRoute {
     /// The destination. No host bits are set.
     pub destination: Ipv4Net,
     /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Ipv4Addr>,
 }
 

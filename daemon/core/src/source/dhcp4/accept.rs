@@ -42,9 +42,7 @@ use super::timing;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::message::{Message, MessageType};
-use crate::wire::option::{
-    BadOption, DroppedOption, MAX_SEARCH, Options, WireRoute, can_be_host, code,
-};
+use crate::wire::option::{BadOption, DroppedOption, MAX_SEARCH, Options, can_be_host, code};
 
 /// IPv6 needs at least this MTU on every link (RFC 8200 §5).
 const MIN_MTU: u16 = 1280;
@@ -303,10 +301,10 @@ fn is_of_all(address: Ipv4Addr, subnet: Ipv4Net) -> bool {
 /// Returns the default router and all routes: from 121, else 249, else 33 and 3 (RFC 3442: 121 replaces both).
 fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<LeaseRoute>) {
     let usable = |router: Ipv4Addr| router != own.addr() && !is_of_all(router, own);
-    let read = |list: &[WireRoute]| -> Vec<LeaseRoute> {
+    let read = |list: &[LeaseRoute]| -> Vec<LeaseRoute> {
         list.iter()
             .filter(|route| route.via.is_none_or(usable))
-            .map(route)
+            .copied()
             .collect()
     };
     let classless = [&options.classless_routes, &options.microsoft_routes]
@@ -338,13 +336,6 @@ fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<LeaseRoute>
             .chain(read(&options.static_routes))
             .collect(),
     )
-}
-
-fn route(wire: &WireRoute) -> LeaseRoute {
-    LeaseRoute {
-        destination: wire.destination,
-        via: wire.via,
-    }
 }
 
 /// Refuses a message of a kind that a state does not wait for.

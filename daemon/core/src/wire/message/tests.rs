@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::wire::frame::{BadFrame, Frame, FrameMeta, decode};
-use crate::wire::option::WireRoute;
+use crate::wire::option::LeaseRoute;
 use crate::wire::testing::{Reply, hex, option};
 
 const CHADDR: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -13,8 +13,8 @@ fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
 }
 
-fn route(destination: &str, via: Option<&str>) -> WireRoute {
-    WireRoute {
+fn route(destination: &str, via: Option<&str>) -> LeaseRoute {
+    LeaseRoute {
         destination: destination.parse().unwrap(),
         via: via.map(ip),
     }

@@ -6,8 +6,8 @@ fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
 }
 
-fn route(destination: &str, via: Option<&str>) -> WireRoute {
-    WireRoute {
+fn route(destination: &str, via: Option<&str>) -> LeaseRoute {
+    LeaseRoute {
         destination: destination.parse().unwrap(),
         via: via.map(ip),
     }

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use super::{BadOption, MAX_ADDRESSES, MAX_NO_NAME, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, WireRoute};
+use super::{BadOption, LeaseRoute, MAX_ADDRESSES, MAX_NO_NAME, MAX_ROUTES, MAX_SEARCH, MAX_TEXT};
 use crate::wire::name::{self, BadName};
 use crate::wire::read::Reader;
 
@@ -120,7 +120,7 @@ pub(crate) fn can_be_host(address: Ipv4Addr) -> bool {
 pub(super) fn static_routes(
     value: &[u8],
     note: &mut impl FnMut(BadOption),
-) -> Result<Vec<WireRoute>, BadOption> {
+) -> Result<Vec<LeaseRoute>, BadOption> {
     let (pairs, rest) = value.as_chunks::<8>();
     if pairs.is_empty() || !rest.is_empty() {
         return Err(BadOption::Length(value.len()));
@@ -137,7 +137,7 @@ pub(super) fn static_routes(
         } else if !can_be_host(via) {
             note(BadOption::NotAHost(via));
         } else {
-            routes.push(WireRoute {
+            routes.push(LeaseRoute {
                 destination,
                 via: Some(via),
             });
@@ -165,7 +165,7 @@ fn classful(destination: Ipv4Addr) -> Ipv4Net {
 pub(super) fn classless_routes(
     value: &[u8],
     note: &mut impl FnMut(BadOption),
-) -> Result<Vec<WireRoute>, BadOption> {
+) -> Result<Vec<LeaseRoute>, BadOption> {
     let mut reader = Reader(value);
     let mut routes = Vec::new();
     while let Some(width) = reader.u8() {
@@ -185,12 +185,12 @@ pub(super) fn classless_routes(
         if !can_be_routed_to(destination) {
             note(BadOption::Destination(destination));
         } else if router.is_unspecified() {
-            routes.push(WireRoute {
+            routes.push(LeaseRoute {
                 destination,
                 via: None,
             });
         } else if can_be_host(router) {
-            routes.push(WireRoute {
+            routes.push(LeaseRoute {
                 destination,
                 via: Some(router),
             });
