@@ -52,7 +52,7 @@ pub struct Route {
     /// Where to.
     pub destination: IpNet,
     /// The next hop; `None` when the destination is on the link itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "gateway")]
     pub via: Option<IpAddr>,
     /// The metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,8 @@ impl Dns {
 }
 
 impl Route {
-    pub(crate) fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
+    /// Returns a route with nothing but a destination and a next hop.
+    pub fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
         Self {
             destination,
             via,

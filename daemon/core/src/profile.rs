@@ -116,7 +116,7 @@ mod tests {
     const WRITTEN: &str = r#"{"hostname":"h","fqdn":"h.example.net","vendor_class":"v","user_class":"u","provide":[[43,[1,2]]],
         "request":[1,3],"broadcast":true,"on_parent":true,"rapid_commit":true,"allow":["192.0.2.1"],"deny":["192.0.2.2"],
         "prefix":25,"release":false,"grace":60,"detection":"strict","on_change":"keep","on_expiry":"keep","metric":7,
-        "routes":[{"destination":"10.0.0.0/8","gateway":"192.0.2.9","metric":3,"mtu":1300,"advmss":1260,"table":9,"scope":253}],
+        "routes":[{"destination":"10.0.0.0/8","via":"192.0.2.9","metric":3,"mtu":1300,"advmss":1260,"table":9,"scope":253}],
         "suppress_default_route":true,"follow_router":true,"mtu":1400,"late_routes":true,"plain_routes":true,
         "left_out":[["10.1.0.0/16",254]]}"#;
 

@@ -9,7 +9,8 @@ use leasehold_api::cni::{
 };
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::effect::{Add, ClientIdRule};
-use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
+use leasehold_core::grant;
+use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use leasehold_core::link::{ByName, Place};
 use leasehold_core::profile::{GRACE, Profile, Wants};
 use leasehold_core::source::{ClientProfile, Servers, Wanted};
@@ -295,9 +296,9 @@ fn policy(ipam: &Ipam) -> Policy {
     }
 }
 
-fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
+fn extra_route(said: &cni::ExtraRoute) -> grant::Route {
     let Route {
-        dst: destination,
+        dst,
         via: _,
         mtu,
         advmss,
@@ -305,14 +306,13 @@ fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
         table,
         scope,
     } = said.route;
-    ExtraRoute {
-        destination,
-        gateway: said.gw,
+    grant::Route {
         metric,
         mtu,
         advmss,
         table,
         scope,
+        ..grant::Route::new(dst, said.gw)
     }
 }
 

@@ -30,9 +30,9 @@ pub struct Policy {
     /// The metric of routes that have none of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
-    /// Routes besides the server's.
+    /// Routes besides the server's. Without a next hop they go through the lease's gateway; an unspecified one is the link itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<ExtraRoute>,
+    pub routes: Vec<Route>,
     /// Whether the server's default route and gateway are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suppress_default_route: bool,
@@ -93,31 +93,6 @@ pub enum OnExpiry {
     Keep,
 }
 
-/// A route that the network's configuration adds to a lease's. A field that is `None` is left to the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExtraRoute {
-    /// Where to.
-    pub destination: IpNet,
-    /// The next hop; `None` is the lease's gateway, an unspecified address the link itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<IpAddr>,
-    /// The metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metric: Option<u32>,
-    /// The path's MTU, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u32>,
-    /// The greatest TCP segment to advertise, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advmss: Option<u32>,
-    /// The routing table.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub table: Option<u32>,
-    /// The scope, by the kernel's numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope: Option<u8>,
-}
-
 impl Policy {
     /// Returns a leased address as an interface has it.
     pub fn address(&self, leased: Ipv4Net) -> Ipv4Net {
@@ -155,7 +130,10 @@ impl Policy {
             mtu,
             ..route.clone()
         });
-        let extra = self.routes.iter().map(|extra| extra.resolve(given.gateway));
+        let extra = self
+            .routes
+            .iter()
+            .map(|extra| resolved(extra, given.gateway));
         let with_metric = |route: Route| Route {
             metric: route.metric.or(self.metric),
             ..route
@@ -231,29 +209,13 @@ impl Policy {
     }
 }
 
-impl ExtraRoute {
-    /// Returns the route in a network with this gateway. Without a gateway it is on the link, as in the kernel.
-    fn resolve(&self, gateway: Option<IpAddr>) -> Route {
-        let Self {
-            destination,
-            gateway: own,
-            metric,
-            mtu,
-            advmss,
-            table,
-            scope,
-        } = *self;
-        let gateway = gateway.filter(|gateway| gateway.is_ipv4() == destination.addr().is_ipv4());
-        let via = own.or(gateway).filter(|via| !via.is_unspecified());
-        Route {
-            destination,
-            via,
-            metric,
-            mtu,
-            advmss,
-            table,
-            scope,
-            late: false,
-        }
+/// Returns a configuration's route in a network with this gateway. Without a gateway it is on the link, as in the kernel.
+fn resolved(extra: &Route, gateway: Option<IpAddr>) -> Route {
+    let is_v4 = extra.destination.addr().is_ipv4();
+    let gateway = gateway.filter(|gateway| gateway.is_ipv4() == is_v4);
+    let via = extra.via.or(gateway);
+    Route {
+        via: via.filter(|via| !via.is_unspecified()),
+        ..extra.clone()
     }
 }

@@ -1,5 +1,5 @@
-use super::policy::{ExtraRoute, Policy};
-use super::*;
+use super::Route;
+use super::policy::Policy;
 use crate::source::{Lease, lease};
 use crate::time::Instant;
 use std::num::NonZeroU16;
@@ -38,16 +38,11 @@ pub(crate) fn with_mtu(lease: Lease, mtu: u16) -> Lease {
 }
 
 /// Returns a route of a configuration.
-pub(crate) fn extra(destination: &str, gateway: Option<&str>) -> ExtraRoute {
-    ExtraRoute {
-        destination: destination.parse().expect("a subnet"),
-        gateway: gateway.map(|gateway| gateway.parse().expect("an address")),
-        metric: None,
-        mtu: None,
-        advmss: None,
-        table: None,
-        scope: None,
-    }
+pub(crate) fn extra(destination: &str, gateway: Option<&str>) -> Route {
+    Route::new(
+        destination.parse().expect("a subnet"),
+        gateway.map(|gateway| gateway.parse().expect("an address")),
+    )
 }
 
 #[test]
@@ -59,11 +54,11 @@ fn a_profile_shapes_the_routes() {
             extra("10.0.0.0/8", None),
             extra("10.1.0.0/16", Some("192.0.2.9")),
             extra("10.2.0.0/16", Some("0.0.0.0")),
-            ExtraRoute {
+            Route {
                 table: Some(7),
                 ..extra("10.3.0.0/16", None)
             },
-            ExtraRoute {
+            Route {
                 metric: Some(3),
                 mtu: Some(1300),
                 ..extra("fd00::/8", None)
@@ -119,11 +114,11 @@ fn a_grant_has_each_destination_once() {
     let given = lease("192.0.2.50/24", &[&twice[..], &more].concat());
     let own = extra("172.16.9.9/12", Some("192.0.2.9"));
     let elsewhere = [
-        ExtraRoute {
+        Route {
             metric: Some(7),
             ..own.clone()
         },
-        ExtraRoute {
+        Route {
             table: Some(9),
             ..own.clone()
         },

@@ -1,7 +1,8 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::grant::policy::{ExtraRoute, Policy};
+use crate::grant::Route;
+use crate::grant::policy::Policy;
 use crate::grant::tests::{extra, lease, with_mtu};
 use crate::source::Lease;
 
@@ -355,7 +356,7 @@ fn other_tables_and_families_are_left_to_the_main_plugin() {
         metric: Some(7),
         routes: vec![
             extra("10.1.0.0/16", Some("192.0.2.9")),
-            ExtraRoute {
+            Route {
                 table: Some(7),
                 ..extra("10.3.0.0/16", None)
             },

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Error, Request};
 use leasehold_core::effect::{Add, Call};
-use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
+use leasehold_core::grant::Route;
+use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use leasehold_core::profile::Profile;
 use leasehold_core::source::{ClientProfile, Servers, Wanted};
 use leasehold_core::wire::Mac;
@@ -139,14 +140,13 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
                 on_expiry: OnExpiry::Keep,
                 metric: Some(7),
                 suppress_default_route: true,
-                routes: vec![ExtraRoute {
-                    destination: "10.0.0.0/8".parse().unwrap(),
-                    gateway: Some("10.0.0.9".parse().unwrap()),
+                routes: vec![Route {
                     metric: Some(3),
                     mtu: Some(1400),
-                    advmss: None,
-                    table: None,
-                    scope: None,
+                    ..Route::new(
+                        "10.0.0.0/8".parse().unwrap(),
+                        Some("10.0.0.9".parse().unwrap()),
+                    )
                 }],
                 ..Policy::default()
             }

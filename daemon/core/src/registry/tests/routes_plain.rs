@@ -2,23 +2,15 @@
 
 use super::rig::*;
 use crate::effect::{Call, Failure};
-use crate::grant::policy::{ExtraRoute, Policy};
+use crate::grant::Route;
+use crate::grant::policy::Policy;
 use crate::link::{LinkRoute, Step};
 
 const A: &str = "192.0.2.50/24";
 const SECONDS: u32 = 10_000;
 
-fn extra(destination: &str) -> ExtraRoute {
-    let destination = destination.parse().unwrap();
-    ExtraRoute {
-        destination,
-        gateway: None,
-        metric: None,
-        mtu: None,
-        advmss: None,
-        table: None,
-        scope: None,
-    }
+fn extra(destination: &str) -> Route {
+    Route::new(destination.parse().unwrap(), None)
 }
 
 fn default_route() -> LinkRoute {
@@ -72,19 +64,19 @@ fn lacks(answer: Answer) -> Option<String> {
 #[test]
 fn a_route_that_no_result_can_describe_is_put_on_by_us() {
     let routes = vec![
-        ExtraRoute {
+        Route {
             table: Some(100),
             ..extra("0.0.0.0/0")
         },
-        ExtraRoute {
+        Route {
             mtu: Some(1300),
             ..extra("10.0.0.0/8")
         },
-        ExtraRoute {
+        Route {
             advmss: Some(1200),
             ..extra("10.1.0.0/16")
         },
-        ExtraRoute {
+        Route {
             metric: Some(0),
             table: Some(254),
             ..extra("10.2.0.0/16")
@@ -244,7 +236,7 @@ fn a_check_misses_a_route_of_the_daemon_that_is_gone() {
 
 #[test]
 fn a_check_sees_an_mtu_that_a_route_lacks() {
-    let routes = vec![ExtraRoute {
+    let routes = vec![Route {
         mtu: Some(1300),
         ..extra("10.0.0.0/8")
     }];
