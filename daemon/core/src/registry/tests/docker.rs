@@ -154,27 +154,6 @@ fn held() -> Rig {
 }
 
 #[test]
-fn what_docker_was_told_outlives_a_change_of_the_lease() {
-    for restarts in [false, true] {
-        let mut rig = held();
-        rig.change_lease();
-        assert_eq!(
-            rig.believed(),
-            (Some("192.0.2.50/24".to_owned()), Some(NEXT))
-        );
-        if restarts {
-            rig.restart();
-        }
-        rig.release(NEXT);
-        rig.run_for(10.0);
-        assert_eq!(rig.sends(7), 0, "nobody was told that address");
-        rig.release(FIRST);
-        rig.run_for(10.0);
-        assert_eq!(rig.ends(), [1, 0, 0], "{:?}", rig.store.durable);
-    }
-}
-
-#[test]
 fn a_repeated_request_is_told_the_lease_as_it_is_now() {
     let mut rig = held();
     rig.change_lease();

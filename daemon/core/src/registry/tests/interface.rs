@@ -38,29 +38,6 @@ impl Rig {
 }
 
 #[test]
-fn a_look_from_before_an_address_came_does_not_count() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.hold_looks = true;
-    rig.miss();
-    rig.configure(A);
-    rig.end_look();
-    assert_eq!(
-        (rig.removals(), rig.looks.len()),
-        (0, 1),
-        "it is looked at once more"
-    );
-    rig.end_look();
-    rig.sent.clear();
-    rig.run_until(1050.5);
-    assert_eq!(
-        (rig.removals(), rig.sent.clone()),
-        (0, vec![(3, LEASED)]),
-        "renewed from its address"
-    );
-}
-
-#[test]
 fn a_second_look_waits_for_the_first() {
     let mut rig = bound();
     rig.hold_looks = true;

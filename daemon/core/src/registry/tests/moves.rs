@@ -155,31 +155,6 @@ fn dockers_default_route_follows_only_the_router() {
 }
 
 #[test]
-fn a_default_route_follows_the_router_of_the_next_lease() {
-    let router = |last: u8| vec![3, 4, 192, 0, 2, last];
-    let mut rig = Rig::new(8);
-    rig.profile.policy.suppress_default_route = true;
-    rig.profile.policy.follow_router = true;
-    rig.options = router(1);
-    rig.add_endpoint(OWN, "a");
-    rig.put_inside(1, OWN);
-    rig.configure(LEASED);
-    rig.run_until(1020.0);
-    rig.options = router(9);
-    rig.server = Server::Naks;
-    rig.run_until(rig.t1() + 1.0);
-    rig.server = Server::Up;
-    rig.run_until(1100.0);
-    let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
-    assert_eq!(
-        rig.steps.last(),
-        Some(&Step::ReplaceDefault { from, to }),
-        "{:?}",
-        rig.steps
-    );
-}
-
-#[test]
 fn a_lease_whose_interface_went_for_good_is_released() {
     for released in [true, false] {
         let mut rig = moved_in();
@@ -405,26 +380,6 @@ fn an_interface_that_moved_unheard_keeps_its_lease() {
         }
         assert_eq!((rig.link(), rig.sends(7)), (inside(2), 0), "{how}");
     }
-}
-
-#[test]
-fn an_old_address_put_on_unseen_is_no_removal() {
-    let mut rig = moved_in();
-    rig.lease = 1000;
-    let t1 = rig.t1();
-    rig.run_until(1020.0);
-    rig.take_out(1, OWN);
-    rig.renumber(t1);
-    rig.run_until(t1 + 20.0);
-    rig.put_inside(1, OWN);
-    rig.run_until(t1 + 100.0);
-    rig.interface.carry([LEASED.parse().unwrap()]);
-    rig.restart();
-    rig.run_until(t1 + 110.0);
-    assert_eq!(
-        (rig.on_link(), rig.told(EventKind::AddressRemoved)),
-        (vec!["192.0.2.77/24".to_owned()], 0)
-    );
 }
 
 #[test]

@@ -140,28 +140,6 @@ fn a_renewal_tells_why_a_lease_was_lost() {
 }
 
 #[test]
-fn leases_that_never_end_take_turns_too() {
-    let mut rig = Rig::new(128);
-    rig.live = (1..=40).collect();
-    rig.lease = u32::MAX;
-    for n in 1..=40 {
-        rig.add(&format!("c{n}"), n, &format!("c{n}"));
-    }
-    rig.later(20.0);
-    let before = rig.sends(3);
-    rig.server = Server::Silent;
-    let order = rig.renew(Which::default());
-    assert_eq!(rig.sends(3) - before, 32);
-    rig.server = Server::Up;
-    rig.later(14.0);
-    assert!(
-        rig.upshots(order)
-            .iter()
-            .all(|(_, upshot)| matches!(upshot, Upshot::Extended { ends: None, .. }))
-    );
-}
-
-#[test]
 fn a_name_that_fits_several_leases_means_none() {
     let mut rig = Rig::new(8);
     for (n, who) in ["a1", "a2", "b"].into_iter().enumerate() {

@@ -5,32 +5,12 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::grant::policy::OnChange;
-use crate::link::KernelMessage;
 
 fn refused() -> LinkCause {
     LinkCause::Refused {
         doing: "try",
         reason: "a test".to_owned(),
     }
-}
-
-#[test]
-fn a_failed_look_at_a_former_link_is_forgotten() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.blind = Some(refused());
-    rig.kernel(KernelMessage::Missed);
-    rig.del("a");
-    rig.kernel(KernelMessage::Missed);
-    rig.blind = None;
-    rig.run_until(1300.0);
-    let left: Vec<_> = rig
-        .reg
-        .kept()
-        .into_iter()
-        .filter(|kept| kept.count > 0)
-        .collect();
-    assert_eq!(left, []);
 }
 
 #[test]

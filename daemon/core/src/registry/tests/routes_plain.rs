@@ -138,21 +138,6 @@ fn a_route_that_no_result_can_describe_is_put_on_by_us() {
 }
 
 #[test]
-fn an_mtu_of_the_link_leaves_routes_to_the_main_plugin() {
-    let mut rig = Rig::new(8);
-    (rig.profile, rig.lease) = (plain(Policy::default()).into(), SECONDS);
-    rig.options = vec![3, 4, 192, 0, 2, 1, 26, 2, 5, 120];
-    rig.bind();
-    assert!(
-        !rig.steps
-            .iter()
-            .any(|step| matches!(step, Step::AddRoute(_))),
-        "{:?}",
-        rig.steps
-    );
-}
-
-#[test]
 fn a_route_removed_at_setup_is_not_put_back() {
     for policy in [
         Policy::default(),

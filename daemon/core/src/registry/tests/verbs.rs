@@ -202,43 +202,6 @@ fn a_failed_adoption_is_listed_with_its_reason() {
 }
 
 #[test]
-fn ipvlan_broadcasts_go_over_the_parent() {
-    let mut rig = Rig::new(8);
-    rig.profile = Profile {
-        on_parent: true,
-        ..Profile::default()
-    };
-    rig.bind();
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    assert!(
-        matches!(rig.opened[..], [Link::Parent { .. }]),
-        "{:?}",
-        rig.opened
-    );
-    rig.run_until(1050.5);
-    let [
-        Link::Parent { .. },
-        Link::InNetns { .. },
-        Link::Parent { .. },
-    ] = rig.opened[..]
-    else {
-        panic!("{:?}", rig.opened)
-    };
-    assert!(
-        rig.asked.iter().any(|(sender, _)| sender.is_unspecified()),
-        "probes go over the parent"
-    );
-    rig.server = Server::Silent;
-    rig.run_until(1190.0);
-    let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
-    assert!(
-        rig.opened[2..].iter().any(over_parent),
-        "rebinding is for all: {:?}",
-        rig.opened
-    );
-}
-
-#[test]
 fn broadcasts_over_the_parent_are_in_the_lans_vlan() {
     for vlan in [0, 7] {
         let mut rig = Rig::new(8);

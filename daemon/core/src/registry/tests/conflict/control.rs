@@ -31,22 +31,6 @@ impl Rig {
 }
 
 #[test]
-fn the_real_station_is_found_beside_a_proxy() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.stations.insert(ANY, PROXY);
-    let add = rig.add("a", 1, "a");
-    rig.run_until(1000.5);
-    rig.claim(NEIGHBOUR, FIRST);
-    rig.run_until(1003.0);
-    assert_eq!(rig.leased(add), SECOND);
-    assert_eq!(
-        rig.store.events[1].cause,
-        "02:00:00:00:09:09 uses the address"
-    );
-    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
-}
-
-#[test]
 fn a_known_proxy_holds_up_nobody_else() {
     let mut rig = rig(Detection::Optimistic);
     rig.stations.insert(ANY, PROXY);

@@ -2,7 +2,6 @@
 //! has recorded the loss.
 
 use super::*;
-use crate::effect::RequestId;
 
 /// A client that takes a lease in two messages, which was offered FIRST in vain and keeps looking.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {
@@ -153,27 +152,6 @@ fn an_address_is_declined_before_a_successor_asks_for_it() {
     assert_eq!(rig.messages(), [1, 3]);
     rig.add("b", 2, "same");
     assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
-}
-
-#[test]
-fn a_used_address_is_not_released_after_a_successor() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.disk = Disk::Slow;
-    let add = rig.add("a", 1, "same");
-    rig.answer_probe(FIRST);
-    rig.input(Input::HungUp(RequestId(add)));
-    rig.server = Server::Silent;
-    rig.add("b", 2, "same");
-    while !rig.slow.is_empty() {
-        rig.flush();
-    }
-    rig.del("b");
-    while !rig.slow.is_empty() {
-        rig.flush();
-    }
-    rig.run_until(1010.0);
-    assert!(!rig.messages().contains(&7), "{:?}", rig.messages());
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]

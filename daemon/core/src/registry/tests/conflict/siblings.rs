@@ -75,15 +75,6 @@ fn only_a_first_request_leaves_over_the_parent() {
 }
 
 #[test]
-fn only_a_first_discover_leaves_over_the_parent() {
-    let mut rig = asked(|_| {});
-    rig.server = Server::Silent;
-    rig.add("b", 2, "b");
-    rig.run_until(rig.seconds() + 2.5);
-    assert_eq!(rig.wired.sent_over, [(1, WIRE), (1, INSIDE)]);
-}
-
-#[test]
 fn a_request_to_a_server_off_the_wire_leaves_from_inside() {
     let silent: fn(&mut Rig) = |rig| _ = rig.stations.remove(&SERVER);
     let other: fn(&mut Rig) = |rig| _ = rig.stations.insert(SERVER, NEIGHBOUR);
