@@ -18,6 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::super::{DoorReport, Doors, Listening, MAX_OPEN, Reply, Site, serve};
 use super::openapi::calls;
@@ -164,7 +165,15 @@ async fn a_failure_is_an_error_in_cnis_words() {
 #[tokio::test]
 async fn what_no_plugin_sends_never_reaches_the_driver() {
     let mut server = Server::start();
-    for (body, code) in [("", 6), ("[]", 6), (r#"{"env": {}, "config": "{}"}"#, 4)] {
+    let deep = "[".repeat(100_000);
+    for (body, code) in [
+        ("", 6),
+        ("[]", 6),
+        ("null", 6),
+        (r#"{"env": {}, "config": 7}"#, 6),
+        (deep.as_str(), 6),
+        (r#"{"env": {}, "config": "{}"}"#, 4),
+    ] {
         let response = response(server.say(post(body)).await).await;
         assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
         assert!(
@@ -352,11 +361,19 @@ async fn a_head_that_does_not_end_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_end_is_cut_off() {
     let server = Server::start();
-    let stream = server
-        .say("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        .await;
-    let response = response(stream).await;
-    assert_eq!(response.status, "HTTP/1.1 408 Request Timeout");
+    let head = "POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{";
+    let silent = response(server.say(head).await).await;
+    assert_eq!(silent.status, "HTTP/1.1 408 Request Timeout");
+    // A byte in each second is no progress.
+    let mut slow = server.say(head).await;
+    let mut answer = [0; 12];
+    while timeout(Duration::from_secs(1), slow.read_exact(&mut answer))
+        .await
+        .is_err()
+    {
+        slow.write_all(b" ").await.unwrap();
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
 #[tokio::test]
