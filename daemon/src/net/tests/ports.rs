@@ -107,25 +107,30 @@ fn a_port_reaches_its_bridge_and_the_other_ports() {
     });
 }
 
+/// Checks that who hears beside a link hears by its port, and not what leaves by the link itself.
+async fn only_the_port_reaches(lab: &mut Lab, link: u32, hearer: ExchangeId, wire: ExchangeId) {
+    let direct = lab.open(Link::parent(link, OTHER), PLAIN).await.unwrap();
+    lab.send(direct, arp());
+    assert_eq!(lab.frame(wire).await.0, arp());
+    let by_port = lab.open(port_of(link), PLAIN).await.unwrap();
+    let second = ArpFrame {
+        target: [192, 0, 2, 99].into(),
+        ..ArpFrame::QUESTION
+    }
+    .frame();
+    lab.send(by_port, second.clone());
+    assert_eq!(
+        lab.frame(hearer).await.0,
+        second,
+        "the first never came: this is what the port is for"
+    );
+}
+
 #[test]
 fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
-        let direct = lab.open(Link::parent(bridge, OTHER), PLAIN).await.unwrap();
-        lab.send(direct, arp());
-        assert_eq!(lab.frame(wire).await.0, arp());
-        let by_port = lab.open(port_of(bridge), PLAIN).await.unwrap();
-        let second = ArpFrame {
-            target: [192, 0, 2, 99].into(),
-            ..ArpFrame::QUESTION
-        }
-        .frame();
-        lab.send(by_port, second.clone());
-        assert_eq!(
-            lab.frame(server).await.0,
-            second,
-            "the first never came: this is what the port is for"
-        );
+        only_the_port_reaches(&mut lab, bridge, server, wire).await;
     });
 }
 
@@ -314,21 +319,7 @@ fn a_macvlan_reaches_its_siblings_and_the_wire() {
 fn on_the_parent_itself_nothing_reaches_its_macvlans() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, [wire, sibling]) = wired_parent(&mut lab).await;
-        let direct = lab.open(Link::parent(parent, OTHER), PLAIN).await.unwrap();
-        lab.send(direct, arp());
-        assert_eq!(lab.frame(wire).await.0, arp());
-        let by_port = lab.open(port_of(parent), PLAIN).await.unwrap();
-        let second = ArpFrame {
-            target: [192, 0, 2, 99].into(),
-            ..ArpFrame::QUESTION
-        }
-        .frame();
-        lab.send(by_port, second.clone());
-        assert_eq!(
-            lab.frame(sibling).await.0,
-            second,
-            "the first never came: this is what the port is for"
-        );
+        only_the_port_reaches(&mut lab, parent, sibling, wire).await;
     });
 }
 

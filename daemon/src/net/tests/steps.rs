@@ -18,6 +18,14 @@ async fn done(lab: &mut Lab, netns: &Netns, steps: &[Step]) -> LinkView {
     view.unwrap()
 }
 
+/// Does the same, and gives the link an address.
+async fn with_address(lab: &mut Lab) -> Netns {
+    let netns = up(lab).await;
+    let address = Step::AddAddress("192.0.2.7/24".parse().unwrap());
+    done(lab, &netns, &[address]).await;
+    netns
+}
+
 fn route(destination: &str, via: Option<&str>, metric: Option<u32>) -> LinkRoute {
     let via = via.map(|via| via.parse().unwrap());
     LinkRoute {
@@ -300,13 +308,7 @@ fn only_the_default_route_by_that_router_is_replaced() {
 #[test]
 fn only_the_very_same_route_is_removed() {
     in_lab(async |mut lab: Lab| {
-        let netns = up(&mut lab).await;
-        done(
-            &mut lab,
-            &netns,
-            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
-        )
-        .await;
+        let netns = with_address(&mut lab).await;
         netns.ip("route add 203.0.113.0/24 via 192.0.2.1 metric 5");
         netns.ip("route add 198.51.100.0/24 dev eth0 scope link");
         netns.ip("route add 203.0.113.0/24 via 192.0.2.1 table 7");
@@ -331,13 +333,7 @@ fn only_the_very_same_route_is_removed() {
 #[test]
 fn a_route_made_by_another_program_counts_as_ours() {
     in_lab(async |mut lab: Lab| {
-        let netns = up(&mut lab).await;
-        done(
-            &mut lab,
-            &netns,
-            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
-        )
-        .await;
+        let netns = with_address(&mut lab).await;
         let ours = [
             route("203.0.113.0/24", Some("192.0.2.1"), None),
             route("198.51.100.0/24", None, Some(7)),
@@ -355,13 +351,7 @@ fn a_route_made_by_another_program_counts_as_ours() {
 #[test]
 fn a_route_without_the_wanted_mtu_is_replaced() {
     in_lab(async |mut lab: Lab| {
-        let netns = up(&mut lab).await;
-        done(
-            &mut lab,
-            &netns,
-            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
-        )
-        .await;
+        let netns = with_address(&mut lab).await;
         netns.ip("route add default via 192.0.2.1 proto static metric 77");
         let ours = LinkRoute {
             mtu: Some(1400),
@@ -386,13 +376,7 @@ fn a_route_without_the_wanted_mtu_is_replaced() {
 #[test]
 fn an_on_link_route_is_removed_whatever_its_scope() {
     in_lab(async |mut lab: Lab| {
-        let netns = up(&mut lab).await;
-        done(
-            &mut lab,
-            &netns,
-            &[Step::AddAddress("192.0.2.7/24".parse().unwrap())],
-        )
-        .await;
+        let netns = with_address(&mut lab).await;
         // As a main plugin that is given no scope makes it, before CNI 1.1.0.
         netns.ip("route add 198.51.100.0/24 dev eth0 scope global");
         let ours = route("198.51.100.0/24", None, None);
