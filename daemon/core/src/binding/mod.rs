@@ -80,7 +80,7 @@ impl Binding {
         rng: Rng,
     ) -> Self {
         let common = Common::new(id, holder).found(known.view);
-        let acquire = Acquire::new(&common, known, now, rng);
+        let acquire = known.acquire(&common, now, rng);
         Self {
             common,
             life: Life::Acquiring(Box::new(acquire)),

@@ -4,25 +4,21 @@
 //! a RELEASE leaves on the same sockets; once the lease is being made durable, it is given back like any other. If another
 //! station is known to use the address, a DECLINE replaces the RELEASE.
 
-mod aside;
 mod begin;
-mod decline;
-mod durable;
 mod failed;
 mod fallback;
 mod judge;
-mod offers;
 mod pace;
 mod phase;
-mod sizing;
 mod survey;
-mod trust;
-mod undo;
+mod take;
+mod won;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::begin::Known;
+use self::failed::timed_out;
 use self::fallback::Resort;
 use self::judge::Misses;
 use self::pace::Pace;
@@ -36,15 +32,11 @@ use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Record, RecordState};
+use crate::silence::Survey;
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
-
-/// How long DISCOVER waits after the only acceptable address began to be given back: the RELEASE is preceded by questions, and a
-/// server that counts in seconds (udhcpd) frees the address within the next second. If it offers another before that, it keeps
-/// offering that one for a minute.
-const SETTLES: Duration = Duration::from_millis(3500);
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -99,11 +91,6 @@ pub(crate) enum Abort {
 }
 
 impl Acquire {
-    /// Returns whether somebody still wants the lease.
-    pub(in crate::binding) fn is_wanted(&self) -> bool {
-        self.wanted
-    }
-
     /// Goes on to another phase.
     fn enter(&mut self, phase: Phase) {
         debug_assert!(self.phase.leads_to(phase), "{:?} to {phase:?}", self.phase);
@@ -111,18 +98,16 @@ impl Acquire {
         self.wanted &= phase != Phase::Over;
     }
 
-    pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
+    fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
     /// Returns whether it ends at its limit. A lease that a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = self.quest.adopts() && self.phase.is_won();
-        self.is_wanted() && !confirmed
+        self.wanted && !confirmed
     }
-}
 
-impl Acquire {
     /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         if self.phase != Phase::Ask {
@@ -137,7 +122,10 @@ impl Acquire {
         let from = signal.sender();
         let mut output = self.client.handle(cx.now.boot, signal);
         cx.out.counts.settled(output.settled);
-        self.hear(common, output.heard.is_some(), cx);
+        if let Some(resort) = &mut self.resort {
+            let (lan, asks) = (&common.identity.lan, self.client.tally().discovers > 0);
+            resort.hear(lan, asks, output.heard.is_some(), cx);
+        }
         warnings::tell(common, from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
@@ -200,21 +188,6 @@ impl Acquire {
                 SAME
             }
         }
-    }
-
-    /// Has the only acceptable address given back, if it is kept for another client, or for this one with another Ethernet address:
-    /// its server may give it to nobody else, and keep offering another. Returns whether DISCOVER must wait for that.
-    fn unblocks(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
-        let wanted = self.quest.insists().filter(|_| !self.quest.adopts());
-        let Some(address) = wanted.filter(|it| cx.holders.is_left_with(&common.identity, *it))
-        else {
-            return false;
-        };
-        if std::mem::replace(&mut self.unblocked, true) {
-            return false;
-        }
-        cx.out.report(common.id, Report::Insists(address));
-        true
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
@@ -308,6 +281,41 @@ impl Acquire {
         SAME
     }
 
+    /// Returns when to look for the reason why it has no offer.
+    fn survey_at(&self) -> Option<Instant> {
+        let at = self.reason.due_at(self.quest.began, self.limit);
+        at.filter(|_| self.phase == Phase::Ask)
+    }
+
+    /// Looks for a reason once it is time, if there is no offer by then.
+    fn survey(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        while self.survey_at().is_some_and(|at| cx.now.boot >= at) {
+            match self.client.tally().requested {
+                Some(_) => self.reason = Reason::None,
+                None => self.reason.look(common, cx),
+            }
+        }
+    }
+
+    pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
+        let Self { quest, ifname, .. } = self;
+        self.reason.found(survey, ifname, quest, self.limit);
+    }
+
+    /// Sends the first message that must be sent again, and all later ones, from a temporary macvlan beside the LAN's link, with the
+    /// Ethernet address that the interface will have (see `link::Line`): nobody has answered on the link itself.
+    ///
+    /// The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address,
+    /// and the kernel does not set two with the same address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from
+    /// the LAN's link.
+    fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let asks = self.phase == Phase::Ask && self.client.asked_in_vain(cx.now.boot) > 0;
+        if asks && common.go_aside(cx) {
+            tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
+            self.client.reopens();
+        }
+    }
+
     fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let target = Target::Known(common.link.clone()).to_string();
         self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
@@ -316,7 +324,7 @@ impl Acquire {
 
 impl Living for Acquire {
     fn is_live(&self) -> bool {
-        self.is_wanted()
+        self.wanted
     }
 
     /// A container that is adopted has its address, whatever its server says.
@@ -324,12 +332,12 @@ impl Living for Acquire {
         let used = self
             .quest
             .adopts
-            .filter(|_| !self.taken_off && self.is_wanted())
+            .filter(|_| !self.taken_off && self.wanted)
             .map(|address| claim_of_user(address.addr()));
         let claim =
             claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
         Standing {
-            stage: if self.is_wanted() {
+            stage: if self.wanted {
                 Stand::Acquiring
             } else {
                 Stand::Leaving
@@ -366,7 +374,8 @@ impl Living for Acquire {
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
         let resort = self.falls_back_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), trusts, resort, limit]
+        let survey = self.survey_at().map(|at| (at, Why::Call));
+        [own, survey, trusts, resort, limit]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -395,10 +404,19 @@ impl Living for Acquire {
             if self.phase == Phase::Probe && self.has_ended(cx.now.boot) {
                 return self.seek_another(common, None, cx);
             }
-            self.fall_back(common, cx);
+            if self.falls_back(cx.now.boot)
+                && let Some(resort) = &mut self.resort
+            {
+                resort.fall_back(&self.quest, common.id, &common.identity.lan, cx);
+            }
             self.survey(common, cx);
             self.go_aside(common, cx);
-            self.asks_once_more(cx.now.boot);
+            if self.falls_back(cx.now.boot)
+                && let Some(resort) = &mut self.resort
+                && resort.asks_once_more(cx.now.boot)
+            {
+                self.client.hurry(cx.now.boot);
+            }
             // Its permit ends: whom a server ignores keeps no other from asking.
             if self.phase == Phase::Ask && self.client.retransmits(cx.now.boot) {
                 cx.out.report(common.id, Report::ExchangeOver);
@@ -412,7 +430,7 @@ impl Living for Acquire {
             Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
                 Failure::Conflict { address, by }
             }
-            Some(_) | None => self.timed_out(&common.identity.lan, cx.now.boot),
+            Some(_) | None => timed_out(self, &common.identity.lan, cx.now.boot),
         };
         self.abort(common, Abort::Because(failure), cx)
     }
@@ -440,7 +458,7 @@ impl Living for Acquire {
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
         if let Frame::Arp(arp) = frame {
-            self.heard_arp(arp);
+            self.reason.hear(arp);
         }
         self.signal(common, frame.into(), cx)
     }

@@ -31,25 +31,20 @@ pub(crate) struct Known<'a> {
     pub(crate) view: &'a LinkView,
 }
 
-impl Acquire {
+impl Known<'_> {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for
     /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for its identity's last
     /// address.
-    pub(in crate::binding) fn new(
-        common: &Common,
-        known: Known<'_>,
-        now: Instant,
-        rng: Rng,
-    ) -> Self {
+    pub(in crate::binding) fn acquire(self, common: &Common, now: Instant, rng: Rng) -> Acquire {
         let sender = common.sender();
-        let Known {
+        let Self {
             mut quest,
             lease,
             patience,
             last,
             replaces,
             view,
-        } = known;
+        } = self;
         let wanted = quest.add.wanted;
         let fallback = quest.add.fallback.take();
         let resort = fallback.map(|fallback| Box::new(Resort::new(*fallback, last, now)));
@@ -84,7 +79,7 @@ impl Acquire {
             client.insist(address);
         }
         let is_off = |address: Ipv4Net| !view.addresses.contains(&address.into());
-        Self {
+        Acquire {
             client,
             limit: quest.limit(),
             since: now,

@@ -1,8 +1,8 @@
 //! How fast an acquisition goes, phase by phase, for the counts.
 
-use super::Acquire;
-use crate::binding::Cx;
-use crate::counts::AddPhase;
+use std::time::Duration;
+
+use crate::counts::{AddPhase, Counts};
 use crate::source::{Fate, Form};
 use crate::time::Instant;
 
@@ -38,30 +38,18 @@ impl Pace {
     pub(super) fn has_written(&mut self, now: Instant) {
         self.stored.1 = Some(now);
     }
-}
 
-impl Acquire {
-    /// Counts the phases of an ADD that has its lease from a server.
-    pub(super) fn count_phases(&self, cx: &mut Cx<'_>) {
-        let Pace {
-            offered,
-            won,
-            stored,
-            ..
-        } = self.pace;
-        let (false, false, Some(won)) = (self.quest.adopts(), self.trusted, won) else {
-            return;
-        };
-        let counts = &mut cx.out.counts;
-        counts.phase(AddPhase::Queue, self.queued);
-        offered
-            .into_iter()
-            .for_each(|at| counts.phase(AddPhase::Offer, at.saturating_since(self.since)));
-        counts.phase(
-            AddPhase::Ack,
-            won.saturating_since(offered.unwrap_or(self.since)),
-        );
-        if let (Some(began), Some(ended)) = stored {
+    /// Counts the phases of an ADD that has its lease from a server. `queued`: how long it waited for its permit; `since`: when it
+    /// had it.
+    pub(super) fn count(&self, queued: Duration, since: Instant, counts: &mut Counts) {
+        let Some(won) = self.won else { return };
+        counts.phase(AddPhase::Queue, queued);
+        if let Some(at) = self.offered {
+            counts.phase(AddPhase::Offer, at.saturating_since(since));
+        }
+        let asked = self.offered.unwrap_or(since);
+        counts.phase(AddPhase::Ack, won.saturating_since(asked));
+        if let (Some(began), Some(ended)) = self.stored {
             counts.phase(AddPhase::Store, ended.saturating_since(began));
         }
     }

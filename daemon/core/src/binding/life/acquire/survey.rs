@@ -3,9 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{Acquire, Phase};
-use crate::binding::{Common, Cx};
-use crate::effect::Why;
+use crate::binding::{Common, Cx, Quest};
 use crate::silence::{LastServer, Silence, Survey};
 use crate::time::Instant;
 use crate::wire::frame::Arp;
@@ -25,7 +23,7 @@ const COUNTS: Duration = Duration::from_secs(1);
 
 /// How far the search for a reason is.
 #[derive(Debug)]
-pub(crate) enum Reason {
+pub(super) enum Reason {
     /// Not begun.
     NotLookedFor,
     /// The frames that had come in soon after the ADD began, once they are counted.
@@ -43,53 +41,46 @@ pub(crate) enum Reason {
     Found(Box<Silence>),
 }
 
-impl Acquire {
-    /// Returns when to count frames or to look for a reason, if one may be needed.
+impl Reason {
+    /// Returns when to count frames or to look for a reason, if one may be needed, of an ADD that lasts from `began` to `limit`.
     ///
     /// That is before the limit, so that the reason is there in time and the ADD is answered as promised.
-    pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
-        let half = self.limit.saturating_since(self.quest.began) / 2;
-        let after = match self.reason {
-            Reason::NotLookedFor => COUNTS.min(half / 2),
-            Reason::Counted(_) => half.max((half * 2).saturating_sub(AHEAD)),
-            Reason::LookedFor { .. } | Reason::None | Reason::Found(_) => return None,
+    pub(super) fn due_at(&self, began: Instant, limit: Instant) -> Option<Instant> {
+        let half = limit.saturating_since(began) / 2;
+        let after = match self {
+            Self::NotLookedFor => COUNTS.min(half / 2),
+            Self::Counted(_) => half.max((half * 2).saturating_sub(AHEAD)),
+            Self::LookedFor { .. } | Self::None | Self::Found(_) => return None,
         };
-        (self.phase == Phase::Ask).then(|| (self.quest.began + after, Why::Call))
+        Some(began + after)
     }
 
-    /// Looks for a reason once it is time, if there is no offer by then.
-    pub(super) fn survey(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        while self.survey_at().is_some_and(|(at, _)| cx.now.boot >= at) {
-            if self.client.tally().requested.is_some() {
-                self.reason = Reason::None;
-                return;
-            }
-            let (lan, link) = (&common.identity.lan, &common.link);
-            let Reason::Counted(before) = self.reason else {
-                self.reason = Reason::Counted(None);
-                cx.out.survey(common.id, link.clone(), lan, true);
-                continue;
-            };
-            let server = cx.lans.last_server(lan).map(|address| LastServer {
-                address,
-                is_there: false,
-                acknowledged: false,
-            });
-            if let Some(server) = server {
-                let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
-                common.exchange.send(vec![asks.encode()], cx.out);
-            }
-            self.reason = Reason::LookedFor { before, server };
-            cx.out.survey(common.id, link.clone(), lan, false);
+    /// Counts frames, or looks for a reason, now that this is due.
+    pub(super) fn look(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let (lan, link) = (&common.identity.lan, &common.link);
+        let Self::Counted(before) = *self else {
+            *self = Self::Counted(None);
+            return cx.out.survey(common.id, link.clone(), lan, true);
+        };
+        let server = cx.lans.last_server(lan).map(|address| LastServer {
+            address,
+            is_there: false,
+            acknowledged: false,
+        });
+        if let Some(server) = server {
+            let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
+            common.exchange.send(vec![asks.encode()], cx.out);
         }
+        *self = Self::LookedFor { before, server };
+        cx.out.survey(common.id, link.clone(), lan, false);
     }
 
     /// Records that a station sent an ARP packet: it may be the LAN's last server.
-    pub(super) fn heard_arp(&mut self, arp: &Arp) {
-        let server = match &mut self.reason {
-            Reason::LookedFor { server, .. } => server,
-            Reason::Found(silence) => &mut silence.server,
-            Reason::NotLookedFor | Reason::Counted(_) | Reason::None => return,
+    pub(super) fn hear(&mut self, arp: &Arp) {
+        let server = match self {
+            Self::LookedFor { server, .. } => server,
+            Self::Found(silence) => &mut silence.server,
+            Self::NotLookedFor | Self::Counted(_) | Self::None => return,
         };
         if let Some(server) = server
             .as_mut()
@@ -99,27 +90,27 @@ impl Acquire {
         }
     }
 
-    /// Records what was found.
-    pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
-        match self.reason {
-            Reason::Counted(_) => self.reason = Reason::Counted(survey.received),
-            Reason::LookedFor { before, server } => {
-                let began = self.quest.began;
+    /// Records what was found for an ADD at this link.
+    pub(super) fn found(&mut self, survey: Survey, ifname: &str, quest: &Quest, limit: Instant) {
+        match *self {
+            Self::Counted(_) => *self = Self::Counted(survey.received),
+            Self::LookedFor { before, server } => {
+                let began = quest.began;
                 // A host that has just booted has had its own links no longer than that.
                 let booted =
                     Some(Instant::BOOT).filter(|boot| began.saturating_since(*boot) < LATELY);
-                let came_up = self.quest.came_up;
+                let came_up = quest.came_up;
                 let late = came_up.filter(|at| at.saturating_since(began) >= LATE);
-                let up_for = late.or(booted).map(|at| self.limit.saturating_since(at));
-                self.reason = Reason::Found(Box::new(Silence {
-                    ifname: self.ifname.clone(),
+                let up_for = late.or(booted).map(|at| limit.saturating_since(at));
+                *self = Self::Found(Box::new(Silence {
+                    ifname: ifname.to_owned(),
                     before,
                     up_for,
                     survey,
                     server,
                 }));
             }
-            Reason::NotLookedFor | Reason::None | Reason::Found(_) => {}
+            Self::NotLookedFor | Self::None | Self::Found(_) => {}
         }
     }
 }
