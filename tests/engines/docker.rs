@@ -6,8 +6,8 @@ use std::process::Command;
 use std::thread;
 
 use leasehold_tests::documents::{DOCKER, commands_of};
-use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::model::{Config, Kind};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
 use netns_fixtures::{
     Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link,
 };
@@ -45,7 +45,13 @@ impl Host {
     /// Makes the network `lan` of macvlans on the LAN, as a user would. An address is given back at once when its
     /// container ends.
     pub(crate) fn create(&self, more: &[&str]) -> Result<(), Error> {
-        let more = [&["--subnet", "10.7.0.0/16", "--ipam-opt", "grace=0"], more].concat();
+        self.create_with_grace("0", more)
+    }
+
+    /// Does the same for identities that are kept for some seconds.
+    pub(crate) fn create_with_grace(&self, grace: &str, more: &[&str]) -> Result<(), Error> {
+        let grace = format!("grace={grace}");
+        let more = [&["--subnet", "10.7.0.0/16", "--ipam-opt", &grace], more].concat();
         self.create_on(Lan::IFNAME, "lan", &more)
     }
 
@@ -344,5 +350,84 @@ fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
         .create_on(Lan::IFNAME, "lan", &[])
         .expect_err("it would ask without end");
     assert!(error.to_string().contains("--subnet"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create(&[])?;
+    host.ten_come_and_go(&server)
+}
+
+#[test]
+fn a_running_container_is_connected_and_disconnected() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    host.lab.lan.add_uplink("eth1")?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create(&[])?;
+    host.create_on(
+        "eth1",
+        "second",
+        &["--subnet", "10.7.0.0/16", "--ipam-opt", "grace=0"],
+    )?;
+    host.docker.docker(&[
+        "network",
+        "create",
+        "--internal",
+        "--subnet",
+        "172.20.0.0/24",
+        "inner",
+    ])?;
+    host.docker.keep("web", &["--network", "inner"])?;
+    host.docker.docker(&["network", "connect", "lan", "web"])?;
+    host.docker.keep("db", &["--network", "second"])?;
+    let (first, second) = (
+        host.docker.address("web", "lan")?,
+        host.docker.address("db", "second")?,
+    );
+    let inside = host
+        .docker
+        .exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
+    assert!(inside.contains(&format!("inet {first}/16 ")), "{inside}");
+    host.pings("web")?;
+    host.pings("db")?;
+    only(&server, &[first, second])?;
+    host.docker
+        .docker(&["network", "disconnect", "lan", "web"])?;
+    only(&server, &[second])?;
+    host.docker.docker(&["rm", "--force", "db", "web"])?;
+    server.wait_until_free()
+}
+
+#[test]
+fn a_lease_is_renewed_by_unicast_from_inside() -> Result<(), Error> {
+    let sandbox = sandbox!(Dockerd::NEEDS);
+    let mut host = Host::new(&sandbox)?;
+    let config = Config {
+        lease: 20,
+        ..Config::new(Lan::SUBNET)
+    };
+    let server = ModelServer::start(&host.lab.lan, config)?;
+    host.create(&[])?;
+    host.docker
+        .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+    let address = host.address("web")?;
+    for _ in 0..2 {
+        let renewal = host
+            .seen
+            .wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
+        assert!(
+            renewal.is_unicast() && renewal.source == address,
+            "{renewal:?}"
+        );
+        assert_eq!(mac_text(renewal.eth_source), MAC);
+    }
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.seen.wait_for_release(address, DEADLINE)?;
+    assert_eq!(server.violations(), []);
     Ok(())
 }

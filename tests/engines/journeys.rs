@@ -3,10 +3,44 @@
 use std::net::Ipv4Addr;
 
 use netns_fixtures::model::{Config, Kind};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
 use netns_fixtures::{DEADLINE, Error, Lan, sandbox};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
+
+/// A container with its own Ethernet address whose first process fails when it is told to end.
+const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; done";
+
+#[test]
+fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.wire("lan", &["-o", "grace=20"])?;
+    let how = [
+        "run",
+        "--detach",
+        "--name",
+        "web",
+        "--restart",
+        "always",
+        "--mac-address",
+        MAC,
+    ];
+    host.docker
+        .docker(&[&how[..], &LAN, &["busybox", "/bin/sh", "-c", CRASHES]].concat())?;
+    let address = host.address("web")?;
+    host.docker.exec("web", &["kill", "1"])?;
+    host.docker.wait_until(
+        "web",
+        "{{.RestartCount}} {{.State.Running}} {{.State.Restarting}}",
+        "1 true false",
+    )?;
+    assert_eq!(host.address("web")?, address);
+    host.pings("web")?;
+    only(&server, &[address])?;
+    host.docker.docker(&["rm", "--force", "web"]).map(drop)
+}
 
 #[test]
 fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
@@ -98,4 +132,57 @@ fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
     assert_eq!(host.address("db")?, only_one);
     host.docker.docker(&["rm", "--force", "db"])?;
     host.only_links(&before)
+}
+
+#[test]
+fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let other = Ipv4Addr::new(10, 7, 0, 3);
+    let pool = Ipv4Addr::new(10, 7, 9, 0)..=Ipv4Addr::new(10, 7, 9, 255);
+    let rogue = Dnsmasq::start_in(
+        &host.lab.lan.machine("rogue", other)?,
+        Grants {
+            pool,
+            ..Grants::default()
+        },
+    )?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    for option in [
+        format!("servers-deny={other}"),
+        format!("servers-allow={}", Lan::SERVER),
+    ] {
+        host.wire("lan", &["-o", &option])?;
+        for name in ["web", "db"] {
+            host.docker.keep(name, &LAN)?;
+            host.pings(name)?;
+        }
+        only(&server, &[host.address("web")?, host.address("db")?])?;
+        assert_eq!(rogue.leases()?, [], "{option}");
+        host.docker.docker(&["rm", "--force", "web", "db"])?;
+        server.wait_until_free()?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_client_identifier_gets_its_reserved_address() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let mut config = DnsmasqConfig::default();
+    config
+        .more
+        .push("--dhcp-host=id:00:70:72:69:6e:74,10.7.9.33".to_owned());
+    let server = Dnsmasq::start(&host.lab.lan, config)?;
+    host.wire(
+        "lan",
+        &["-o", "client-id=hex:007072696e74", "-o", "grace=0"],
+    )?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    assert_eq!(address, Ipv4Addr::new(10, 7, 9, 33));
+    only(&server, &[address])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()
 }

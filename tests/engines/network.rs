@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{DEADLINE, Error, Lan, Netns, mac_text, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Dhcp, Error, Lan, Netns, mac, mac_text, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
@@ -124,6 +124,42 @@ fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
 }
 
 #[test]
+fn the_first_discover_has_the_chosen_mac_and_host_name() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["grace=0", "hostname=printer"])?;
+        host.seen.clear()?;
+        host.docker
+            .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+        let first = host
+            .seen
+            .wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+        assert_eq!(
+            (mac_text(first.chaddr), first.option(12).as_deref()),
+            (MAC.to_owned(), Some(&b"printer"[..]))
+        );
+        only(&server, &[host.address("web")?])?;
+        host.docker.docker(&["rm", "--force", "web"])?;
+        server.wait_until_free()?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let parent = format!("parent={}", Lan::IFNAME);
+    let named = of_form("leasehold", &parent, &["grace=0"]);
+    host.keeps_to_its_addresses(|options| {
+        host.wire_on(&parent, "lan", &[&named[..], options].concat())
+    })
+}
+
+#[test]
 fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
@@ -139,6 +175,55 @@ fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> 
 }
 
 #[test]
+fn a_server_in_a_macvlan_serves_containers_beside_it() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let own = Ipv4Addr::new(10, 7, 0, 3);
+    let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
+    let before = host.links()?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["grace=0"])?;
+        host.docker.keep("web", &LAN)?;
+        let address = host.address("web")?;
+        host.docker
+            .exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
+        only(&server, &[address])?;
+        host.docker.docker(&["rm", "--force", "web"])?;
+        server.wait_until_free()?;
+        host.lab.daemon().wait_until_empty()?;
+        host.only_links(&before)?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &[])?;
+    host.docker.keep("web", &LAN)?;
+    let first = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[first])?;
+    host.only_links(&before)?;
+
+    host.docker.docker(&["restart", "web"])?;
+    let again = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[again])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.seen.wait_for_release(again, DEADLINE)?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    Ok(())
+}
+
+#[test]
 fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
@@ -149,8 +234,7 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
     let first = host.address("web")?;
     let discover = host
         .seen
-        .wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
-    assert_eq!(mac_text(discover.chaddr), MAC, "the first");
+        .wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
     assert_eq!(discover.option(61).as_deref().map(|id| id[0]), Some(1));
     let inside = host
         .docker
@@ -209,6 +293,42 @@ fn two_networks_may_share_a_parent() -> Result<(), Error> {
 }
 
 #[test]
+fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    host.lab.lan.add_host_bridge()?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    // dockerd drops others' traffic on bridges, if that goes through iptables.
+    let through = [
+        "-I",
+        "FORWARD",
+        "-i",
+        Lan::BRIDGE,
+        "-o",
+        Lan::BRIDGE,
+        "-j",
+        "ACCEPT",
+    ];
+    host.lab.lan.host.run_command("iptables", &through, "")?;
+    host.wire_on(&format!("bridge={}", Lan::BRIDGE), "lan", &NULL)?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[address])?;
+    assert_eq!(
+        host.links()?.difference(&before).count(),
+        1,
+        "the bridge's end of its veth"
+    );
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    Ok(())
+}
+
+#[test]
 fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
@@ -248,4 +368,109 @@ fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()?;
     host.only_links(&before)
+}
+
+#[test]
+fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let host = Host::new(&sandbox)?;
+    let before = host.links()?;
+    let refused = |option: &str, more: &[&str], said: &str| {
+        let error = host
+            .wire_on(option, "lan", &[&NULL[..], more].concat())
+            .expect_err(option)
+            .to_string();
+        assert!(error.contains(said), "{option} {more:?}: {error}");
+    };
+    let parent = format!("parent={}", Lan::IFNAME);
+    refused(
+        "parent=none",
+        &[],
+        "-o parent=none: the host has no such link",
+    );
+    refused(&format!("bridge={}", Lan::IFNAME), &[], "not a bridge");
+    refused(&parent, &["-o", "vlan=5000"], "from 1 to 4094");
+    refused(&parent, &["-o", "colour=red"], "-o colour: unknown");
+    refused(&parent, &["--internal"], "--internal");
+    for subnet in [&[][..], &["--subnet", "10.7.0.0/16"]] {
+        let error = host
+            .wire_on(&parent, "lan", subnet)
+            .expect_err("Docker's own numbers")
+            .to_string();
+        assert!(error.contains("-o addresses=docker"), "{error}");
+    }
+    host.wire_on(
+        &parent,
+        "own",
+        &["--subnet", "10.7.0.0/16", "-o", "addresses=docker"],
+    )?;
+    host.docker.docker(&["network", "rm", "own"])?;
+    // Docker's own drivers take no network without a subnet.
+    let macvlan = [
+        "network",
+        "create",
+        "-d",
+        "macvlan",
+        "-o",
+        &parent,
+        "--ipam-driver",
+        "leasehold",
+        "lan",
+    ];
+    host.docker
+        .docker(&macvlan)
+        .expect_err("nobody said which LAN this is");
+    // Nobody answers.
+    host.wire("lan", &["-o", "timeout=2"])?;
+    let error = host
+        .docker
+        .run(&LAN, &["true"])
+        .expect_err("there is no server")
+        .to_string();
+    assert!(error.contains("no usable DHCP offer"), "{error}");
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)
+}
+
+/// A server that recognises clients by Ethernet address gives the host's own address to a container with its parent's Ethernet
+/// address.
+#[test]
+fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let mut host = Host::new(&sandbox)?;
+    let own = Ipv4Addr::new(10, 7, 1, 1);
+    let mac = mac(1);
+    host.lab.lan.host.set_mac(Lan::IFNAME, mac)?;
+    let mac = mac_text(mac);
+    host.lab
+        .lan
+        .host
+        .add_address(Lan::IFNAME, Lan::on_lan(own))?;
+    let mut config = DnsmasqConfig::default();
+    config.more.push(format!("--dhcp-host={mac},{own}"));
+    let server = Dnsmasq::start(&host.lab.lan, config)?;
+    let makes: [&dyn Fn() -> Result<(), Error>; 3] = [
+        &|| host.create(&[]),
+        &|| host.wire_as("null", "lan", &["grace=0"]),
+        &|| host.wire_as("leasehold", "lan", &["grace=0"]),
+    ];
+    for make in makes {
+        make()?;
+        let run = host
+            .docker
+            .run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
+        let error = run.expect_err("the host has that address").to_string();
+        assert!(
+            error.contains(&own.to_string())
+                && error.contains("this host itself")
+                && error.contains(&mac),
+            "{error}"
+        );
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    let given_back = |m: &Dhcp| [Kind::Release, Kind::Decline].contains(&m.kind);
+    let said: Vec<_> = host.seen.dhcp()?.into_iter().filter(given_back).collect();
+    assert!(said.is_empty(), "{said:?}");
+    drop(server);
+    host.lab.daemon().wait_until_empty()
 }

@@ -124,6 +124,28 @@ fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> 
 }
 
 #[test]
+fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
+    let sandbox = sandbox!(&needs());
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &["-o", "grace=0"])?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.lab.kill9()?;
+    host.lab.start_daemon()?;
+    host.docker.docker(&["restart", "web"])?;
+    host.pings("web")?;
+    only(&server, &[host.address("web")?])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.seen.wait_for_release(address, DEADLINE)?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"]).map(drop)
+}
+
+#[test]
 fn a_dockerd_killed_as_it_makes_a_link_leaves_none() -> Result<(), Error> {
     let sandbox = sandbox!(&[needs(), vec![Need::Program("nft")]].concat());
     let mut host = Host::new(&sandbox)?;

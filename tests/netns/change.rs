@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, sandbox};
+use netns_fixtures::{CallError, Capture, DEADLINE, Dhcp, Lab, Lan, Need, sandbox};
 
 use crate::witness;
 
@@ -71,6 +72,34 @@ fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
     lab.detach(&member)?;
     seen.wait_for_release(next, DEADLINE)?;
     Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
+    let mut lab = Lab::new(&sandbox)?;
+    // First the server refuses the old address: the lease is lost.
+    lab.config["ipam"]["onChange"] = "keep".into();
+    lab.config["ipam"]["onExpiry"] = "keep".into();
+    let mut server = Dnsmasq::start(&lab.lan, at_first())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+
+    lab.lan
+        .server
+        .add_address(Lan::IFNAME, Ipv4Net::new_assert(ELSEWHERE, 16))?;
+    server.restart(Some(renumbered().into()))?;
+    let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
+    // By the renewal of the new lease, everything that is done at once has been done.
+    let renews = |m: &Dhcp| m.ciaddr == next || m.address_option(code::REQUESTED) == Some(next);
+    seen.wait_for_dhcp(Kind::Request, DEADLINE, renews)?;
+    assert!(
+        lab.daemon().list()?[0]["address"]
+            .as_str()
+            .is_some_and(|held| held.starts_with(&next.to_string()))
+    );
+    assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+    lab.detach(&member)
 }
 
 #[test]

@@ -124,6 +124,75 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
     Ok(stage.server.wait_until_free()?)
 }
 
+#[test]
+fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
+    const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
+    let mut stage = Stage::new(&sandbox, None)?;
+    let member = stage.attach()?;
+    // As the plugin `tuning` does, after the main plugin.
+    let set = |change: &[&str]| {
+        member.container.netns.run_command(
+            "ip",
+            &[&["link", "set", "dev", "eth0"], change].concat(),
+            "",
+        )
+    };
+    set(&["down"])?;
+    set(&["address", &mac_text(OTHER)])?;
+    stage.seen.clear()?;
+    set(&["up"])?;
+    let mut asked = |target| {
+        stage.seen.wait_for(
+            &format!("ARP about {target}"),
+            DEADLINE,
+            |packet| match packet {
+                Packet::Arp(arp) if arp.request && (arp.sender, arp.target) == (KEPT, target) => {
+                    assert_eq!(mac_text(arp.sender_mac), mac_text(OTHER));
+                    Some(())
+                }
+                Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+            },
+        )
+    };
+    asked(KEPT)?;
+    asked(KEPT)?;
+    stage.lab.detach(&member)?;
+    // A request for the server's address does not claim the previous address either.
+    asked(Lan::SERVER)?;
+    Ok(stage.server.wait_until_free()?)
+}
+
+/// The server answers slowly here: on a busy machine, a quick one would be faster than the neighbour.
+#[test]
+fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let lab = Lab::new(&sandbox)?;
+    let pool = (KEPT, Ipv4Addr::new(10, 7, 0, 99));
+    let answer_time = Duration::from_millis(500);
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            pool,
+            answer_time,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    let member = lab.attach("c1")?;
+    assert_ne!(member.address, KEPT);
+    server.wait_for("DECLINE", 0, DEADLINE, |event| {
+        (*event == Event::Declined(KEPT)).then_some(())
+    })?;
+    assert_eq!(
+        server.leases().into_keys().collect::<Vec<_>>(),
+        [member.address]
+    );
+    assert_eq!(server.violations(), []);
+    lab.check(&member)
+}
+
 /// The neighbour is a macvlan beside the container's, and hears the container but not their parent.
 #[test]
 fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
@@ -181,6 +250,86 @@ fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallErr
     Ok(stage.server.wait_until_free()?)
 }
 
+/// The kernel copies what a macvlan broadcasts for each of its siblings.
+#[test]
+fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
+    let sandbox = sandbox!(NEEDS);
+    let mut stage = Stage::new(&sandbox, None)?;
+    let sibling = stage
+        .lab
+        .lan
+        .sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
+    let mut beside = Capture::start(&sibling, Lan::IFNAME)?;
+    // The server turns out to be on the wire.
+    let first = stage.lab.attach("c0")?;
+    stage.seen.wait_for(
+        "the answer from the wire",
+        DEADLINE,
+        |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        },
+    )?;
+    stage.lab.check(&first)?;
+    beside.clear()?;
+    stage.seen.clear()?;
+    let member = stage.attach()?;
+    let none = Ipv4Addr::UNSPECIFIED;
+    (0..3).try_for_each(|_| stage.asked(none, KEPT))?;
+    stage.seen.rewind();
+    (0..2).try_for_each(|_| stage.asked(KEPT, KEPT))?;
+    assert_eq!(stage.probes(KEPT)?, 3, "on the wire");
+    let asked: Vec<_> = beside
+        .packets()?
+        .iter()
+        .filter_map(is_from_container)
+        .map(|arp| arp.sender)
+        .collect();
+    assert_eq!(asked, [none, KEPT], "a probe and an announcement");
+    let told: Vec<_> = beside
+        .dhcp()?
+        .into_iter()
+        .filter(|m| m.chaddr == CONTAINER)
+        .collect();
+    assert!(
+        told.is_empty(),
+        "a server may be in a sibling; this one is not: {told:?}"
+    );
+    stage.lab.check(&member)
+}
+
+#[test]
+fn a_server_in_a_sibling_is_found_after_one_on_the_wire() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let lab = Lab::new(&sandbox)?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let on_wire = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    let first = lab.attach("c1")?;
+    seen.wait_for(
+        "the answer from the wire",
+        DEADLINE,
+        |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        },
+    )?;
+    lab.check(&first)?;
+    drop(on_wire);
+    let machine = lab.lan.sibling("server-c", BESIDE)?;
+    let pool = (Ipv4Addr::new(10, 7, 2, 1), Ipv4Addr::new(10, 7, 2, 99));
+    let server = ModelServer::start_in(
+        &machine,
+        Config {
+            id: BESIDE,
+            pool,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    let second = lab.attach("c2")?;
+    assert_eq!(server.leases().len(), 1);
+    lab.check(&second)
+}
+
 #[test]
 fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
@@ -207,6 +356,73 @@ fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
         "none had to be repeated"
     );
     Ok(())
+}
+
+#[test]
+fn an_add_names_the_station_that_uses_its_only_offer() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    for detection in ["optimistic", "strict"] {
+        let mut lab = Lab::new(&sandbox)?;
+        (
+            lab.config["ipam"]["timeout"],
+            lab.config["ipam"]["conflictDetection"],
+        ) = (8.into(), detection.into());
+        let server = ModelServer::start(
+            &lab.lan,
+            Config {
+                pool: (KEPT, KEPT),
+                ..Config::new(Lan::SUBNET)
+            },
+        )?;
+        let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+        neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+        let mut seen = Capture::start(&neighbour, Lan::IFNAME)?;
+        let container = lab.lan.container("c1")?;
+        let error = lab
+            .shim
+            .add(&container, &lab.config)
+            .expect_err("its only address is in use")
+            .cni();
+        let by = seen.wait_for("the neighbour's answer", DEADLINE, |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == KEPT => {
+                Some(mac_text(arp.sender_mac))
+            }
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        })?;
+        assert_eq!(error.code, 11);
+        assert!(
+            error.msg.contains(&format!("{KEPT} is in use by {by}")),
+            "{detection}: {error}"
+        );
+        let declined = server
+            .events()
+            .iter()
+            .filter(|event| **event == Event::Declined(KEPT))
+            .count();
+        assert_eq!((declined, server.leases().len()), (1, 0), "{detection}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_container_gets_the_address_that_nobody_uses() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let other = Ipv4Addr::new(10, 7, 0, 78);
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["ipam"]["conflictDetection"] = "strict".into();
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            pool: (KEPT, other),
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    let member = lab.attach("c1")?;
+    assert_eq!(member.address, other);
+    assert_eq!(server.violations(), []);
+    lab.check(&member)
 }
 
 /// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
@@ -292,6 +508,19 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
     stage.declined()?;
     (0..2).try_for_each(|_| stage.asked(member.address, member.address))?;
     stage.lab.check(&member)
+}
+
+#[test]
+fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> {
+    let sandbox = sandbox!(NEEDS);
+    let mut stage = Stage::new(&sandbox, Some("off"))?;
+    stage.take()?;
+    let member = stage.lab.add(stage.container()?)?;
+    assert_eq!(member.address, KEPT);
+    stage.lab.detach(&member)?;
+    stage.seen.wait_for_release(KEPT, DEADLINE)?;
+    assert_eq!(stage.probes(KEPT)?, 0);
+    Ok(())
 }
 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.

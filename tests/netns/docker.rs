@@ -2,20 +2,26 @@
 
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
+use netns_fixtures::engine::plugin::Reply;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{
     Capture, DEADLINE, Error, Lab, Lan, Need, Process, Sandbox, mac, mac_text, sandbox,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::witness;
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
+const ADDRESS: &str = "IpamDriver.RequestAddress";
 
+/// The number of the Ethernet address in a bare call, far from those of the LAN.
+const NUMBER: u32 = 1000;
 /// How long dockerd may stay silent about a container that is gone.
 const UNSAID: Duration = Duration::from_secs(60);
 
@@ -41,6 +47,10 @@ fn macvlan() -> NetworkPlan {
 
 fn play(lab: &Lab, version: EngineVersion) -> Result<Played, Error> {
     Played::start(&lab.lan.host, version, "leasehold")
+}
+
+fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
+    plugin.plugin.send(method, body)?.answer()
 }
 
 /// Runs a container through its life in a network whose containers have the LAN's router.
@@ -227,6 +237,226 @@ fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
 }
 
 #[test]
+fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut docker = play(&lab, EngineVersion::V28)?;
+    for body in ["", "{", "null", "7"] {
+        assert_eq!(bare(&docker, ADDRESS, body)?.status, 400, "{body}");
+    }
+    assert_eq!(bare(&docker, "IpamDriver.RequestRouter", "{}")?.status, 404);
+    let refused = bare(
+        &docker,
+        "IpamDriver.RequestPool",
+        r#"{"Pool":"10.7.0.0/16","Options":null}"#,
+    )?;
+    assert!(
+        refused.status == 200 && refused.body.contains("parent"),
+        "{refused:?}"
+    );
+
+    docker.plugin.host = "";
+    let pools = (0..3)
+        .map(|_| docker.request_pool(&macvlan()))
+        .collect::<Result<Vec<_>, _>>()?;
+    assert!(
+        pools
+            .iter()
+            .all(|network| network.pool_id == pools[0].pool_id),
+        "{pools:?}"
+    );
+    let [network, same, _] = &pools[..] else {
+        panic!("three pools")
+    };
+    docker.network_rm(same.clone())?;
+    let web = docker.run(network, "web", RunPlan::default())?;
+    let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() }).to_string();
+    docker.stop(web)?;
+    for _ in 0..2 {
+        assert_eq!(
+            bare(&docker, "IpamDriver.ReleaseAddress", &told)?,
+            Reply {
+                status: 200,
+                body: "{}".into()
+            }
+        );
+    }
+    server.wait_until_free()
+}
+
+#[test]
+fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    server.lose_acks()?;
+    let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
+    let granted = seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == mac(NUMBER))?;
+    assert!(granted.address_option(50).is_some(), "{granted:?}");
+    drop(call);
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+/// Returns the body of a call for a container's address.
+fn request(pool_id: &str) -> String {
+    let options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac(NUMBER)) });
+    json!({ "PoolID": pool_id, "Address": "", "Options": options }).to_string()
+}
+
+#[test]
+fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    drop(server);
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
+    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| m.chaddr == mac(NUMBER))?;
+    lab.terminate()?;
+    let reply = call.answer()?;
+    let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    assert!(
+        reply.status == 200 && answer["Error"].is_string(),
+        "{reply:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let again = |lab: &mut Lab| {
+        lab.kill9()?;
+        lab.start_daemon()
+    };
+
+    let web = docker.request(&network, "web", RunPlan::default())?;
+    again(&mut lab)?;
+    docker.join(&web)?;
+    lab.daemon()
+        .wait_for_event(&web.address.addr().to_string())?;
+    again(&mut lab)?;
+    docker.leave(&web)?;
+    again(&mut lab)?;
+    docker.release(web)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+
+    // Between the server's answer and ours: dockerd sends an empty body then, and gives up.
+    server.lose_acks()?;
+    seen.clear()?;
+    let error = thread::scope(|scope| {
+        let run = scope.spawn(|| docker.run(&network, "db", RunPlan::default()));
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(50).is_some())?;
+        again(&mut lab)?;
+        Ok::<_, Error>(
+            run.join()
+                .expect("a caller does not panic")
+                .expect_err("a call cannot come again"),
+        )
+    })?;
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    lab.daemon().wait_until_empty()?;
+    // The next container with that name gets the lease that only the server knows, and gives it back when it ends.
+    lab.lan
+        .server
+        .run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+    let [granted] = &server.leases()?[..] else {
+        panic!("{:?}", server.leases())
+    };
+    let db = docker.run(&network, "db", RunPlan::default())?;
+    assert_eq!(db.address.addr(), granted.address);
+    docker.stop(db)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let mut lab = docker_lab(&sandbox)?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let again = |lab: &mut Lab| {
+        lab.kill9()?;
+        lab.start_daemon()
+    };
+    // Nobody answers yet: the daemon looks at the LAN.
+    let asked =
+        json!({ "Pool": "", "SubPool": "", "Options": { "parent": Lan::IFNAME }, "V6": false });
+    let call = docker
+        .plugin
+        .send("IpamDriver.RequestPool", &asked.to_string())?;
+    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+    again(&mut lab)?;
+    assert!(call.answer().is_err());
+
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    docker.leave(&web)?;
+    // The daemon may never hear about this one: what dockerd calls again has no body.
+    let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() });
+    let call = docker
+        .plugin
+        .send("IpamDriver.ReleaseAddress", &told.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(
+        server
+            .leases()?
+            .iter()
+            .map(|lease| lease.address)
+            .collect::<Vec<_>>(),
+        [web.address.addr()]
+    );
+    docker.stop(web)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+
+    // An auxiliary address, which dockerd asks for again at its next start.
+    let (aux, asked) = (Ipv4Addr::new(10, 7, 1, 50), "10.7.1.50/16");
+    let kept = json!({ "PoolID": network.pool_id, "Address": aux, "Options": null });
+    let call = docker.plugin.send(ADDRESS, &kept.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    assert_eq!(docker.plugin.call(ADDRESS, &kept)?["Address"], asked);
+    let back = json!({ "PoolID": network.pool_id, "Address": aux });
+    let call = docker
+        .plugin
+        .send("IpamDriver.ReleaseAddress", &back.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    docker.plugin.call("IpamDriver.ReleaseAddress", &back)?;
+
+    let call = docker.plugin.send(
+        "IpamDriver.ReleasePool",
+        &json!({ "PoolID": network.pool_id }).to_string(),
+    )?;
+    again(&mut lab)?;
+    drop(call);
+    let network = docker.network_create(&macvlan())?;
+    let db = docker.run(&network, "db", RunPlan::default())?;
+    docker.stop(db)?;
+    docker.network_rm(network)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
 fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let mut lab = docker_lab(&sandbox)?;
@@ -256,6 +486,67 @@ fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
     docker.stop(web)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let lab = docker_lab(&sandbox)?;
+    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
+    let grants = Grants {
+        lease_time: Duration::from_secs(120),
+        timers,
+        ..Grants::default()
+    };
+    let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
+    let docker = play(&lab, EngineVersion::V28)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+
+    let other = Ipv4Addr::new(10, 7, 8, 0)..=Ipv4Addr::new(10, 7, 8, 255);
+    server.restart(Some(
+        Grants {
+            pool: other.clone(),
+            ..grants.clone()
+        }
+        .into(),
+    ))?;
+    // While one replaces the other, the next one is there alone, without its subnet.
+    let is_whole = |address: &Ipv4Net| address.prefix_len() == Lan::SUBNET.prefix_len();
+    let put_on = |addresses: Vec<Ipv4Net>| match addresses[..] {
+        [address] if other.contains(&address.addr()) && is_whole(&address) => Some(address),
+        _ => None,
+    };
+    let next =
+        netns_fixtures::until_link(&web.container.netns, "the next address", DEADLINE, || {
+            Ok(put_on(web.container.addresses()?))
+        })?;
+    lab.daemon().wait_for_event(&next.addr().to_string())?;
+    let row = &lab.daemon().list()?[0];
+    assert_eq!(
+        (&row["address"], &row["told"]),
+        (&json!(next), &json!(web.address))
+    );
+    // Docker gives back the one that it knows.
+    docker.stop(web)?;
+    server.wait_until_free()?;
+
+    // After live-restore it looks for the interface by that address, and leaves it in the container.
+    server.restart(Some(grants.clone().into()))?;
+    let db = docker.run(&network, "db", RunPlan::default())?;
+    server.restart(Some(
+        Grants {
+            pool: other.clone(),
+            ..grants
+        }
+        .into(),
+    ))?;
+    netns_fixtures::until_link(&db.container.netns, "the next address", DEADLINE, || {
+        Ok(put_on(db.container.addresses()?))
+    })?;
+    docker.disconnect_astray(&db)?;
+    assert_eq!(db.container.addresses()?, []);
+    server.wait_until_free()
 }
 
 #[test]
@@ -316,6 +607,47 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
     lab.daemon().wait_until_empty()
 }
 
+#[test]
+fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    lab.daemon().wait_until_inside()?;
+    lab.kill9()?;
+    docker.leave(&web)?;
+    drop(web);
+    lab.start_daemon()?;
+    server.wait_for("RELEASE", UNSAID + DEADLINE, |_| {
+        server.leases().ok()?.is_empty().then_some(())
+    })?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    let address = web.address;
+    lab.kill9()?;
+    // dockerd gives up: nobody is told.
+    docker.leave(&web)?;
+    drop(web);
+    lab.start_daemon()?;
+    let again = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(again.address, address);
+    assert_eq!(server.leases()?.len(), 1);
+    docker.stop(again)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
 /// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
 fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
@@ -349,4 +681,27 @@ fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
         "{error}"
     );
     Ok(())
+}
+
+#[test]
+fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let lives = |n: usize| {
+        let web = docker.run(&network, &format!("web-{n}"), RunPlan::default())?;
+        assert_eq!(web.container.addresses()?, [web.address]);
+        docker.stop(web)
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..10)
+            .map(|n| scope.spawn(move || (0..3).try_for_each(|_| lives(n))))
+            .collect();
+        all.into_iter()
+            .try_for_each(|one| one.join().expect("no container panics"))
+    })?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
@@ -18,6 +19,9 @@ use serde_json::{Value, json};
 
 /// Where the exporter listens, in the host's namespace.
 const ADDRESS: &str = "127.0.0.1:9467";
+
+/// Callers that occupy the read-only socket.
+const CALLERS: usize = 1000;
 
 /// Starts the exporter on a lab's host, before or after its daemon.
 pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
@@ -329,6 +333,87 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
+/// Returns whether anybody accepts TCP connections in a namespace.
+fn listens_on_tcp(host: &Netns) -> bool {
+    // The fourth field is the state, of which 0A is LISTEN.
+    let listens = |file: &str| {
+        let text = fs::read_to_string(file).expect("procfs has it");
+        text.lines()
+            .any(|line| line.split_whitespace().nth(3) == Some("0A"))
+    };
+    host.run(|| {
+        ["tcp", "tcp6"]
+            .iter()
+            .any(|of| listens(&format!("/proc/thread-self/net/{of}")))
+    })
+}
+
+#[test]
+fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.start_daemon()?;
+    let _server = ModelServer::start(
+        &lab.lan,
+        Config {
+            lease: 12,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    assert!(!listens_on_tcp(&lab.lan.host));
+    let first = lab.attach("c1")?;
+    let callers: Vec<_> = (0..CALLERS).map(|n| call(&lab, n)).collect();
+    assert!(
+        callers.iter().flatten().count() > CALLERS / 2,
+        "few callers got so far"
+    );
+    // It comes in by the other socket, and at once.
+    let second = lab.attach("c2")?;
+    let renewals = || {
+        let events = lab.daemon().events()?;
+        let is_of = |line: &&String, id: &str| line.contains("renewed") && line.contains(id);
+        Ok(["c1", "c2"]
+            .iter()
+            .all(|id| events.iter().any(|line| is_of(&line, id)))
+            .then_some(()))
+    };
+    until_found("a renewal of each lease", DEADLINE, renewals)?;
+    assert!(
+        !lab.daemon()
+            .events()?
+            .iter()
+            .any(|line| line.contains("rebound") || line.contains("expired"))
+    );
+    drop(callers);
+    lab.check(&first)?;
+    lab.detach(&first)?;
+    lab.detach(&second)?;
+    Ok(())
+}
+
+/// Connects to the read-only socket, sends half a request or a whole one, and reads nothing.
+fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
+    const ASKED: [&str; 6] = [
+        "/v1/bindings",
+        "/v1/ranges",
+        "/v1/events?after=0&wait=60",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+    ];
+    let mut stream = UnixStream::connect(lab.home().read_socket()).ok()?;
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .ok()?;
+    let said = match ASKED.get(n % (ASKED.len() + 1)) {
+        Some(path) => format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        None => "GET /metrics HT".to_owned(),
+    };
+    stream.write_all(said.as_bytes()).ok()?;
+    Some(stream)
+}
+
 #[test]
 fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
@@ -354,6 +439,27 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
     until_measured(&host, "leasehold_up 0")?;
     kill(daemon, Signal::SIGCONT).expect("it is there");
     until_measured(&host, "leasehold_up 1")?;
+    drop(callers);
+    Ok(())
+}
+
+#[test]
+fn a_thousand_silent_callers_make_no_scrape_wait() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let lab = Lab::without_daemon(&sandbox)?;
+    let _exporter = start_exporter(&lab)?;
+    let host = lab.lan.host.clone();
+    let callers: Vec<_> = (0..1_000)
+        .map(|_| {
+            host.run(|| TcpStream::connect(ADDRESS))
+                .expect("the exporter listens")
+        })
+        .collect();
+    let begun = Instant::now();
+    let answer = ask(&host, "GET /metrics", "x");
+    let took = begun.elapsed();
+    assert_eq!(status(&answer), "200");
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
     drop(callers);
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig, Program, Server, UdhcpdProgram};
-use netns_fixtures::{CallError, Lab, Need, sandbox};
+use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
 use serde_json::json;
 
 /// Makes further ADDs those of a client whose lease is kept for `grace` seconds.
@@ -100,4 +101,52 @@ fn a_successor_gets_the_kept_address_that_it_insists_on() -> Result<(), CallErro
         lab.detach(&next)?;
     }
     Ok(())
+}
+
+#[test]
+fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    for (client, same_mac) in [("web-0", false), ("web-1", true)] {
+        come_as(&mut lab, client, 3);
+        let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+        let cut_off = lab.attach(&format!("{client}-old"))?;
+        let (address, mac) = (cut_off.address, cut_off.mac());
+        lab.detach(&cut_off)?;
+        drop(cut_off);
+        let other_host = lab.lan.machine(&format!("{client}-new"), address)?;
+        if same_mac {
+            other_host.run_command("ip", &["link", "set", Lan::IFNAME, "address", &mac], "")?;
+        }
+        lab.daemon()
+            .wait_for_event(&format!("{client}-old/eth0 conflict"))?;
+        lab.daemon().wait_until_empty()?;
+        let releases = seen
+            .dhcp()?
+            .into_iter()
+            .filter(|message| message.kind == Kind::Release)
+            .count();
+        assert_eq!(
+            (releases, server.lease_of(&mac)?.map(|lease| lease.address)),
+            (0, Some(address)),
+            "{seen}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lease_goes_back_when_nobody_returned() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    come_as(&mut lab, "web-0", 1);
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    let address = member.address;
+    lab.detach(&member)?;
+    drop(member);
+    seen.wait_for_release(address, Duration::from_secs(30))?;
+    Ok(server.wait_until_free()?)
 }

@@ -1,7 +1,8 @@
 //! An address of a LAN has one live holder, whatever its server believes.
 
-use netns_fixtures::server::{Kea, KeaConfig, KeaProgram, Program};
-use netns_fixtures::{CallError, Lab, Lan, sandbox};
+use netns_fixtures::server::{Grants, Kea, KeaConfig, KeaProgram, Program, Server, UdhcpdProgram};
+use netns_fixtures::{CallError, DEADLINE, Lab, Lan, Member, sandbox};
+use serde_json::json;
 
 use crate::crash::each;
 
@@ -39,6 +40,42 @@ fn kea_without_its_lease_file_gives_no_address_twice() -> Result<(), CallError> 
     each(members.iter().chain([&newcomer]), |member| {
         lab.detach(member)
     })?;
+    server.wait_until_free()?;
+    Ok(())
+}
+
+#[test]
+fn a_server_that_knows_only_macs_gives_no_address_twice() -> Result<(), CallError> {
+    let sandbox = sandbox!(UdhcpdProgram::NEEDS);
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Server::<UdhcpdProgram>::start(&lab.lan, Grants::default())?;
+    let named = "02:00:00:00:be:ef";
+    lab.config["runtimeConfig"] = json!({ "mac": named });
+    let first = lab.attach("c1")?;
+    let held = |first: &Member| {
+        server.wait_for_lease(named, "the lease", DEADLINE, |lease| {
+            (lease.address == first.address).then_some(())
+        })
+    };
+    held(&first)?;
+
+    let second = lab.lan.container("c2")?;
+    let Err(CallError::Cni { error, .. }) = lab.shim.add(&second, &lab.config) else {
+        panic!("c2 has an address")
+    };
+    let said = error.to_string();
+    for what in [
+        "lan/c1/eth0",
+        named,
+        &first.address.to_string(),
+        "macvlan instead of ipvlan",
+    ] {
+        assert!(said.contains(what), "{said}");
+    }
+    lab.shim.del(&second, &lab.config)?;
+    held(&first)?;
+    lab.check(&first)?;
+    lab.detach(&first)?;
     server.wait_until_free()?;
     Ok(())
 }

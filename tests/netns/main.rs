@@ -3,6 +3,7 @@
 //! Every test makes its own LAN. Those that need a missing server or tool say which, and are skipped.
 
 mod adopt;
+mod bridge;
 mod change;
 mod clock;
 mod conflict;

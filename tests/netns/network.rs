@@ -167,6 +167,45 @@ fn a_bridge_port_goes_with_its_container() -> Result<(), Error> {
 }
 
 #[test]
+fn every_call_may_come_twice() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
+    let docker = &host.docker;
+    let network = host.network()?;
+    docker.create_wired(&network)?;
+    let mut web = docker.prepare_wired(&network, "web", None)?;
+    docker.create_endpoint(&mut web)?;
+    let (mac, address) = (web.container.mac, web.address);
+    web.container.mac = Default::default();
+    web.address = None;
+    docker.create_endpoint(&mut web)?;
+    assert_eq!(
+        (web.container.mac, web.address),
+        (mac, address),
+        "it is the same endpoint"
+    );
+    assert_eq!(docker.ask_join(&web)?, docker.ask_join(&web)?);
+    docker.join_wired(&web)?;
+    host.is_on_lan(&web)?;
+    for method in [
+        "ProgramExternalConnectivity",
+        "EndpointOperInfo",
+        "RevokeExternalConnectivity",
+        "Leave",
+    ] {
+        docker
+            .plugin
+            .call(&format!("NetworkDriver.{method}"), &web.named())?;
+    }
+    docker.leave_wired(&web)?;
+    docker.delete_endpoint(&web)?;
+    docker.delete_endpoint(&web)?;
+    host.is_as_before()?;
+    docker.unwire(&network)?;
+    docker.unwire(&network)
+}
+
+#[test]
 fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, EngineVersion::V29)?;
@@ -195,6 +234,68 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     docker.unwire(&network)?;
     host.is_on_lan(&web)?;
     docker.stop_wired(&web)?;
+    host.is_as_before()
+}
+
+#[test]
+fn unknown_endpoints_fail_to_join_but_can_be_deleted() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
+    let docker = &host.docker;
+    let network = host.network()?;
+    let mut web = docker.prepare_wired(&network, "web", None)?;
+    let unknown = docker
+        .ask_join(&web)
+        .expect_err("there is no endpoint")
+        .to_string();
+    assert!(unknown.contains("is not known to leasehold"), "{unknown}");
+    docker.unwire(&network)?;
+    let unknown = docker
+        .create_endpoint(&mut web)
+        .expect_err("there is no network")
+        .to_string();
+    assert!(
+        unknown.contains("docker network rm, docker network create"),
+        "{unknown}"
+    );
+    docker.delete_endpoint(&web)?;
+    for method in [
+        "Leave",
+        "EndpointOperInfo",
+        "RevokeExternalConnectivity",
+        "DiscoverNew",
+        "DiscoverDelete",
+        "FreeNetwork",
+    ] {
+        for body in [json!({}), web.named()] {
+            docker
+                .plugin
+                .call(&format!("NetworkDriver.{method}"), &body)?;
+        }
+    }
+    // Calls that say nothing, and broken calls that come again without their body.
+    for method in [
+        "CreateNetwork",
+        "DeleteNetwork",
+        "CreateEndpoint",
+        "DeleteEndpoint",
+        "Join",
+    ] {
+        let method = format!("NetworkDriver.{method}");
+        let error = docker
+            .plugin
+            .call(&method, &json!({}))
+            .expect_err("it names nothing")
+            .to_string();
+        assert!(error.contains("not a Docker id"), "{error}");
+        for body in ["", "{", "null", "7"] {
+            assert_eq!(
+                docker.plugin.send(&method, body)?.answer()?.status,
+                400,
+                "{method} {body}"
+            );
+        }
+    }
     host.is_as_before()
 }
 
@@ -321,6 +422,30 @@ fn a_start_deletes_only_stray_links_of_its_own_store() -> Result<(), Error> {
         DEADLINE,
         || Ok((host.now()? == expected).then_some(())),
     )
+}
+
+#[test]
+fn a_name_keeps_its_address_under_our_network_driver() -> Result<(), Error> {
+    let sandbox = sandbox!(NEEDS);
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
+    let options = || json!({ "parent": Lan::IFNAME });
+    let network = host.docker.wire(options(), Some(options()))?;
+    let first = host.docker.run_wired(&network, "web", None)?;
+    host.is_on_lan(&first)?;
+    host.docker.stop_wired(&first)?;
+    host.docker.unwire(&network)?;
+
+    let network = host.docker.wire(options(), Some(options()))?;
+    let other = host.docker.run_wired(&network, "db", None)?;
+    let again = host.docker.run_wired(&network, "web", None)?;
+    assert_eq!(again.address, first.address);
+    assert_ne!(other.address, first.address);
+    assert_ne!(
+        again.container.mac, first.container.mac,
+        "it is not by its Ethernet address"
+    );
+    assert_eq!(host.server.leases()?.len(), 2);
+    Ok(())
 }
 
 #[test]

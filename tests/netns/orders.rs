@@ -120,6 +120,25 @@ fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
 }
 
 #[test]
+fn a_renewal_says_that_no_server_answers() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
+    let lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    drop(server);
+    let unanswered = || -> Result<Option<String>, Error> {
+        let (code, text) = run(&lab, &["renew", "c1"])?;
+        Ok((code == Some(3)).then_some(text))
+    };
+    let text = until_found("a renewal without an answer", DEADLINE, unanswered)?;
+    assert!(
+        text.contains("  not extended\n  no server answered; it is held as before"),
+        "{text}"
+    );
+    lab.check(&member)
+}
+
+#[test]
 fn renewals_go_on_beside_a_thousand_stuck_callers() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
     let lab = Lab::new(&sandbox)?;

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
@@ -70,6 +71,32 @@ fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
     let (lab, server) = beside_server(&sandbox)?;
     drop(lab.attach("c1")?);
     Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_server_in_a_macvlan_hears_of_a_deleted_link() -> Result<(), CallError> {
+    let sandbox = sandbox!(NEEDS);
+    let (lab, server) = beside_server(&sandbox)?;
+    let member = lab.attach("c1")?;
+    member.container.netns.delete_link("eth0")?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+/// Well before the end of the 5.5 s for which the daemon listens for conflicts after an ADD.
+const SOON: Duration = Duration::from_secs(4);
+
+#[test]
+fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
+    let sandbox = sandbox!(NEEDS);
+    let lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    let gone = Instant::now();
+    drop(member);
+    server.wait_until_free()?;
+    assert!(gone.elapsed() < SOON, "{:?}", gone.elapsed());
+    Ok(())
 }
 
 #[test]

@@ -157,6 +157,27 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
 }
 
 #[test]
+fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
+    let sandbox = sandbox!(&[]);
+    let lan = Lan::new(&sandbox)?;
+    let server = ModelServer::start(
+        &lan,
+        Config {
+            lease: 3,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    let (code, text) = probe(&lan.host, &["eth0", "--wait", "1"])?;
+    assert_eq!(code, 4, "{text}");
+    assert!(
+        text.contains("not taken: a lease time of 3 s, too short to hold"),
+        "{text}"
+    );
+    was_only_asked(&server);
+    Ok(())
+}
+
+#[test]
 fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
     let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
     let lan = Lan::new(&sandbox)?;

@@ -27,6 +27,24 @@ fn bridged(lab: &mut Lab) -> Result<(), CallError> {
 }
 
 #[test]
+fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let lab = lab(&sandbox)?;
+    let container = lab.lan.container("c1")?;
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("nobody answers")
+        .cni();
+    assert_eq!(error.code, 11);
+    assert!(
+        error.msg.contains("no usable DHCP offer") && error.msg.contains("came in"),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
     let mut lab = lab(&sandbox)?;
@@ -179,6 +197,70 @@ fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> 
             "{line}"
         );
     }
+    lab.detach(&member)
+}
+
+#[test]
+fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("nft")]);
+    let lab = lab(&sandbox)?;
+    let config = Config {
+        lease: 6,
+        t1: Some(2),
+        t2: Some(4),
+        ..Config::new(Lan::SUBNET)
+    };
+    let _server = ModelServer::start(&lab.lan, config)?;
+    let shut = |container: &netns_fixtures::Container| {
+        let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";
+        container.netns.run_command("nft", &["-f", "-"], hook)
+    };
+    let container = lab.lan.container("c1")?;
+    shut(&container)?;
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("nothing goes out")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("could not be sent, the last because: send: No buffer space available"),
+        "{error}"
+    );
+    let held = lab.attach("c2")?;
+    shut(&held.container)?;
+    lab.daemon().wait_for_event("could not be sent")?;
+    Ok(())
+}
+
+#[test]
+fn an_add_names_a_server_that_answers_only_by_broadcast() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[]);
+    let mut lab = lab(&sandbox)?;
+    let server = ModelServer::start(
+        &lab.lan,
+        Config {
+            flag_only: true,
+            ..Config::new(Lan::SUBNET)
+        },
+    )?;
+    let member = lab.attach("c1")?;
+    assert_eq!(server.violations(), []);
+    lab.config["ipam"]["timeout"] = 1.into();
+    let error = lab
+        .attach("c2")
+        .expect_err("its time is over before that")
+        .cni();
+    assert!(
+        error.msg.contains(
+            "got an answer only once it asked for answers by broadcast: set `broadcast` to true"
+        ),
+        "{error}"
+    );
+    lab.config["ipam"]["broadcast"] = true.into();
+    let other = lab.attach("c3")?;
+    lab.detach(&other)?;
     lab.detach(&member)
 }
 

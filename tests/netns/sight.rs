@@ -1,8 +1,10 @@
 //! A daemon that does not see the namespaces of running containers.
 
+use std::process::Command;
+
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::Dnsmasq;
-use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Sight, sandbox};
+use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Process, Sight, sandbox};
 
 use crate::servers::short;
 
@@ -67,5 +69,61 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
         lab.check(member)?;
         lab.detach(member)?;
     }
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_container_without_a_namespace_path_keeps_its_lease() -> Result<(), CallError> {
+    let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
+    let sandbox = sandbox!(&needs);
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
+    let (pathless, other) = (lab.attach("c1")?, lab.attach("c2")?);
+    let address = pathless.address;
+    let mut sleep = Command::new("sleep");
+    sleep.arg("600");
+    let inside = Process::start(&pathless.container.netns, "a process inside", sleep)?;
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+
+    let path = pathless
+        .container
+        .netns
+        .path()
+        .to_string_lossy()
+        .into_owned();
+    lab.lan.host.run_command("umount", &["-l", &path], "")?;
+    for is_new in [false, true] {
+        if is_new {
+            lab.kill9()?;
+            lab.start_daemon()?;
+        }
+        lab.wait_for_line("extending the lease from the host's link")?;
+        for _ in 0..2 {
+            seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
+        }
+    }
+    // Only the process keeps the namespace, and its file goes too.
+    drop(pathless);
+    for _ in 0..2 {
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
+    }
+    let said = lab.daemon().operator(&["list"])?;
+    assert!(
+        said.contains("No path leads to these any more")
+            && said.contains(&format!("c1/eth0: was at {path}")),
+        "{said}"
+    );
+    assert!(
+        !seen
+            .dhcp()?
+            .iter()
+            .any(|message| message.kind == Kind::Release),
+        "{seen}"
+    );
+
+    inside.kill()?;
+    seen.wait_for_release(address, DEADLINE)?;
+    lab.check(&other)?;
+    lab.detach(&other)?;
     Ok(server.wait_until_free()?)
 }

@@ -136,6 +136,64 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
     Ok(server.wait_until_free()?)
 }
 
+#[test]
+fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
+    let server = Kea::start(&lab.lan, KeaConfig::default())?;
+    lab.start_daemon()?;
+    let members = [lab.attach("c1")?, lab.attach("c2")?, lab.attach("c3")?];
+    let ballast = fill(&lab.home().state_dir());
+    let (_, lucky) = add_until_refused(&lab)?;
+    let released = |member: &Member| {
+        let mac = member.mac();
+        server.wait_for("the RELEASE", DEADLINE, |history| {
+            let last = history.iter().rfind(|lease| lease.mac == mac);
+            last.is_some_and(|lease| !lease.held).then_some(())
+        })
+    };
+    for member in &members[..2] {
+        lab.detach(member)?;
+        released(member)?;
+    }
+    lab.wait_for_line("this end is kept beside the socket")?;
+    let is_held = |lab: &Lab, member: &Member| -> Result<bool, CallError> {
+        Ok(lab
+            .daemon()
+            .list()?
+            .iter()
+            .any(|row| row["attachment"]["container"] == *member.container.id))
+    };
+    // The disk is still full: the next daemon reads the ends beside its socket.
+    lab.kill9()?;
+    lab.start_daemon()?;
+    until_found("what the ends beside the socket say", DEADLINE, || {
+        let held = [0, 1, 2].map(|n| is_held(&lab, &members[n]).unwrap_or(true));
+        Ok((held == [false, false, true]).then_some(()))
+    })?;
+    fs::remove_file(ballast).expect("the ballast is there");
+    for member in members[2..].iter().chain(&lucky) {
+        lab.detach(member)?;
+    }
+    let left = lab.attach("again")?;
+    let run = lab
+        .home()
+        .socket()
+        .parent()
+        .expect("it has a directory")
+        .to_owned();
+    let names = fs::read_dir(run)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("it is").file_name());
+    let ends: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains(".end-"))
+        .collect();
+    assert!(ends.is_empty(), "the store has recorded them: {ends:?}");
+    lab.detach(&left)?;
+    Ok(())
+}
+
 /// Fills the disk of a directory.
 pub(crate) fn fill(dir: &Path) -> PathBuf {
     let ballast = dir.join("ballast");

@@ -415,6 +415,12 @@ impl Played {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 
+    /// Disconnects a container after live-restore, when its interface has another address than Docker knows: Docker gives the
+    /// known address back, and leaves the interface inside.
+    pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
+        self.release_address(&endpoint.network, endpoint.address.addr())
+    }
+
     /// Stops a container.
     pub fn stop(&self, endpoint: PlayedContainer) -> Result<(), Error> {
         self.leave(&endpoint)?;
