@@ -15,8 +15,6 @@ pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
     resolver: Option<Question>,
-    /// Whether the server is being looked for.
-    asks: bool,
     xid: u32,
 }
 
@@ -31,7 +29,7 @@ pub enum ReleaseAction {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router to it, answered ARP, or was not asked.
+        /// Whether the server, or the router to it, answered ARP.
         answered: bool,
     },
 }
@@ -46,17 +44,7 @@ impl ReleaseExchange {
             sender,
             lease,
             resolver,
-            asks: true,
             xid: rng.u32(..),
-        }
-    }
-
-    /// Returns the same without ARP: another station has the address, and ARP that names it from here would mislead others.
-    pub fn without_arp(self) -> Self {
-        Self {
-            resolver: None,
-            asks: false,
-            ..self
         }
     }
 
@@ -71,9 +59,9 @@ impl ReleaseExchange {
             Some(QuestionAction::Ask(frames)) => ReleaseAction::Ask(frames),
             Some(QuestionAction::Wait) => ReleaseAction::Wait,
             Some(QuestionAction::Over) | None if self.lease.on_link() => {
-                self.send(Mac::BROADCAST, !self.asks)
+                self.send(Mac::BROADCAST, false)
             }
-            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
+            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, false),
         }
     }
 
