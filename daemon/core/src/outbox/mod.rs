@@ -139,13 +139,8 @@ pub(crate) enum Report {
     NotExtended(String),
     /// The lease is durable; that write deleted the records of these others.
     Replaced(Vec<BindingId>),
-    /// The ADD may be answered with its lease. The binding is held.
-    Leased {
-        /// The lease.
-        lease: Box<Lease>,
-        /// When the ADD came in.
-        began: Instant,
-    },
+    /// The ADD may be answered with this lease. The binding is held.
+    Leased(Box<Lease>),
     /// A server refused this address to the identity of these others.
     Refused(Ipv4Addr, Vec<BindingId>),
     /// The acquisition failed. The binding is over.

@@ -376,7 +376,7 @@ impl Registry {
         }
     }
 
-    pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease, began: Instant) {
+    pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease) {
         let Some(attachment) = self.attachment(id) else {
             return;
         };
@@ -397,7 +397,6 @@ impl Registry {
         {
             self.lans.add_succeeded(&lan);
         }
-        self.audit_new(id, began);
         self.saw(id);
         self.await_interface(now, id);
         let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else {

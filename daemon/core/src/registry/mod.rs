@@ -459,7 +459,7 @@ impl Registry {
                 }
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
             }
-            Report::Leased { lease, began } => self.leased(now, id, *lease, began),
+            Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Refused(address, others) => others.into_iter().for_each(|other| {
                 self.with(now, other, |binding, cx| {
                     binding.gives_back(cx, |release, _, _| release.was_refused(address))

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use super::timers::Key;
 use super::{Notice, Registry};
 use crate::backoff::{Backoff, LONGEST_PAUSE};
-use crate::binding::Binding;
+use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
 use crate::interface::{At, Interfaces, News, NewsCount};
 use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::Now;
 use crate::wire::Mac;
 
 /// Interfaces that must still be looked at, a few at a time. One look serves all bindings there.
@@ -23,8 +23,6 @@ pub(super) struct Audit {
     under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
-    /// When messages were last lost.
-    missed: Option<Instant>,
 }
 
 impl Audit {
@@ -109,7 +107,6 @@ impl Registry {
             }),
             KernelMessage::Missed => {
                 tracing::warn!("kernel messages were lost: looking at every link");
-                self.audit.missed = Some(now.boot);
                 self.audit_all();
                 self.look_for_carrier(|_, _| true);
                 self.seek_all();
@@ -184,20 +181,13 @@ impl Registry {
         self.audit_next();
     }
 
-    /// Looks at the link of a newly held binding, if messages were lost since its ADD began: the kernel reports nothing about
-    /// a namespace that has not been looked at since.
-    pub(super) fn audit_new(&mut self, id: BindingId, began: Instant) {
-        if self.audit.missed.is_some_and(|at| at >= began) {
-            self.audit_one(id);
-        }
-    }
-
     pub(super) fn audit_again(&mut self, at: At) {
         self.timers.set(Key::Audit(at), None);
         self.audit_at(at);
     }
 
-    /// Looks at the interface of every held binding. Those that wait already keep their turn: if somebody floods a namespace
+    /// Looks at the interface of every held binding, and of every ADD's: the kernel reports nothing about a namespace that has not
+    /// been looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace
     /// with changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn audit_all(&mut self) {
         let mut all: BTreeSet<_> = self.bindings.iter().filter_map(watched).collect();
@@ -375,5 +365,6 @@ impl Registry {
 
 /// Returns the interface of a binding that can be looked at: a host link shows nothing about the binding's container.
 pub(super) fn watched(binding: &Binding) -> Option<At> {
-    binding.link.in_netns().filter(|_| binding.is_held())
+    let is_leaving = matches!(binding.life, Life::Releasing(_));
+    binding.link.in_netns().filter(|_| !is_leaving)
 }

@@ -227,13 +227,8 @@ impl Acquire {
         client.not_waited_for();
         client.set_station(common.station());
         client.set_mtu(self.mtu);
-        cx.out.report(
-            common.id,
-            Report::Leased {
-                lease: Box::new((*lease).clone()),
-                began: self.quest.began,
-            },
-        );
+        let report = Report::Leased(Box::new((*lease).clone()));
+        cx.out.report(common.id, report);
         common.guard_lease(lease.ip(), self.quest.adopts() && !self.taken_off, cx);
         let (now, t1) = (cx.now.boot, lease.t1());
         if let Some(seat) = common.seat_mut(cx) {
