@@ -20,7 +20,6 @@ use crate::link::{Cookie, Hears, Link, Place, Sockets, Sought, Step, Target};
 use crate::range::Fallback;
 use crate::record::{BindingId, Change};
 use crate::source::Lease;
-use crate::time::Instant;
 use crate::wire::Mac;
 
 /// Who hears an outcome.
