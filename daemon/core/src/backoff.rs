@@ -7,6 +7,9 @@ use fastrand::Rng;
 /// The longest pause between two tries of most things: a minute later whatever stood in the way may be gone.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The longest pause between two tries that cost much: a search of all namespaces, or half a minute of messages.
+pub(crate) const RARELY: Duration = Duration::from_secs(300);
+
 /// How often something failed in a row. Each pause is twice as long as the last, from one second on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backoff(u32);

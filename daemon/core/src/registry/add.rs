@@ -24,10 +24,6 @@ use crate::record::BindingId;
 use crate::source::{Client, Lease, Wanted};
 use crate::time::{Instant, Now};
 
-/// How long an ADD waits before it sets its link up again, if another link has the Ethernet address. Usually that link is in a
-/// dead namespace that the kernel is removing.
-const TAKEN_PAUSE: Duration = Duration::from_millis(50);
-
 /// Sockets that were opened when an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
 pub(super) struct Spare {
@@ -136,7 +132,7 @@ impl Registry {
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);
-                let at = now.boot + TAKEN_PAUSE;
+                let at = now.boot + CARRIER_PAUSE;
                 self.timers.set_no_later(Key::Look, (at, Why::Call));
             }
             Err(cause) => {

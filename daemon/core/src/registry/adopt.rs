@@ -6,21 +6,17 @@
 //! old address is removed before the ADD's own is added.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::jobs::Caller;
 use super::timers::Key;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, RARELY};
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
 use crate::identity::Attachment;
 use crate::link::directory_of;
 use crate::time::Now;
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The containers that must still be adopted, and those that could not be.
 #[derive(Debug, Default)]
@@ -146,7 +142,7 @@ impl Registry {
         }
         let was_tried = adoption.tries.has_failed();
         adoption.tries.fail();
-        let pause = adoption.tries.pause(LONGEST_PAUSE, &mut self.rng);
+        let pause = adoption.tries.pause(RARELY, &mut self.rng);
         match was_tried {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),

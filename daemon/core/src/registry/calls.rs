@@ -18,7 +18,7 @@ use ipnet::IpNet;
 
 use super::Registry;
 use super::jobs::{Caller, begin_return};
-use super::operation::{CHECK_LIMIT, Check, Operation};
+use super::operation::{Check, Operation};
 use super::slots::{Asked, Waiting};
 use crate::binding::{Abort, Binding, Leave, Release};
 use crate::effect::{Add, Answer, Failure, Outcome, RequestId, StoreCause};
@@ -64,7 +64,7 @@ impl Registry {
         attachment: &Attachment,
         expected: Vec<IpNet>,
     ) {
-        self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
+        self.queue(now, attachment, id, Asked::Check(expected), LIMIT);
     }
 
     /// Begins a call, or has it wait for its turn.

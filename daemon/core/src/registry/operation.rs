@@ -10,14 +10,12 @@ use crate::binding::Quest;
 use crate::effect::{Failure, OpId, RequestId};
 use crate::identity::Identity;
 use crate::interface::without;
+use crate::job::LIMIT;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
 
-/// How long a CHECK may wait behind another operation and for its look at the link.
-pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a call waits before it checks again whether a host link has carrier.
+/// How long a call waits before it checks again whether a host link has carrier, or another link still has its Ethernet address.
 pub(crate) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// What an attachment is doing.
@@ -208,6 +206,6 @@ impl Check {
             Some(_) => "a look at the interface",
             None => "a change of the interface to end",
         };
-        Failure::TimedOut(waiting_for, CHECK_LIMIT)
+        Failure::TimedOut(waiting_for, LIMIT)
     }
 }

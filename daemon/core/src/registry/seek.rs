@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
+use crate::backoff::RARELY;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
@@ -26,8 +27,6 @@ use crate::wire::Mac;
 /// When to search all namespaces first for an interface that the kernel has not reported. They are searched once more before
 /// the interface is given up.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
-/// How long to wait after an incomplete search before the next one.
-const AGAIN: Duration = Duration::from_secs(300);
 
 /// What is searched for, and how far the search is.
 #[derive(Debug, Default)]
@@ -162,7 +161,7 @@ impl Registry {
         for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
             (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
             awaited.next = if awaited.is_last {
-                now.boot + AGAIN
+                now.boot + RARELY
             } else {
                 awaited.until
             };
@@ -264,7 +263,7 @@ impl Registry {
     /// Searches again before long for what a search through all namespaces may have missed.
     fn seek_before_long(&mut self, now: Now) {
         for awaited in self.seeking.awaited.values_mut() {
-            awaited.next = awaited.next.min(now.boot + AGAIN);
+            awaited.next = awaited.next.min(now.boot + RARELY);
         }
         self.time_seeking();
     }

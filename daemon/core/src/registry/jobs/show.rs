@@ -1,17 +1,13 @@
 //! An operator wants everything about one lease, and what is on its interface now.
 
-use std::time::Duration;
-
 use super::{Job, Next};
 use crate::effect::{Answer, Outcome, RequestId, Shown, Which};
+use crate::job::LIMIT;
 use crate::link::{LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::registry::Registry;
 use crate::registry::orders::chosen;
 use crate::time::Now;
-
-/// How long the look at the interface may take.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// A lease that is shown once its interface has been looked at.
 #[derive(Debug)]

@@ -88,8 +88,8 @@ fn a_check_waits_no_longer_than_its_limit() {
     rig.hold_changes = true;
     rig.run_until(1050.5);
     let check = rig.check(&[]);
-    rig.seconds_from_now(30.5);
-    let waited = Duration::from_secs(30);
+    rig.seconds_from_now(20.5);
+    let waited = Duration::from_secs(20);
     let waiting_for = "a change of the interface to end";
     assert_eq!(
         rig.answers[&check],

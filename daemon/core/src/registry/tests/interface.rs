@@ -227,7 +227,7 @@ fn lost_messages_during_an_add_lead_to_a_look() {
     rig.end_look();
     rig.server = Server::Up;
     rig.run_until(1005.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.assert_leased(add);
     assert_eq!((rig.removals(), rig.looks.len()), (0, 0));
     rig.add("b", 2, "b");
     rig.end_look();

@@ -281,7 +281,7 @@ fn show_tells_what_the_server_said_and_the_interface_has() {
 
     rig.hold_looks = true;
     let id = rig.request(Call::Show(Box::new(named("a"))));
-    rig.later(5.0);
+    rig.later(20.0);
     let Some(Answer::Shown(held)) = rig.answers.remove(&id) else {
         panic!("an interface that takes too long")
     };

@@ -21,7 +21,7 @@ use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::limits::Unfit;
-use crate::source::{Lease, Miss, Missed};
+use crate::source::{Lease, Miss, Missed, RECEIVE_WINDOW};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -35,13 +35,8 @@ const MOST_UNFIT: u32 = 3;
 /// stations use make it fail too.
 const MOST_IN_USE: usize = 3;
 
-/// The pause after an offer of an address that another attachment has, doubled each time for the same address.
+/// The pause after an offer that is refused, doubled each time for an address that another attachment has.
 const PAUSE: Duration = Duration::from_millis(250);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-
-/// The pause after an offer outside the pool.
-const PAUSE_UNFIT: Duration = Duration::from_secs(1);
 
 /// How many addresses are remembered, the latest.
 const MOST: usize = 32;
@@ -292,7 +287,7 @@ impl Misses {
             self.note(server, address, cause.clone());
             return match granted || self.count(&cause) >= MOST_UNFIT {
                 true => self.fail(quest),
-                false => Ruling::Refuse(PAUSE_UNFIT),
+                false => Ruling::Refuse(PAUSE),
             };
         }
         if let Some(cause) = held {
@@ -301,7 +296,7 @@ impl Misses {
             let no_other_will_do = quest.insists().is_some() || granted && shared;
             return match no_other_will_do || self.count(&cause) >= MOST_HELD {
                 true => self.fail(quest),
-                false => Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE)),
+                false => Ruling::Refuse((PAUSE * (1 << (times - 1))).min(RECEIVE_WINDOW)),
             };
         }
         match self.user(address).filter(|_| !granted) {

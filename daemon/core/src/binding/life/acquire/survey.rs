@@ -15,10 +15,8 @@ const AHEAD: Duration = Duration::from_secs(3);
 /// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// If an ADD waited this long for carrier, not only its interface came up, but also the links below it.
-const LATE: Duration = Duration::from_secs(1);
-
-/// How long after an ADD began the frames that came in are counted first: most ADDs have their answer by then.
+/// How long after an ADD began the frames that came in are counted first: most ADDs have their answer by then. If carrier came
+/// later, not only the ADD's interface came up, but also the links below it.
 const COUNTS: Duration = Duration::from_secs(1);
 
 /// How far the search for a reason is.
@@ -100,7 +98,7 @@ impl Reason {
                 let booted =
                     Some(Instant::BOOT).filter(|boot| began.saturating_since(*boot) < LATELY);
                 let came_up = quest.came_up;
-                let late = came_up.filter(|at| at.saturating_since(began) >= LATE);
+                let late = came_up.filter(|at| at.saturating_since(began) >= COUNTS);
                 let up_for = late.or(booted).map(|at| limit.saturating_since(at));
                 *self = Self::Found(Box::new(Silence {
                     ifname: ifname.to_owned(),

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Owed, Release, ReleaseStage};
-use crate::backoff::jittered;
+use crate::backoff::{LONGEST_PAUSE, jittered};
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::event::EventKind;
 use crate::link::{Hears, Line, Link, LinkCause, LinkView, Sockets, Target};
@@ -20,9 +20,6 @@ use crate::rules::{Rule, cut};
 use crate::source::{Fate, Form, Lease, ReleaseAction, ReleaseExchange};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// How long a link may take to disappear. The kernel reports a dead namespace before it removes the links in it, and removes
 /// many at once: until then the container's link answers ARP, and no other macvlan can have its Ethernet address.
