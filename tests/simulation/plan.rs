@@ -3,6 +3,7 @@
 mod docker;
 mod fallback;
 mod relay;
+mod taken;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use netns_fixtures::model::Knows;
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::relay::RELAYED;
+pub(crate) use self::taken::TAKEN;
 
 /// The first of the seeds with fallbacks. What is drawn for these changes nothing for earlier seeds.
 pub(crate) const LOCAL: u64 = 1_000_000_000;
@@ -225,6 +227,8 @@ pub(crate) struct Plan {
     /// Whether the relay to the server dies after a quarter of the time: then no server hears broadcasts, and RENEW still gets
     /// there.
     pub(crate) relay_dies: bool,
+    /// Whether the squatters come after a quarter of the time: then their addresses are leased.
+    pub(crate) squatters_late: bool,
 }
 
 impl Plan {
@@ -360,6 +364,7 @@ impl Plan {
             wires: None,
             fallback: None,
             relay_dies: false,
+            squatters_late: false,
         };
         let faults = if seed < RELAYED { rng.u32(..6) } else { 0 };
         let plan = calm
@@ -391,10 +396,10 @@ impl Plan {
             flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0,
             ..plan
         };
-        if seed < RELAYED {
-            plan
-        } else {
-            plan.with_dying_relay()
+        match seed {
+            ..RELAYED => plan,
+            RELAYED..TAKEN => plan.with_dying_relay(),
+            TAKEN.. => plan.with_late_squatters(),
         }
     }
 

@@ -85,18 +85,28 @@ rules! {
     RenewUnconfirmed: "Unrenewed", 2000000000;
     /// After carrier was away for long the lease is confirmed: the link may be on another network.
     CarrierAway: "Unconfirmed", 709;
+    /// After the wall clock was set forward leases are confirmed: the boot clock stands still while a virtual machine is paused.
+    WallForward: "Unconfirmed", 388;
     /// The watch for other users of an address goes on at the interface onto which its lease moves.
     WatchMoved: "Squatted", 205;
     /// The watch goes on after its link was down: the plugin `tuning` sets it down for a moment.
-    WatchReopened: "Squatted", 481;
+    WatchReopened: "Squatted", 918;
+    /// With each extension others are asked whether they have the address: somebody may have taken it since.
+    WatchExtended: "Squatted", 3000000000;
     /// An address that a runtime puts on is taken off if its lease has another by then.
-    OutdatedAddress: "Interface", 180;
+    OutdatedAddress: "Interface", 629;
     /// A held lease's DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
     DeclineAfterStore: "Client", 1163;
     /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
     Beside: "Failed", 1416;
+    /// After a reboot a lease waits ten minutes for its container.
+    RebootGrace: "Grace", 297;
+    /// A server that offers a container's address to another has forgotten its lease: the container's is extended at once.
+    RenewHolder: "Unrenewed", 11;
+    /// The RELEASEs of a LAN leave one after the other, after the first: a server that cannot take one in loses it.
+    ReleaseTurns: "Pace", 99;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
-    EndpointWithoutLease: "Residue", 1088;
+    EndpointWithoutLease: "Residue", 1210;
     /// An ADD that comes again for a lease without its address gets late routes again: a runtime that repeats it makes the interface
     /// anew.
     RouteAgain: "Failed", 7214703;

@@ -58,7 +58,7 @@ pub(crate) enum Rule {
     Timing,
     /// No server heard a client soon after its link had been away for long.
     Unconfirmed,
-    /// A lease has ended although its server could hear RENEW.
+    /// A lease has ended although its server could hear RENEW, or its server has forgotten it and is not asked.
     Unrenewed,
     /// A container has been without a lease for long, though a server can hear it.
     Bare,
@@ -74,7 +74,7 @@ pub(crate) enum Rule {
     Accepted,
     /// An ADD declined more than three addresses, or one of them more than three times.
     Declines,
-    /// Too many addresses of a LAN were declined in ten minutes.
+    /// Too many addresses of a LAN were declined in ten minutes, or given back or looked for at once.
     Pace,
     /// An address was declined without cause.
     Declined,

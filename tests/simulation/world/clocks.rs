@@ -46,6 +46,10 @@ impl World {
         if self.daemon.is_none() {
             self.leave_all(Excuse::WallClock, false);
         }
+        let forward = self.clocks.wall_offset.saturating_sub(before);
+        if forward >= 60 * SECOND as i64 && self.daemon.is_some() {
+            self.to_be_heard();
+        }
         // Leases are confirmed.
         self.show(&Seen::CauseForAll);
         self.after(0, SECOND, Event::Ticks(self.run));

@@ -31,6 +31,15 @@ impl World {
         self.ports.lost.entry(at).or_insert(self.now);
     }
 
+    /// Has all clients that can be heard confirm their leases soon: the host may have been paused.
+    pub(super) fn to_be_heard(&mut self) {
+        let there = self.actors.iter().filter_map(|actor| actor.at);
+        for at in there.filter(|_| self.heard_soon).collect::<Vec<_>>() {
+            self.ports.back.insert(at, self.now);
+            self.at(self.now + HEARD, Event::Heard(at, self.now, self.now));
+        }
+    }
+
     /// Handles that a link has carrier again. Its port may forward later.
     pub(super) fn plugged_in(&mut self, at: At) {
         let Some(lost) = self.ports.lost.remove(&at) else {

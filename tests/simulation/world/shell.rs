@@ -314,6 +314,13 @@ impl World {
         target: &Target,
         steps: &[Step],
     ) -> (Micros, usize, Result<LinkView, LinkCause>) {
+        if let Some(mac) = self
+            .taken_by_another(target)
+            .filter(|_| steps.contains(&Step::Up))
+        {
+            self.stats.count("links whose Ethernet address was taken");
+            return (0, 0, Err(LinkCause::MacTaken(mac)));
+        }
         let fate = self.fate();
         let most = match fate {
             Fate::Done => steps.len(),
@@ -394,6 +401,14 @@ impl World {
             Err(_) => self.not_spoken(exchange, &frame),
         }
         self.report(op, Outcome::Sent(result), None, 0);
+    }
+
+    /// Returns the Ethernet address of a link that is down if another link of its LAN has it.
+    fn taken_by_another(&mut self, target: &Target) -> Option<Mac> {
+        let view = self.kernel.inspect(target).ok().filter(|view| !view.up)?;
+        let lan = self.kernel.link(view.at())?.lan;
+        let shares = self.plan.ipvlan || self.plan.wires == Some(Wires::Bridge);
+        (!shares && self.kernel.is_taken(lan, view.mac)).then_some(view.mac)
     }
 
     fn report(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>, delay: Micros) {

@@ -10,9 +10,9 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, Kind, arp, code};
 
-use super::World;
 use super::actor::{Actor, Phase};
 use super::wire::answer_to;
+use super::{Micros, World};
 use crate::plan::{Fallback, Plan};
 use crate::subject::message_of;
 
@@ -21,6 +21,8 @@ use crate::subject::message_of;
 pub(super) struct Squatters {
     /// Their Ethernet addresses, by LAN and address.
     pub(super) at: BTreeMap<(usize, Ipv4Addr), Mac>,
+    /// When they come.
+    pub(super) from: Micros,
     /// Exchanges over which a sleepy squatter was asked.
     asked: BTreeSet<ExchangeId>,
 }
@@ -38,6 +40,10 @@ impl Squatters {
                 Mac([2, 0xdd, lan as u8, server as u8, 0, nth as u8]),
             )
         });
+        let from = match plan.squatters_late {
+            true => plan.active.as_micros() as Micros / 4,
+            false => 0,
+        };
         let fallback = plan.fallback.and_then(|fallback| fallback.squatter);
         let of_fallback = (0..plan.lans).filter_map(|lan| {
             let nth = fallback?;
@@ -48,6 +54,7 @@ impl Squatters {
         });
         Self {
             at: squatters.chain(of_fallback).collect(),
+            from,
             ..Self::default()
         }
     }
@@ -72,9 +79,10 @@ impl Squatters {
 impl World {
     /// Lets a squatter answer a question about its address.
     pub(super) fn squatters_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
+        let is_there = self.now >= self.squatters.from;
         let squatter = self.squatters.at.get(&(lan, question.target)).copied();
-        let squatter =
-            squatter.filter(|mac| question.request && self.squatters.is_awake(*mac, exchange));
+        let squatter = squatter
+            .filter(|mac| is_there && question.request && self.squatters.is_awake(*mac, exchange));
         let Some(mac) = squatter else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of squatters");

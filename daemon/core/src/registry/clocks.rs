@@ -7,15 +7,11 @@
 
 use std::time::Duration;
 
-use crate::time::{Instant, Now, WallTime};
+use crate::rules::{Rule, cut};
+use crate::time::{Now, WallTime};
 
 /// If the wall clock is off by less, it was corrected, and the ages of leases in records are near enough.
 const JUMP: Duration = Duration::from_secs(60);
-
-/// If the wall clock is set this soon after the boot, it was wrong before: a time server was heard for the first time. The
-/// kernel knows whether the clock was right, but not after it was set, and it does not tell a daemon that must leave clocks
-/// alone (`ProtectClock=`).
-const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 
 /// The last reading of both clocks.
 #[derive(Debug, Default)]
@@ -26,7 +22,7 @@ impl Clocks {
     /// meanwhile.
     pub(super) fn read(&mut self, now: Now) -> Option<bool> {
         let expected = now.wall_since(self.0.replace(now)?);
-        let may_be_late = now.wall > expected && now.boot > FIRST_SET;
+        let may_be_late = now.wall > expected && !cut(Rule::WallForward);
         let was_set = is_off(now.wall, expected);
         was_set.then(|| {
             tracing::info!(from = ?expected.since_epoch(), to = ?now.wall.since_epoch(), may_be_late, "the wall clock was set");

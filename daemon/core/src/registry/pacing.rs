@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::identity::Lan;
 use crate::record::BindingId;
+use crate::rules::{Rule, cut};
 use crate::source::RECEIVE_WINDOW;
 use crate::time::Instant;
 
@@ -222,6 +223,9 @@ impl Releases {
         self.0.retain(|_, filled| *filled > now);
         let filled = self.0.entry(lan).or_insert(now);
         let ahead = filled.saturating_since(now);
+        if cut(Rule::ReleaseTurns) {
+            return now;
+        }
         *filled = *filled + RELEASES_APART;
         now + ahead.saturating_sub(RELEASES_APART * (RELEASES_AT_ONCE - 1))
     }

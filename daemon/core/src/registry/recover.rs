@@ -14,6 +14,7 @@ use super::past::LastAddress;
 use crate::binding::{Binding, Common, Cx, Hold, Holder, Release};
 use crate::interface::Presence;
 use crate::record::{BindingId, Record, RecordState};
+use crate::rules::{Rule, cut};
 use crate::time::{BootId, Now};
 
 impl Registry {
@@ -127,7 +128,11 @@ impl Registry {
             }
             (RecordState::Bound, false) => {
                 // No container can return before there is a daemon.
-                let kept = now.boot + self.config.reboot_grace;
+                let grace = match cut(Rule::RebootGrace) {
+                    true => Duration::ZERO,
+                    false => self.config.reboot_grace,
+                };
+                let kept = now.boot + grace;
                 Release::recorded(&common, lease, Some(kept), true, now.boot)
             }
             (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {

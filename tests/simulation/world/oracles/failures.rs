@@ -40,7 +40,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. }
             if chosen =>
         {
-            true
+            !is_kept(world, actor)
         }
         // A second CreateEndpoint, which comes when dockerd has given up on the first, makes one that nobody deletes.
         Failure::Held { .. } => {
@@ -89,6 +89,16 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
     if let Failure::Held { .. } = failure {
         says.count("held by another");
     }
+}
+
+/// Returns whether the only address that an actor takes is kept for a container that may return.
+fn is_kept(world: &World, actor: &Actor) -> bool {
+    let lan = &world.segments[actor.lan].lan;
+    let is_it = |record: &Record| {
+        let kept = record.kept.is_some() && record.state == RecordState::Releasing;
+        kept && record.identity.lan == *lan && actor.wanted == Some(record.lease.ip())
+    };
+    world.store.durable.values().any(is_it)
 }
 
 /// Checks that in a calm world the link is as the server wants it by the time of the answer.

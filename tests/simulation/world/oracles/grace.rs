@@ -1,6 +1,8 @@
 //! Leases that are kept for identities that can return.
 
 use super::*;
+use crate::subject::key_of as key_of_client;
+use crate::world::wire::Segment;
 
 /// How much earlier than its runtime's DEL a daemon may notice a container's end.
 const SLACK: Micros = SECOND;
@@ -51,13 +53,33 @@ impl Oracle for Grace {
                 self.judge_release(world, (*lan, *exchange), frame, says)
             }
             Seen::Listed(rows) => Self::examine(world, rows, says),
-            Seen::Rebooted => self.kept.clear(),
+            Seen::Rebooted => self.rebooted(world),
             _ => {}
         }
     }
 }
 
 impl Grace {
+    /// Records that the leases of containers that ended with a boot are kept for these.
+    fn rebooted(&mut self, world: &World) {
+        self.kept.clear();
+        let plan = &world.plan;
+        if plan.wall_jumps.is_some() || plan.sharers > 1 || !plan.squatters.is_empty() {
+            return;
+        }
+        let grace = Config::default().reboot_grace.as_micros() as Micros;
+        let bound =
+            |record: &&Record| record.state == RecordState::Bound && record.lease.source.is_asked();
+        for record in world.store.durable.values().filter(bound) {
+            let is_its = |segment: &Segment| segment.lan == record.identity.lan;
+            if let Some(lan) = world.segments.iter().position(is_its) {
+                let key = (lan, key_of_client(&record.identity.client_id));
+                let until = world.now + grace - SLACK;
+                self.kept.insert(key, (record.lease.ip(), until));
+            }
+        }
+    }
+
     /// Handles a GC on a LAN, which ends all grace there. Containers that are ending get none either.
     fn collected(&mut self, world: &World, lan: usize) {
         self.kept

@@ -28,7 +28,7 @@ mod squatted;
 mod steps;
 mod ways;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -117,10 +117,12 @@ pub(super) fn all() -> Vec<Box<dyn Oracle>> {
         Box::<holders::Holders>::default(),
         Box::new(orphans::orphans),
         Box::<pace::Pace>::default(),
+        Box::<pace::Flood>::default(),
         Box::new(published::published),
         Box::new(released::released),
         Box::new(removed::removed),
         Box::new(renewed::renewed),
+        Box::<renewed::Forgotten>::default(),
         Box::<rogues::Rogues>::default(),
         Box::new(shared::shared),
         Box::<silence::Silence>::default(),

@@ -1,4 +1,4 @@
-//! How many addresses of a LAN are declined.
+//! How many addresses of a LAN are declined, given back and looked for at once.
 
 use super::*;
 
@@ -6,6 +6,76 @@ use super::*;
 const MOST: usize = 10;
 /// The daemon counts one when it gives the lease up; it leaves once the store has the loss.
 const IN: Micros = 540 * SECOND;
+
+/// The most RELEASEs of a LAN in [`MOMENT`]: servers lose what does not fit into their sockets' buffers.
+const RELEASES: usize = 150;
+const MOMENT: Micros = 100 * MILLI;
+
+/// The most containers of a LAN that look for lost leases at once, and how long each at least waits for an offer.
+const SEEKERS: usize = 8;
+const WINDOW: Micros = 3 * SECOND;
+
+/// A LAN's servers are not flooded with what no caller waits for.
+#[derive(Default)]
+pub(super) struct Flood {
+    /// When the last RELEASEs left, by LAN.
+    released: BTreeMap<usize, VecDeque<Micros>>,
+    /// Since when clients that run have waited for an offer.
+    seeking: BTreeMap<(usize, ClientKey), Micros>,
+    /// The exchanges that were seen: only the first DISCOVER of one needs a permit.
+    exchanges: BTreeSet<(usize, ClientKey, u32)>,
+}
+
+impl Oracle for Flood {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        match seen {
+            Seen::Sends(lan, _, frame) => {
+                let Some(message) = message_of(frame) else {
+                    return;
+                };
+                match message.kind() {
+                    Some(Kind::Release) => self.releases(world, *lan, says),
+                    Some(Kind::Discover) => self.seeks(world, *lan, &message, says),
+                    _ => {}
+                }
+            }
+            Seen::Heard(lan, _, message) => _ = self.seeking.remove(&(*lan, message.key())),
+            Seen::Ended => *self = Self::default(),
+            _ => {}
+        }
+    }
+}
+
+impl Flood {
+    fn releases(&mut self, world: &World, lan: usize, says: &mut Says) {
+        let released = self.released.entry(lan).or_default();
+        released.retain(|at| world.now < at + MOMENT);
+        released.push_back(world.now);
+        if released.len() > RELEASES {
+            let detail = format!("{} RELEASEs leave LAN {lan} at once", released.len());
+            says.broken(Rule::Pace, detail);
+        }
+    }
+
+    /// Handles that a client looks for a lease; its container may run.
+    fn seeks(&mut self, world: &World, lan: usize, message: &Message, says: &mut Says) {
+        let key = message.key();
+        let runs = |actor: &Actor| {
+            (actor.lan, actor.phase) == (lan, Phase::Live) && actor.client_key() == key
+        };
+        let is_first = self.exchanges.insert((lan, key.clone(), message.xid));
+        if !is_first || !world.actors.iter().any(runs) {
+            return;
+        }
+        self.seeking.retain(|_, since| world.now < *since + WINDOW);
+        self.seeking.entry((lan, key)).or_insert(world.now);
+        let seeking = self.seeking.keys().filter(|(of, _)| *of == lan).count();
+        if seeking > SEEKERS {
+            let detail = format!("{seeking} containers of LAN {lan} look for lost leases at once");
+            says.broken(Rule::Pace, detail);
+        }
+    }
+}
 
 /// A station that claims every address does not empty a LAN's pool.
 #[derive(Default)]

@@ -1,4 +1,5 @@
-//! Leases beside a relay that has died: broadcasts reach no server, and RENEW still does.
+//! Leases that must be renewed: beside a relay that has died broadcasts reach no server, and RENEW still does; and a server
+//! that offers an address to another has forgotten who holds it.
 
 use super::*;
 
@@ -24,4 +25,91 @@ pub(super) fn renewed(world: &World, seen: &Seen<'_>, says: &mut Says) {
         }
         _ => {}
     }
+}
+
+/// How soon the holder of an address asks its server, which has offered the address to another.
+const SOON: Micros = 10 * SECOND;
+
+/// The holder of an address that its server offers to another asks for it soon.
+#[derive(Default)]
+pub(super) struct Forgotten {
+    /// By when the holders of addresses are to ask, by LAN.
+    due: BTreeMap<(usize, Ipv4Addr), Micros>,
+    /// Who was to ask before: what is extended in vain waits for T1.
+    asked: BTreeSet<Attachment>,
+}
+
+impl Oracle for Forgotten {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        match seen {
+            Seen::Heard(lan, _, message) if message.kind() == Some(Kind::Offer) => {
+                self.offered(world, *lan, message)
+            }
+            Seen::Sends(lan, _, frame) => {
+                let message = message_of(frame);
+                if let Some(message) = message.filter(|it| it.kind() == Some(Kind::Request)) {
+                    self.due.remove(&(*lan, message.ciaddr));
+                    let asked = message.address(code::REQUESTED);
+                    asked.map(|address| self.due.remove(&(*lan, address)));
+                }
+            }
+            Seen::Ended => self.due.clear(),
+            Seen::Passed => self.judge(world, says),
+            _ => {}
+        }
+    }
+}
+
+impl Forgotten {
+    /// Handles that a server offers an address.
+    fn offered(&mut self, world: &World, lan: usize, message: &Message) {
+        let plan = &world.plan;
+        let is_disturbed = plan.link_faults > 0
+            || plan.flapping > 0
+            || plan.suspends.is_some()
+            || plan.actors > 8
+            // Another server's offer may be taken, and a client that shares its chaddr may be offered nothing else.
+            || plan.servers > 1
+            || plan.rogue.is_some()
+            || plan.knows != Knows::ClientId;
+        let address = message.yiaddr;
+        let Some(actor) = holder(world, lan, address).filter(|_| !is_disturbed) else {
+            return;
+        };
+        let server = message.address(code::SERVER);
+        let is_its = |record: &Record| server == Some(record.lease.server);
+        let of_other = message.key() != actor.client_key();
+        if of_other
+            && world.record_of(actor).is_some_and(is_its)
+            && self.asked.insert(actor.attachment.clone())
+        {
+            self.due.insert((lan, address), world.now + SOON);
+        }
+    }
+
+    fn judge(&mut self, world: &World, says: &mut Says) {
+        let is_due = |_: &(usize, Ipv4Addr), at: &mut Micros| *at <= world.now;
+        for ((lan, address), _) in self.due.extract_if(.., is_due) {
+            let Some(actor) = holder(world, lan, address) else {
+                continue;
+            };
+            says.count("holders whose address was offered to another");
+            let detail = format!(
+                "{} does not ask for {address}, which its server offers to another",
+                actor.attachment
+            );
+            says.broken(Rule::Unrenewed, detail);
+        }
+    }
+}
+
+/// Returns the live actor that holds an address.
+fn holder(world: &World, lan: usize, address: Ipv4Addr) -> Option<&Actor> {
+    let holds = |actor: &&Actor| {
+        let told = actor.told.as_ref().is_some_and(|told| told.ip() == address);
+        told && actor.lan == lan && actor.phase == Phase::Live && !actor.has_fallback()
+    };
+    let actor = world.actors.iter().find(holds)?;
+    let has = |record: &Record| record.state == RecordState::Bound && record.lease.ip() == address;
+    world.record_of(actor).is_some_and(has).then_some(actor)
 }

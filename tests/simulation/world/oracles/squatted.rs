@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// How soon a window is over and the daemon has acted on what it heard: seven seconds of probes, then two announcements.
+/// How soon a window is over and the daemon has acted on what it heard: seven seconds of probes, then two announcements. Whoever
+/// answers when a lease was extended is asked once more within ten seconds.
 const WINDOW: Micros = 20 * SECOND;
 
 /// No attachment that looks for conflicts keeps using an address whose squatter it could hear.
@@ -24,7 +25,8 @@ struct Got {
 impl Got {
     /// Returns whether the window is over.
     fn is_checked(&self, world: &World) -> bool {
-        self.since.max(world.clocks.resumed) + WINDOW < world.now
+        let since = self.since.max(world.clocks.resumed);
+        since >= world.squatters.from && since + WINDOW < world.now
     }
 }
 
@@ -49,6 +51,13 @@ impl Oracle for Squatted {
 impl Squatted {
     /// Records who has obtained which address.
     fn note(&mut self, world: &World, event: &Event) {
+        // With each extension others are asked once more.
+        if event.may_run()
+            && let Some(got) = self.watched.get_mut(&event.attachment)
+            && got.since < world.squatters.from
+        {
+            got.since = world.now;
+        }
         let Some(address) = event.v4().filter(|_| is_another(event)) else {
             return;
         };

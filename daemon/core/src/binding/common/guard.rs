@@ -220,7 +220,8 @@ impl Common {
     /// Asks once whether somebody has taken the address of a lease that was extended, over the sockets of that exchange if they are
     /// on the right link.
     pub(in crate::binding) fn guard_extended(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        if !self.detects() || self.lives_on_port() || self.guard.is_some() {
+        let is_cut = cut(Rule::WatchExtended);
+        if is_cut || !self.detects() || self.lives_on_port() || self.guard.is_some() {
             return;
         }
         let window = Window::extended(address, self.own_macs(), cx.now.boot);

@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 
 use super::rig::*;
 use crate::effect::Call;
-use crate::event::EventKind;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::profile::Profile;
 

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Adoptee;
 use crate::event::EventKind;
-use crate::grant::policy::{Detection, OnExpiry, Policy};
+use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
