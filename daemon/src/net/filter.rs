@@ -71,19 +71,9 @@ pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
         to_client,
         to_server,
     );
-    let udp = program.put(SockFilter::new(
-        (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16,
-        0,
-        0,
-        IP,
-    ));
+    let udp = program.put(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, IP);
     program.equal(None, libc::IPPROTO_UDP.cast_unsigned(), udp, drop);
-    program.put(SockFilter::new(
-        (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16,
-        0,
-        0,
-        WITHOUT_TTL,
-    ));
+    program.put(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, WITHOUT_TTL);
     let ip = program.load(libc::BPF_W | libc::BPF_ABS, PIECE_AND_PROTOCOL);
     program.equal(
         Some((libc::BPF_H | libc::BPF_ABS, TYPE)),
@@ -117,41 +107,32 @@ struct Program(Vec<SockFilter>);
 type Place = usize;
 
 impl Program {
-    fn put(&mut self, instruction: SockFilter) -> Place {
-        self.0.push(instruction);
+    /// Adds an instruction that goes on with the next one.
+    fn put(&mut self, code: u32, value: u32) -> Place {
+        self.jump(code, value, 0, 0)
+    }
+
+    fn jump(&mut self, code: u32, value: u32, yes: u8, no: u8) -> Place {
+        self.0.push(SockFilter::new(code as u16, yes, no, value));
         self.0.len()
     }
 
     /// Ends the program and takes this many bytes of the frame.
     fn end(&mut self, keep: usize) -> Place {
-        self.put(SockFilter::new(
-            (libc::BPF_RET | libc::BPF_K) as u16,
-            0,
-            0,
-            keep as u32,
-        ))
+        self.put(libc::BPF_RET | libc::BPF_K, keep as u32)
     }
 
     /// Loads what is at an offset.
     fn load(&mut self, size_and_mode: u32, at: u32) -> Place {
-        self.put(SockFilter::new(
-            (libc::BPF_LD | size_and_mode) as u16,
-            0,
-            0,
-            at,
-        ))
+        self.put(libc::BPF_LD | size_and_mode, at)
     }
 
     /// Goes to one of two places, depending on what is at an offset, or on what was loaded last.
     fn equal(&mut self, what: Option<(u32, u32)>, value: u32, yes: Place, no: Place) -> Place {
         let over = |to: Place| u8::try_from(self.0.len() - to).expect("a program is short");
-        let jump = SockFilter::new(
-            (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-            over(yes),
-            over(no),
-            value,
-        );
-        let here = self.put(jump);
+        let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let [yes, no] = [yes, no].map(over);
+        let here = self.jump(code, value, yes, no);
         what.map_or(here, |(size_and_mode, at)| self.load(size_and_mode, at))
     }
 

@@ -142,32 +142,17 @@ impl PacketSocket {
 
     /// Makes it hear its link, and on a parent also frames to the exchange's Ethernet address.
     pub(super) fn bind(&self, link: &Link) -> Result<(), LinkCause> {
+        let refused =
+            |errno: Errno| LinkCause::refused("bind a packet socket", io::Error::from(errno));
         match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
-            Ok(()) => {}
             Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
-            Err(errno) => {
-                return Err(LinkCause::refused(
-                    "bind a packet socket",
-                    io::Error::from(errno),
-                ));
-            }
+            bound => bound.map_err(refused)?,
         }
         // A link that is down accepts the socket but leaves an error in it.
-        match sockopt::SocketError.get(self) {
-            Ok(0) => {}
-            Ok(libc::ENETDOWN) => return Err(LinkCause::Down),
-            Ok(errno) => {
-                return Err(LinkCause::refused(
-                    "bind a packet socket",
-                    io::Error::from_raw_os_error(errno),
-                ));
-            }
-            Err(errno) => {
-                return Err(LinkCause::refused(
-                    "bind a packet socket",
-                    io::Error::from(errno),
-                ));
-            }
+        match sockopt::SocketError.get(self).map_err(refused)? {
+            0 => {}
+            libc::ENETDOWN => return Err(LinkCause::Down),
+            errno => return Err(refused(Errno::from_raw(errno))),
         }
         match *link {
             Link::Parent { mac, .. } => self.hear_also(mac),
