@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use data_encoding::HEXLOWER;
+use leasehold_api::control::DhcpOption;
 use leasehold_core::wire::option::{
     LeaseRoute, OPTIONS,
     OptionForm::{self, *},
@@ -15,13 +16,23 @@ fn known(code: u8) -> Option<(&'static str, OptionForm)> {
     Some((name, *form))
 }
 
+/// Returns an option as it is shown.
+pub(crate) fn shown(code: u8, bytes: &[u8]) -> DhcpOption {
+    DhcpOption {
+        code,
+        name: name(code).map(str::to_owned),
+        value: value(code, bytes),
+        bytes: HEXLOWER.encode(bytes),
+    }
+}
+
 /// Returns an option's name, if it has one that people know.
-pub(crate) fn name(code: u8) -> Option<&'static str> {
+fn name(code: u8) -> Option<&'static str> {
     known(code).map(|(name, _)| name)
 }
 
 /// Returns an option's value as text, or in hexadecimal if its bytes do not have the option's form.
-pub(crate) fn value(code: u8, bytes: &[u8]) -> String {
+fn value(code: u8, bytes: &[u8]) -> String {
     let read = match known(code).map_or(Bytes, |(_, form)| form) {
         Addresses => addresses(bytes),
         Text => Some(text(bytes)),

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use data_encoding::HEXLOWER;
-use leasehold_api::control::{self, DhcpOption, Interface, Lease, Story};
+use leasehold_api::control::{self, Interface, Lease, Story};
 use leasehold_core::effect::{Row, Shown};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::LinkView;
@@ -90,7 +89,7 @@ fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
         options: lease
             .iter()
             .flat_map(|lease| remembered(lease))
-            .map(|(code, bytes)| option(code, &bytes))
+            .map(|(code, bytes)| options::shown(code, &bytes))
             .collect(),
         interface,
         interface_unseen,
@@ -112,15 +111,6 @@ fn seen(view: &LinkView) -> Interface {
             .flatten()
             .map(ToString::to_string)
             .collect(),
-    }
-}
-
-fn option(code: u8, bytes: &[u8]) -> DhcpOption {
-    DhcpOption {
-        code,
-        name: options::name(code).map(str::to_owned),
-        value: options::value(code, bytes),
-        bytes: HEXLOWER.encode(bytes),
     }
 }
 

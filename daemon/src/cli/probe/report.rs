@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
 use ipnet::Ipv4Net;
+use leasehold_api::control::DhcpOption;
 use leasehold_core::source::{Servers, UNREACHED, UNREACHED_REMEDY};
 use leasehold_core::wire::message::MessageType;
 use serde::Serialize;
@@ -62,18 +62,7 @@ pub(super) struct Heard {
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     /// All options as they were sent.
-    options: Vec<Sent>,
-}
-
-/// An option of an answer.
-#[derive(Debug, Serialize)]
-struct Sent {
-    code: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'static str>,
-    value: String,
-    /// In hexadecimal.
-    bytes: String,
+    options: Vec<DhcpOption>,
 }
 
 /// How a probe ended.
@@ -144,7 +133,7 @@ impl Judge {
             options: answer
                 .options
                 .iter()
-                .map(|(code, bytes)| sent(*code, bytes))
+                .map(|(code, bytes)| options::shown(*code, bytes))
                 .collect(),
         })
     }
@@ -206,15 +195,6 @@ fn yiaddr(answer: &Answer) -> Option<Ipv4Net> {
         .filter(|net| !net.addr().is_unspecified())
 }
 
-fn sent(code: u8, bytes: &[u8]) -> Sent {
-    Sent {
-        code,
-        name: options::name(code),
-        value: options::value(code, bytes),
-        bytes: HEXLOWER.encode(bytes),
-    }
-}
-
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
 }
@@ -246,13 +226,13 @@ impl Heard {
         let width = self
             .options
             .iter()
-            .map(|option| option.label().len())
+            .map(|option| label(option).len())
             .max()
             .unwrap_or_default();
         let options = self
             .options
             .iter()
-            .map(|option| term.wrapped(&format!("  {:width$}  ", option.label()), &option.value));
+            .map(|option| term.wrapped(&format!("  {:width$}  ", label(option)), &option.value));
         let paint = if self.believed {
             Paint::Good
         } else {
@@ -266,13 +246,11 @@ impl Heard {
     }
 }
 
-impl Sent {
-    fn label(&self) -> String {
-        self.name.map_or_else(
-            || format!("option {}", self.code),
-            |name| format!("{name} ({})", self.code),
-        )
-    }
+fn label(option: &DhcpOption) -> String {
+    option.name.as_ref().map_or_else(
+        || format!("option {}", option.code),
+        |name| format!("{name} ({})", option.code),
+    )
 }
 
 impl Report {
