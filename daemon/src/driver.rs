@@ -22,7 +22,6 @@ use leasehold_core::Core;
 use leasehold_core::effect::{
     Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId,
 };
-use leasehold_core::record::{BindingId, DoorRecord, Record};
 use leasehold_core::registry::Config;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -110,15 +109,8 @@ async fn hold(
     )?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (
-        store,
-        Stored {
-            records,
-            doors,
-            ranges,
-        },
-    ) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
-    info!(state_dir = %settings.args.state_dir.display(), records = records.len(), "store open");
+    let (store, mut known) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
+    info!(state_dir = %settings.args.state_dir.display(), records = known.records.len(), "store open");
     let pid_file = match settings
         .args
         .pid_file
@@ -136,7 +128,7 @@ async fn hold(
     // Whether the store is new or was set aside: without a record nothing is known about what is running. The same is true of a
     // record that does not parse.
     let adopting = Unfinished::of(&settings.args.state_dir);
-    let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
+    let adoptees = match known.records.is_empty() || !store.is_whole() || adopting.is_left() {
         true => adopt::find(
             &settings.args.cni_cache,
             &settings.args.host_prefix,
@@ -147,32 +139,15 @@ async fn hold(
     };
     adopting.leave(!adoptees.is_empty());
     handover::start(
-        ranges,
+        std::mem::take(&mut known.ranges),
         settings.args.host_prefix.clone(),
         store.range_ends(),
     );
     let (driver, sources) = Driver::new(settings, shares, store, stored, signals, places)?;
-    let ran = driver
-        .run(
-            sources,
-            listeners,
-            Known {
-                records,
-                doors,
-                adoptees,
-            },
-        )
-        .await;
+    let ran = driver.run(sources, listeners, known, adoptees).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
-}
-
-/// What is known at the start.
-struct Known {
-    records: Vec<(BindingId, Record)>,
-    doors: Vec<DoorRecord>,
-    adoptees: Vec<Adoptee>,
 }
 
 /// A call that is not answered yet.
@@ -244,9 +219,7 @@ impl Driver {
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (reports, net_reports) = unbounded_channel();
-        let seeks = places
-            .iter()
-            .any(|place| place.protocol().hides_interfaces());
+        let seeks = places.iter().any(|place| place.protocol().is_dockers());
         let docker_netns = seeks.then(|| settings.args.docker_netns_dir.clone());
         let config = NetConfig {
             host_prefix: settings.args.host_prefix.clone(),
@@ -314,19 +287,15 @@ impl Driver {
         mut self,
         mut sources: Sources,
         listeners: Listeners,
-        known: Known,
+        known: Stored,
+        adoptees: Vec<Adoptee>,
     ) -> Result<usize, StartError> {
-        let Known {
-            records,
-            doors,
-            adoptees,
-        } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Start {
             boot,
-            records,
-            doors,
+            records: known.records,
+            doors: known.doors,
             spooled,
             adoptees,
         });

@@ -60,6 +60,11 @@ impl Protocol {
     /// its content, but a caller that finds no socket repeats the whole call. Otherwise callers are cut off, and ask the next
     /// daemon.
     pub(crate) fn answers_to_the_end(self) -> bool {
+        self.is_dockers()
+    }
+
+    /// Returns whether it is Docker's, which does not say where interfaces are, so that the daemon must find them.
+    pub(crate) fn is_dockers(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
             Self::Control | Self::Read => false,
@@ -70,14 +75,6 @@ impl Protocol {
     /// (`TimeoutStopSec=`) is longer.
     pub(crate) fn grace(self) -> Duration {
         Duration::from_secs(if self.answers_to_the_end() { 5 } else { 1 })
-    }
-
-    /// Returns whether its callers do not say where the interfaces are, so that the daemon must find them.
-    pub(crate) fn hides_interfaces(self) -> bool {
-        match self {
-            Self::Docker | Self::DockerIpvlan => true,
-            Self::Control | Self::Read => false,
-        }
     }
 
     /// Returns what is spoken at a socket to which systemd gives this name (`FileDescriptorName=`). The control socket never had

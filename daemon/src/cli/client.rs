@@ -19,7 +19,7 @@ const READ_SOCKET: &str = "/run/leasehold-read/leasehold.sock";
 const READ_SOCKET_VARIABLE: &str = "LEASEHOLD_READ_SOCKET";
 
 /// How long the daemon may stay silent.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same, for a question that is only asked to name a stranger.
 const GO_RPC_PATIENCE: Duration = Duration::from_secs(2);
@@ -121,26 +121,8 @@ pub(crate) fn get_within(
     request(socket, "GET", url, "", patience)
 }
 
-/// Sends the daemon a body of JSON, and returns the body of its answer.
-pub(crate) fn send(
-    socket: &Path,
-    method: &str,
-    url: &str,
-    body: &str,
-) -> Result<Vec<u8>, ClientError> {
-    request(socket, method, url, body, PATIENCE)
-}
-
-/// Has the daemon do something that may take as long as `patience`, and returns the body of its answer.
-pub(crate) fn post_within(
-    socket: &Path,
-    url: &str,
-    patience: Duration,
-) -> Result<Vec<u8>, ClientError> {
-    request(socket, "POST", url, "", patience)
-}
-
-fn request(
+/// Has the daemon do something; it may stay silent no longer than `patience`. Returns the body of its answer.
+pub(crate) fn request(
     socket: &Path,
     method: &str,
     url: &str,

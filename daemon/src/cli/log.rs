@@ -13,10 +13,12 @@ pub(crate) fn log(args: &LogArgs) -> Result<String, ClientError> {
         filter: filter.clone(),
         seconds: args.limit.as_secs(),
     };
+    let ask =
+        |method, body: &str| client::request(&args.socket, method, LOG, body, client::PATIENCE);
     let answer = match args.filter.as_ref().map(change) {
-        Some(change) => client::send(&args.socket, "PUT", LOG, &to_json(&change))?,
-        None if args.reset => client::send(&args.socket, "DELETE", LOG, "")?,
-        None => client::get(&args.socket, LOG)?,
+        Some(change) => ask("PUT", &to_json(&change))?,
+        None if args.reset => ask("DELETE", "")?,
+        None => ask("GET", "")?,
     };
     let said: Log = client::read(&answer)?;
     if args.json {

@@ -70,11 +70,8 @@ fn order(
     parameters.extend(args.all.then(|| "all=true".to_owned()));
     parameters.extend(more.map(str::to_owned));
     let patience = PATIENCE + EACH * u32::try_from(meant).unwrap_or(u32::MAX);
-    let answer = client::post_within(
-        &args.socket,
-        &format!("{path}?{}", parameters.join("&")),
-        patience,
-    )?;
+    let url = format!("{path}?{}", parameters.join("&"));
+    let answer = client::request(&args.socket, "POST", &url, "", patience)?;
     let obeyed: Obeyed = client::read(&answer)?;
     let text = match args.json {
         true => client::pretty(&answer)?,

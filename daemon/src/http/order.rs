@@ -66,21 +66,13 @@ fn take(which: &mut control::Which, parameter: &str) -> Result<(), BadOrder> {
 }
 
 fn meant(which: control::Which) -> Which {
-    let control::Which {
-        name,
-        network,
-        container,
-        address,
-        state,
-        door,
-    } = which;
     Which {
-        name,
-        network,
-        container,
-        address,
-        state,
-        door,
+        name: which.name,
+        network: which.network,
+        container: which.container,
+        address: which.address,
+        state: which.state,
+        door: which.door,
     }
 }
 

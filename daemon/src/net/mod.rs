@@ -86,6 +86,8 @@ use reaper::Reaper;
 use registrar::Registrar;
 use watch::Watch;
 
+/// What fails on an older kernel.
+const OWN_NAMESPACE: &str = "identify the daemon's own network namespace (this needs Linux 5.14)";
 /// How long an operation may take before it is answered with [`LinkCause::TimedOut`].
 const LIMIT: Duration = Duration::from_secs(10);
 /// The name of the watch's task, for messages about its end.
@@ -175,16 +177,16 @@ pub(crate) fn is_wireless(name: &str) -> bool {
 
 /// Why the net cannot start.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NetError {
-    /// The daemon's own namespace cannot be opened or identified.
-    #[error("cannot identify the daemon's own network namespace (this needs Linux 5.14)")]
-    OwnNamespace(#[source] io::Error),
-    /// The kernel's notifications cannot be received.
-    #[error("cannot open a netlink socket")]
-    Watch(#[source] io::Error),
-    /// A thread cannot be started.
-    #[error("cannot start a thread")]
-    Thread(#[source] io::Error),
+#[error("cannot {doing}")]
+pub(crate) struct NetError {
+    doing: &'static str,
+    source: io::Error,
+}
+
+impl NetError {
+    fn of(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self { doing, source }
+    }
 }
 
 /// What the net tells the driver.
@@ -331,13 +333,14 @@ impl Net {
         reports: UnboundedSender<NetReport>,
     ) -> Result<Self, NetError> {
         let registrar = Registrar::open(config.docker_netns.is_some().then_some(config.store))
-            .map_err(NetError::Watch)?;
-        let reaper = Reaper::start().map_err(NetError::Thread)?;
+            .map_err(NetError::of("open a netlink socket"))?;
+        let reaper = Reaper::start().map_err(NetError::of("start a thread"))?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper)
-            .map_err(NetError::OwnNamespace)?;
-        let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
+            .map_err(NetError::of(OWN_NAMESPACE))?;
+        let pool = Pool::start(Arc::new(host), config.workers, LIMIT)
+            .map_err(NetError::of("start a thread"))?;
         let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone())
-            .map_err(NetError::Watch)?;
+            .map_err(NetError::of("open a netlink socket"))?;
         let runtime = Handle::current();
         let alarm = Alarm::new(WATCH, &reports);
         let ends = reports.clone();
