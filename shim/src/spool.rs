@@ -19,32 +19,6 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
-/// Why a DEL is not kept.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotKept {
-    /// Nobody could tell what to delete.
-    #[error("it names no attachment")]
-    NoAttachment,
-    /// The directory is missing, is not a directory, or cannot be read.
-    #[error("{}: {}", .0.display(), .1)]
-    NoDirectory(PathBuf, io::Error),
-    /// Others may write there.
-    #[error("{} does not belong to root, or others may write there", .0.display())]
-    NotRoots(PathBuf),
-    /// The directory holds too many files already.
-    #[error("{} files are there already", spool::MAX_CALLS)]
-    Full,
-    /// The file could not be written.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl From<Errno> for NotKept {
-    fn from(errno: Errno) -> Self {
-        Self::Io(errno.into())
-    }
-}
-
 /// A DEL that is kept.
 pub(crate) struct Kept {
     directory: Dir,
@@ -53,12 +27,13 @@ pub(crate) struct Kept {
 }
 
 /// Keeps a DEL for the daemon at `socket`. Its file appears there whole and durable, or not at all.
-pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
-    let del = spool::del(request).ok_or(NotKept::NoAttachment)?;
+pub(crate) fn keep(socket: &Path, request: &Request) -> io::Result<Kept> {
+    let del = spool::del(request).ok_or_else(|| io::Error::other("it names no attachment"))?;
     let mut directory = open_directory(socket, Path::new(DEFAULT_SOCKET))?;
     // Concurrent callers may exceed the limit by one each.
     if directory.iter().take(spool::MAX_CALLS).count() == spool::MAX_CALLS {
-        return Err(NotKept::Full);
+        let full = format!("{} files are there already", spool::MAX_CALLS);
+        return Err(io::Error::other(full));
     }
     let path = spool::path(socket, &del);
     let unfinished = spool::unfinished(socket, &del, process::id());
@@ -80,28 +55,30 @@ pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
 }
 
 /// Opens the directory of `socket`. The directory of the `default` socket is made if it is missing.
-fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
+fn open_directory(socket: &Path, default: &Path) -> io::Result<Dir> {
     let path = socket
         .parent()
         .filter(|path| !path.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
+    let unusable =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     if Some(path) == default.parent()
         && let Err(error) = DirBuilder::new().mode(0o700).create(path)
         && error.kind() != ErrorKind::AlreadyExists
     {
-        return Err(NotKept::NoDirectory(path.to_owned(), error));
+        return Err(unusable(error));
     }
     // Opens the directory itself, not a link that somebody could redirect, and uses the same directory that it checks.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let opened = Dir::open(path, flags, Mode::empty())
         .and_then(|directory| Ok((fstat(&directory)?, directory)));
-    let (found, directory) =
-        opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;
+    let (found, directory) = opened.map_err(|errno| unusable(errno.into()))?;
     let ours = is_roots(found.st_uid, found.st_mode, geteuid().as_raw());
     if ours {
         Ok(directory)
     } else {
-        Err(NotKept::NotRoots(path.to_owned()))
+        let why = "does not belong to root, or others may write there";
+        Err(io::Error::other(format!("{} {why}", path.display())))
     }
 }
 
@@ -115,7 +92,7 @@ fn name(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 
-fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> Result<(), NotKept> {
+fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> io::Result<()> {
     // The file was left by a process with the same id that was killed.
     remove(directory, name)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
@@ -163,7 +140,7 @@ mod tests {
         let default = run.path().join("cni/dhcp.sock");
         for other in ["etc/dhcp.sock", "cni/deeper/dhcp.sock"] {
             let refused = open_directory(&run.path().join(other), &default);
-            assert!(matches!(refused, Err(NotKept::NoDirectory(..))), "{other}");
+            assert!(refused.is_err(), "{other}");
         }
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
         for _ in 0..2 {
@@ -171,10 +148,7 @@ mod tests {
             assert_eq!(mode(&run.path().join("cni")), 0o700);
         }
         let deep = run.path().join("no/run/cni/dhcp.sock");
-        assert!(matches!(
-            open_directory(&deep, &deep),
-            Err(NotKept::NoDirectory(..))
-        ));
+        assert!(open_directory(&deep, &deep).is_err());
         assert!(!run.path().join("no").exists());
     }
 
@@ -199,10 +173,8 @@ mod tests {
         }
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
         for default in [Path::new(DEFAULT_SOCKET), &socket] {
-            assert!(matches!(
-                open_directory(&socket, default),
-                Err(NotKept::NotRoots(_))
-            ));
+            let refused = open_directory(&socket, default).unwrap_err().to_string();
+            assert!(refused.contains("does not belong to root"), "{refused}");
         }
         assert_eq!(mode(place.path()), 0o777);
     }
@@ -219,6 +191,6 @@ mod tests {
             )
         };
         assert!(open("real").is_ok());
-        assert!(matches!(open("link"), Err(NotKept::NoDirectory(..))));
+        assert!(open("link").is_err());
     }
 }
