@@ -59,9 +59,9 @@ fn what_is_logged_can_be_changed_for_a_while() {
     let (meanwhile, after) = rest
         .split_once("log filter reset to what it was at the start")
         .unwrap();
-    assert!(meanwhile.contains("asked request="), "{log}");
+    assert!(meanwhile.contains("in input=Request"), "{log}");
     assert!(
-        !before.contains("asked request=") && !after.contains("asked request="),
+        !before.contains("in input=Request") && !after.contains("in input=Request"),
         "only meanwhile: {log}"
     );
 }
