@@ -42,40 +42,6 @@ fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
     host.docker.docker(&["rm", "--force", "web"]).map(drop)
 }
 
-/// A container with its own Ethernet address whose first process fails when it is told to end.
-const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; done";
-
-#[test]
-fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    host.wire("lan", &["-o", "grace=20"])?;
-    let how = [
-        "run",
-        "--detach",
-        "--name",
-        "web",
-        "--restart",
-        "always",
-        "--mac-address",
-        MAC,
-    ];
-    host.docker
-        .docker(&[&how[..], &LAN, &["busybox", "/bin/sh", "-c", CRASHES]].concat())?;
-    let address = host.address("web")?;
-    host.docker.exec("web", &["kill", "1"])?;
-    host.docker.wait_until(
-        "web",
-        "{{.RestartCount}} {{.State.Running}} {{.State.Restarting}}",
-        "1 true false",
-    )?;
-    assert_eq!(host.address("web")?, address);
-    host.pings("web")?;
-    only(&server, &[address])?;
-    host.docker.docker(&["rm", "--force", "web"]).map(drop)
-}
-
 #[test]
 fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());

@@ -177,15 +177,6 @@ impl Dockerd {
         })
     }
 
-    /// Waits until `docker inspect` prints this about a container.
-    pub fn wait_until(&self, name: &str, format: &str, expected: &str) -> Result<(), Error> {
-        let awaited = format!("{expected} of a container's {format}");
-        until_found(&awaited, DEADLINE, || {
-            let printed = self.docker(&["inspect", "--format", format, name])?;
-            Ok((printed.trim() == expected).then_some(()))
-        })
-    }
-
     /// Returns a running container's network namespace.
     pub fn netns(&self, name: &str) -> Result<Netns, Error> {
         let path = self.docker(&[
