@@ -103,7 +103,7 @@ fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> io::Result<()> {
         Mode::S_IRUSR | Mode::S_IWUSR,
     )?);
     file.write_all(body)?;
-    Ok(file.sync_all()?)
+    file.sync_all()
 }
 
 /// Removes a file that may not be there.

@@ -48,7 +48,7 @@ impl World {
         }
         let forward = self.clocks.wall_offset.saturating_sub(before);
         if forward >= 60 * SECOND as i64 && self.daemon.is_some() {
-            self.to_be_heard();
+            self.expects_confirmations();
         }
         // Leases are confirmed.
         self.show(&Seen::CauseForAll);

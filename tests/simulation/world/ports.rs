@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Has all clients that can be heard confirm their leases soon: the host may have been paused.
-    pub(super) fn to_be_heard(&mut self) {
+    pub(super) fn expects_confirmations(&mut self) {
         let there = self.actors.iter().filter_map(|actor| actor.at);
         for at in there.filter(|_| self.heard_soon).collect::<Vec<_>>() {
             self.ports.back.insert(at, self.now);
