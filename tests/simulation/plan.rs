@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
-use netns_fixtures::model::Knows;
+use netns_fixtures::model::{Knows, code};
 
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
@@ -186,6 +186,8 @@ pub(crate) struct Plan {
     pub(crate) late_routes: bool,
     /// Whether servers answer an extension with only the lease's times.
     pub(crate) terse: bool,
+    /// The option whose value is cut short in answers to an extension.
+    pub(crate) cut: Option<u8>,
     /// The time from carrier to the moment when a port forwards, if spanning tree delays it.
     pub(crate) forward_delay: Option<Duration>,
     /// How often an operation on a link fails or takes too long.
@@ -344,6 +346,7 @@ impl Plan {
             metric: pick(rng, &[None, None, Some(77)]),
             late_routes: false,
             terse: false,
+            cut: None,
             forward_delay: None,
             link_faults: 0,
             store_faults: 0,
@@ -408,10 +411,15 @@ impl Plan {
         self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c))
     }
 
-    /// Gives every second seed with flapping links ports that forward late.
+    /// Gives every second seed with flapping links ports that forward late, and one seed in six servers that cut an option short.
     fn with_ports(mut self, rng: &mut Rng) -> Self {
         let delay = Duration::from_secs(rng.u64(15..=30));
         self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
+        self.cut = pick(
+            rng,
+            &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)],
+        );
+        self.cut = self.cut.filter(|_| rng.bool());
         self
     }
 

@@ -74,6 +74,8 @@ pub struct Config {
     pub answer_time: Duration,
     /// Whether it answers an extension with only the lease's times, as MikroTik's does.
     pub terse: bool,
+    /// The option whose value lacks its last byte in answers to an extension.
+    pub cut: Option<u8>,
     /// Whether it refuses every REQUEST, as after a change of configuration. It drops the leases that it refuses.
     pub refuses: bool,
     /// Whether it ignores clients without an address that do not ask for answers by broadcast.
@@ -120,6 +122,7 @@ impl Config {
             extend_delay: Duration::ZERO,
             answer_time: Duration::ZERO,
             terse: false,
+            cut: None,
             refuses: false,
             flag_only: false,
             deaf: false,
@@ -172,6 +175,10 @@ impl Config {
         more.retain(|(code, value)| {
             !value.is_empty() && wanted.is_none_or(|list| list.contains(code))
         });
+        let cut = self.cut.filter(|_| !request.ciaddr.is_unspecified());
+        for (_, value) in more.iter_mut().filter(|(code, _)| Some(*code) == cut) {
+            value.pop();
+        }
         answer.options.append(&mut more);
     }
 }

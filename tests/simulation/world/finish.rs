@@ -308,18 +308,16 @@ impl World {
             let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
-        // What only servers offer that acknowledge nothing, nobody ever has.
-        let has =
-            |config: &Config, address: &Ipv4Addr| (config.pool.0..=config.pool.1).contains(address);
-        let configs = || {
-            let honest = self.segments[actor.lan].honest();
-            honest
-                .iter()
-                .filter_map(|station| Some(station.server()?.config()))
+        // A server that acknowledges nothing offers addresses that nobody ever has, unless all servers have one for everybody.
+        let honest = self.segments[actor.lan].honest();
+        let is_deaf = |config: &Config, address: &Ipv4Addr| {
+            config.deaf && (config.pool.0..=config.pool.1).contains(address)
         };
         let is_given = |address: &Ipv4Addr| {
-            let mut offer_it = configs().filter(|config| has(config, address)).peekable();
-            offer_it.peek().is_none() || offer_it.any(|config| !config.deaf)
+            let mut configs = honest
+                .iter()
+                .filter_map(|station| Some(station.server()?.config()));
+            self.plan.knows == Knows::Nothing || !configs.any(|config| is_deaf(config, address))
         };
         let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
         let mut offers = self

@@ -60,6 +60,7 @@ impl Segment {
             t2: plan.times.map(|(_, t2)| t2),
             mtu: plan.mtu,
             terse: plan.terse,
+            cut: plan.cut,
             flag_only: plan.flag_only,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,

@@ -451,9 +451,10 @@ impl Binding {
     /// Returns whether its runtime may have put this address on its interface, although its lease no longer has it, or has it
     /// with another mask.
     pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
-        let outdated = |hold: &Hold| hold.holding(&self.common).outdated();
-        let outdated = self.held_now().and_then(outdated);
-        outdated.is_some_and(|outdated| outdated.addr() == address)
+        let hold = self
+            .held_now()
+            .filter(|_| self.told.is_some_and(|told| told.addr() == address));
+        hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {

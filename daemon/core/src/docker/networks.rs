@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::DoorId;
-use crate::network::{NetworkFault, NetworkRecord};
+use crate::network::{MOST_NETWORKS, NetworkFault, NetworkRecord};
 
 /// The networks that are known.
 #[derive(Debug, Default)]
@@ -20,8 +20,10 @@ pub(super) struct Networks {
 impl Networks {
     /// Adds a network that the store holds.
     pub(super) fn recover(&mut self, record: NetworkRecord) {
-        self.kept.insert(record.id.clone());
-        self.add(record);
+        let id = record.id.clone();
+        if self.add(record) {
+            self.kept.insert(id);
+        }
     }
 
     /// Returns the host links that networks are on.
@@ -36,9 +38,24 @@ impl Networks {
             .ok_or_else(|| NetworkFault::Unknown(id.clone()))
     }
 
-    /// Adds a network.
-    pub(super) fn add(&mut self, record: NetworkRecord) {
-        self.by_id.insert(record.id.clone(), record);
+    /// Adds a network. Returns false if there are too many.
+    pub(super) fn add(&mut self, record: NetworkRecord) -> bool {
+        let has_room = self.by_id.len() < MOST_NETWORKS || self.by_id.contains_key(&record.id);
+        if has_room {
+            self.by_id.insert(record.id.clone(), record);
+        }
+        has_room
+    }
+
+    /// Returns that there are too many, and which of them no endpoint uses.
+    pub(super) fn full(&self, used: &BTreeSet<&DoorId>) -> NetworkFault {
+        let idle = self.by_id.values();
+        let mut idle: Vec<_> = idle.filter(|own| !used.contains(&own.id)).collect();
+        idle.sort_by_key(|network| network.since);
+        NetworkFault::Full {
+            most: MOST_NETWORKS,
+            idle: idle.into_iter().map(|network| network.id.clone()).collect(),
+        }
     }
 
     pub(super) fn forget(&mut self, network: &DoorId) {

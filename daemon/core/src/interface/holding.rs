@@ -44,11 +44,9 @@ impl Wish {
 
 impl Holding<'_> {
     /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is lost:
-    /// the runtime cannot be told, or is late.
+    /// the runtime cannot be told.
     pub(crate) fn outdated(&self) -> Option<IpNet> {
-        let lost = self.grant.is_none().then_some(&self.last);
-        let lost = lost.and_then(|lost| lost.addresses.first().copied());
-        self.told.or(lost).filter(|told| match &self.grant {
+        self.told.filter(|told| match &self.grant {
             Some(grant) if grant.has(told.addr()) => {
                 !grant.addresses.contains(told) && self.policy.on_change == OnChange::Apply
             }

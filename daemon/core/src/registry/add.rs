@@ -132,7 +132,8 @@ impl Registry {
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
                 admission.ready = Ready::AwaitingAddress(cause);
-                let at = now.boot + CARRIER_PAUSE;
+                // Usually the other link is in a dead namespace that the kernel is removing.
+                let at = now.boot + CARRIER_PAUSE / 20;
                 self.timers.set_no_later(Key::Look, (at, Why::Call));
             }
             Err(cause) => {
@@ -380,9 +381,14 @@ impl Registry {
             return;
         }
         self.slots.hold(attachment.clone(), id);
-        let client = self.bindings.get(id).and_then(Binding::client);
-        if client.is_some_and(Client::flag_helped) {
-            self.with(now, id, |binding, _| binding.doubts_reach(&lease));
+        if let Some(binding) = self.bindings.get(id)
+            && let Some(helped) = binding.client().and_then(Client::flag_helped)
+        {
+            self.lans
+                .got_answers(&binding.identity.lan, helped, now.boot);
+            if helped {
+                self.with(now, id, |binding, _| binding.doubts_reach(&lease));
+            }
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
@@ -409,6 +415,10 @@ impl Registry {
             return;
         };
         let request = *request;
+        if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
+            tally.flag_helped_elsewhere =
+                self.lan(id).is_some_and(|lan| self.lans.flag_helped(&lan));
+        }
         if let Failure::NoOffer {
             lan,
             kept,

@@ -12,7 +12,7 @@ use super::operation::{Operation, Ready};
 use crate::binding::{Binding, Leave, Life, Release, change};
 use crate::effect::{Answer, Failure};
 use crate::identity::{Attachment, Identity, Lan};
-use crate::link::{Link, LinkCause, LinkView, Step, Target};
+use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
 use crate::source::Wanted;
@@ -170,8 +170,9 @@ impl Registry {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
             // Our own sockets may keep the namespace of an ended container for a moment.
             Err(LinkCause::NoPath(_)) => true,
-            // The ADD's own namespace was seen just now, so this daemon is not blind.
-            Err(cause) => cause.is_gone(),
+            Err(cause) => {
+                cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival))
+            }
             Ok(_) => false,
         };
         match self.bindings.get(rival).filter(|binding| binding.is_live()) {
@@ -220,6 +221,17 @@ impl Registry {
             None => {}
         }
         self.settle_rivals(now, attachment, view);
+    }
+
+    /// Returns whether an ADD's namespace, which was just seen, shows that its rival's missing one is gone.
+    fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
+            return false;
+        };
+        let binding = self.bindings.get(rival);
+        let path = binding.and_then(|binding| binding.link.netns());
+        let seen = admission.quest.add.place.netns().map(directory_of);
+        path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
     /// Returns whether an ADD on a host link replaces its rival: Docker creates an endpoint again, and has lost the last one. A

@@ -77,6 +77,31 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
 }
 
 #[test]
+fn an_option_is_cut_short_only_for_an_extension() {
+    let mut server = Server::new(Config {
+        cut: Some(code::ROUTERS),
+        ..config()
+    });
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    let routers = |handled: Handled| {
+        let ack = Message::decode(&handled.reply.unwrap().payload).unwrap();
+        (
+            ack.option(code::ROUTERS).map(<[u8]>::len),
+            ack.option(code::DNS).map(<[u8]>::len),
+        )
+    };
+    assert_eq!(
+        routers(broadcast(&mut server, at(1), &client.reboot(address))),
+        (Some(4), Some(4))
+    );
+    assert_eq!(
+        routers(unicast(&mut server, at(1800), &client.extend(address))),
+        (Some(3), Some(4))
+    );
+}
+
+#[test]
 fn a_released_address_is_the_last_to_be_given_again() {
     let mut server = Server::new(Config {
         pool: (ip(10), ip(12)),

@@ -250,7 +250,7 @@ impl Acquire {
         }
         self.wanted = false;
         match self.phase {
-            Phase::Over | Phase::Forget { .. } => {}
+            Phase::Over => {}
             Phase::Queue | Phase::Ask | Phase::Probe => {
                 self.enter(Phase::Over);
                 cx.out
@@ -266,17 +266,16 @@ impl Acquire {
                 }
                 cx.out.report(common.id, Report::Over);
             }
-            Phase::Write => {
-                // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
-                if common.is_aside() {
-                    common.exchange.close(cx.out);
-                }
-            }
+            Phase::Write | Phase::Forget { .. } => {}
             // Nothing can be declined over a link that is gone.
             Phase::Fit => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), cx),
                 None => return self.give_back(common, link_gone, cx),
             },
+        }
+        // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
+        if self.phase.is_won() && common.is_aside() {
+            common.exchange.close(cx.out);
         }
         SAME
     }

@@ -168,7 +168,11 @@ impl NetworkChange {
     /// Makes a network known, and answers when that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         self.record.since = now.wall;
-        desk.docker.networks.add((*self.record).clone());
+        if !desk.docker.networks.add((*self.record).clone()) {
+            unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
+            let used = desk.docker.endpoints.networks();
+            return Err(desk.docker.networks.full(&used)).into();
+        }
         let change = DockerRecord::Network((*self.record).clone()).put();
         self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()

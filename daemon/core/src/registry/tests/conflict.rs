@@ -21,6 +21,7 @@ use crate::wire::frame::{Arp, ArpOp};
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 51);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 9, 8]);
 const PROBE: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::UNSPECIFIED, FIRST);
 const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
 
@@ -294,4 +295,24 @@ fn returned_carrier_announces_no_address_taken_off() {
         rig.asked
     );
     assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
+fn a_station_beside_the_containers_own_link_counts() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.wired.inside = vec![OTHER];
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    for by in [OTHER, NEIGHBOUR, OTHER, NEIGHBOUR] {
+        rig.hear(&Arp::request(by, FIRST, FIRST));
+    }
+    rig.run_until(1002.0);
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    let conflict = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Conflict);
+    assert!(conflict.is_some_and(|event| event.cause.starts_with(&NEIGHBOUR.to_string())));
 }

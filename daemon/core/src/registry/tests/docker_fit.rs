@@ -216,3 +216,16 @@ fn what_an_add_has_got_cannot_be_reserved() {
     rig.run_until(1010.0);
     rig.assert_leased(add);
 }
+
+#[test]
+fn a_better_offer_is_taken() {
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint_of(&upper_half(), None);
+    rig.give = NEXT;
+    rig.run_until(1010.0);
+    assert!(
+        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
+        "{:?}",
+        rig.answers[&add]
+    );
+}

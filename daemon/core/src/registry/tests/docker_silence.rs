@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
+use crate::effect::Call;
 use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
@@ -254,4 +255,23 @@ fn a_lease_whose_release_is_out_will_not_do() {
         "{:?}",
         rig.answers[&add]
     );
+}
+
+#[test]
+fn a_timer_that_is_late_hides_no_reason() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.asks_in_vain(1);
+    let (began, add) = (rig.at.as_secs_f64(), rig.endpoint(2));
+    rig.run_until(began + 4.9995);
+    rig.at += Duration::from_millis(2);
+    rig.run_until(began + 5.002);
+    assert!(rig.failure(add).to_string().contains("given up early"));
+    rig.profile.wants.patience = None;
+    let mut call = rig.endpoint_call(3);
+    call.timeout = Duration::from_secs(3);
+    let (began, add) = (rig.at.as_secs_f64(), rig.request(Call::Add(call)));
+    rig.run_until(began + 4.0);
+    let said = rig.failure(add).to_string();
+    assert!(!said.contains("given up early"), "it asked for 3 s: {said}");
 }

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::rig::*;
 use crate::effect::Call;
+use crate::event::EventKind;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::profile::Profile;
 
@@ -31,6 +32,30 @@ impl Rig {
         });
         self.answers.remove(&check).expect("an answer")
     }
+}
+
+#[test]
+fn nor_does_its_release_name_it_in_arp() {
+    let mut rig = added(1000, Profile::default());
+    rig.after(70.0);
+    let del = rig.del("a");
+    assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
+    assert!(
+        rig.asked.iter().all(|(sender, _)| *sender == ANY),
+        "{:?}",
+        rig.asked
+    );
+    let released = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Released)
+        .map(|event| event.cause.as_str());
+    assert_eq!(
+        released,
+        Some("its attachment was deleted"),
+        "and is not said to have been lost"
+    );
 }
 
 #[test]

@@ -246,3 +246,31 @@ fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
         "{said}"
     );
 }
+
+#[test]
+fn a_full_disk_is_not_tried_again_for_an_event_alone() {
+    let mut rig = Rig::new(8);
+    rig.lease = 86400;
+    for n in 1..=9 {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    rig.disk = Disk::Full;
+    rig.server = Server::Silent;
+    let before = rig.persists.len();
+    for n in 1..=9 {
+        rig.live.remove(&n);
+        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
+    }
+    rig.run_until(1600.0);
+    let tries = rig.persists.len() - before;
+    assert!(tries < 9 * 20, "{tries} tries in ten minutes");
+    rig.disk = Disk::Good;
+    rig.run_until(1800.0);
+    let orphans = rig
+        .kinds()
+        .iter()
+        .filter(|kind| **kind == EventKind::OrphanFound)
+        .count();
+    assert_eq!(orphans, 9, "{:?}", rig.kinds());
+    assert_eq!(rig.reg.events_dropped(), 0);
+}

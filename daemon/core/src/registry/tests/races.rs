@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::grant::policy::OnChange;
+use crate::link::KernelMessage;
 
 fn refused() -> LinkCause {
     LinkCause::Refused {
@@ -36,4 +37,24 @@ fn an_add_takes_off_what_a_lost_lease_left() {
         );
         assert_eq!(rig.interface.addresses(), [], "{on_change:?}");
     }
+}
+
+#[test]
+fn repeatedly_lost_messages_let_every_link_have_its_look() {
+    let mut rig = Rig::new(8);
+    (1..4).for_each(|n| _ = rig.add(&format!("c{n}"), n, &format!("c{n}")));
+    rig.config.audits = 1;
+    rig.hold_looks = true;
+    rig.restart();
+    let mut looked_at = Vec::new();
+    for _ in 0..6 {
+        rig.input(Input::Kernel(KernelMessage::Missed));
+        let (op, outcome) = rig.looks.pop_front().unwrap();
+        let Outcome::Inspected(Ok(view)) = &outcome else {
+            panic!("{outcome:?}")
+        };
+        looked_at.push(view.cookie.0);
+        rig.input(Input::Done { op, outcome });
+    }
+    assert_eq!(looked_at, [1, 2, 3, 1, 2, 3]);
 }

@@ -6,6 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Adoptee;
 use crate::event::EventKind;
+use crate::grant::policy::OnExpiry;
 use crate::grant::policy::{Detection, Policy};
 use crate::profile::Profile;
 use crate::wire::Mac;
@@ -135,19 +136,28 @@ fn an_address_not_put_on_yet_is_extended_by_init_reboot() {
 
 #[test]
 fn an_address_put_on_after_a_conflict_comes_off() {
-    let mut rig = rig(Profile::default());
-    rig.lease = 4000;
-    rig.add("a", 1, "a");
-    rig.run_until(1000.02);
-    rig.neighbour_answers(FIRST);
-    assert_eq!(rig.state("a"), ["INIT"]);
-    rig.configure(A);
-    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
-    rig.run_until(1030.0);
-    assert_eq!(
-        (rig.on_link(), rig.state("a")),
-        (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"])
-    );
+    for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
+        let mut rig = rig(Profile::from(Policy {
+            on_expiry,
+            ..Policy::default()
+        }));
+        rig.lease = 4000;
+        rig.add("a", 1, "a");
+        rig.run_until(1000.02);
+        rig.neighbour_answers(FIRST);
+        assert_eq!(rig.state("a"), ["INIT"]);
+        rig.configure(A);
+        assert!(
+            rig.on_link().is_empty(),
+            "{on_expiry:?}: {:?}",
+            rig.on_link()
+        );
+        rig.run_until(1030.0);
+        assert_eq!(
+            (rig.on_link(), rig.state("a")),
+            (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"])
+        );
+    }
 }
 
 #[test]

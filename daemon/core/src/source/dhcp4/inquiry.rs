@@ -115,7 +115,9 @@ impl Inquiry {
         let offer = self
             .believed(now, udp)
             .inspect_err(|refused| self.tally.count(refused.clone()))?;
-        if !std::mem::replace(&mut self.is_answered, true) && self.sender.flag_helped() {
+        if !std::mem::replace(&mut self.is_answered, true)
+            && self.sender.flag_helped() == Some(true)
+        {
             self.reach = Reach::of(&offer.lease);
         }
         Ok(offer)

@@ -311,8 +311,8 @@ impl Client {
         }
     }
 
-    /// Returns, once there is an answer, whether it came only with the broadcast flag set.
-    pub fn flag_helped(&self) -> bool {
+    /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
+    pub fn flag_helped(&self) -> Option<bool> {
         self.sender.flag_helped()
     }
 
@@ -629,7 +629,7 @@ impl Client {
             self.tally
                 .iter_mut()
                 .for_each(|tally| tally.shunned.clear());
-            self.tally.take_if(|tally| **tally == *UNTRIED);
+            self.tally.take_if(|tally| **tally == UNTRIED);
         }
     }
 }

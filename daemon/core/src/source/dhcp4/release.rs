@@ -15,6 +15,8 @@ pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
     resolver: Option<Question>,
+    /// Whether the server is being looked for.
+    asks: bool,
     xid: u32,
 }
 
@@ -29,7 +31,7 @@ pub enum ReleaseAction {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router to it, answered ARP.
+        /// Whether the server, or the router to it, answered ARP, or was not asked.
         answered: bool,
     },
 }
@@ -44,7 +46,17 @@ impl ReleaseExchange {
             sender,
             lease,
             resolver,
+            asks: true,
             xid: rng.u32(..),
+        }
+    }
+
+    /// Returns the same without ARP: another station has the address, and ARP that names it from here would mislead others.
+    pub fn without_arp(self) -> Self {
+        Self {
+            resolver: None,
+            asks: false,
+            ..self
         }
     }
 
@@ -59,9 +71,9 @@ impl ReleaseExchange {
             Some(QuestionAction::Ask(frames)) => ReleaseAction::Ask(frames),
             Some(QuestionAction::Wait) => ReleaseAction::Wait,
             Some(QuestionAction::Over) | None if self.lease.on_link() => {
-                self.send(Mac::BROADCAST, false)
+                self.send(Mac::BROADCAST, !self.asks)
             }
-            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, false),
+            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 

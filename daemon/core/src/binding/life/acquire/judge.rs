@@ -287,7 +287,8 @@ impl Misses {
             self.note(server, address, cause.clone());
             return match granted || self.count(&cause) >= MOST_UNFIT {
                 true => self.fail(quest),
-                false => Ruling::Refuse(PAUSE),
+                // A server that pings first may need a second for its offer.
+                false => Ruling::Refuse(PAUSE * 4),
             };
         }
         if let Some(cause) = held {

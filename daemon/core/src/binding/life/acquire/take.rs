@@ -261,13 +261,13 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> Next {
         common.close_guard(cx);
+        self.enter(Phase::Ask);
         let quest = &self.quest;
         let resort = self.resort.as_mut();
         if !resort.is_some_and(|resort| resort.wish_again(address, quest, common.id, cx)) {
             let failure = Failure::Conflict { address, by };
             return self.abort(common, Abort::Because(failure), cx);
         }
-        self.enter(Phase::Ask);
         SAME
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A change that a restart cut short goes on after the look at its interface that each start asks for; these looks take turns.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 use std::time::Duration;
@@ -347,7 +347,29 @@ impl Hold {
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
+        self.on_address_late(common, address, cx);
         SAME
+    }
+
+    /// Handles an address that a main plugin puts on after its lease was lost: it is taken off again.
+    fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if self.client.lease().is_some() || self.last.ip() != address {
+            return;
+        }
+        let taken = self
+            .client
+            .tally()
+            .declined
+            .is_some_and(|(declined, _)| declined == address);
+        if self.leaves_lost(common, &self.last, taken, cx) {
+            self.record_again();
+        }
+        common
+            .seat_mut(cx)
+            .and_then(Seat::work_mut)
+            .into_iter()
+            .for_each(Work::stir);
+        self.has_work();
     }
 
     /// Records whether the leased address is on the interface. An address that somebody took off is not put back; without it
@@ -416,15 +438,14 @@ impl Hold {
     /// Handles an address that was seen on the interface: the runtime may have put it there although the lease no longer has
     /// it.
     fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
-        if cut(Rule::OutdatedAddress) {
+        if common.told.is_none_or(|told| IpNet::V4(told) != there) || cut(Rule::OutdatedAddress) {
             return;
         }
         let holding = self.holding(common);
         let is_kept = common
             .seat(cx.interfaces)
             .is_none_or(|seat| seat.keeps(&holding));
-        let is_outdated = |outdated: &IpNet| *outdated == there && !is_kept;
-        if let Some(outdated) = holding.outdated().filter(is_outdated) {
+        if let Some(outdated) = holding.outdated().filter(|_| !is_kept) {
             self.replaces(common, Some(outdated), cx);
         }
     }

@@ -241,7 +241,13 @@ impl Release {
         }
         let sender = common.sender().from_station(station);
         let lease = self.lease.clone();
-        let mut sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let is_elsewhere = common.presence(cx.interfaces).is_left();
+        let mut sending = if is_elsewhere {
+            sending.without_arp()
+        } else {
+            sending
+        };
         let action = sending.on_clock(cx.now.boot);
         self.stage = ReleaseStage::Sending(Box::new(sending));
         self.act(common, action, cx);

@@ -105,3 +105,22 @@ fn so_it_is_where_nobody_waits_for_the_leases() {
     rig.run_until(from + 1200.0);
     assert!(rig.declines() > 10, "they go on looking");
 }
+
+#[test]
+fn an_add_declines_three_addresses_at_most() {
+    let mut rig = hostile();
+    assert_eq!(rig.declines(), 3);
+    assert!(rig.seconds() < 1005.0, "soon: {}", rig.seconds());
+    let Some(Answer::Failed(failure)) = rig.answers.get(&1) else {
+        panic!()
+    };
+    assert_eq!(
+        failure.to_string(),
+        "3 addresses that were offered on br0 are in use, and were declined: 192.0.2.50 by 02:00:00:00:09:09, 192.0.2.51 by \
+         02:00:00:00:09:09, 192.0.2.52 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these \
+         Ethernet addresses answer for them"
+    );
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.run_until(1100.0);
+    assert_eq!(rig.declines(), 3, "nothing goes on");
+}

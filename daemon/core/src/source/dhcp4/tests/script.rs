@@ -135,6 +135,8 @@ pub(super) struct Reply {
     pub(super) siaddr: Ipv4Addr,
     pub(super) giaddr: Ipv4Addr,
     pub(super) options: Vec<(u8, Vec<u8>)>,
+    /// How many bytes are missing at its end.
+    pub(super) cut: usize,
 }
 
 pub(super) const OFFER: u8 = 2;
@@ -158,6 +160,7 @@ impl Reply {
             siaddr,
             giaddr,
             options,
+            cut: 0,
         }
     }
 
@@ -200,6 +203,7 @@ impl Reply {
             bytes.extend(value);
         }
         bytes.push(255);
+        bytes.truncate(bytes.len() - self.cut);
         bytes
     }
 }

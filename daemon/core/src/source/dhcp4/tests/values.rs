@@ -194,7 +194,40 @@ fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
 }
 
 #[test]
-fn an_option_of_no_use_is_withdrawn() {
+fn an_option_that_cannot_be_read_stays_as_it_was() {
+    for (code, value) in [
+        (3, &[192, 0, 2][..]),
+        (6, &[192, 0, 2, 53, 1]),
+        (26, &[0, 0, 5, 120]),
+        (6, &[]),
+        (119, &[0xc0, 0]),
+        (33, &[10, 0, 0, 0]),
+        (121, &[8, 10]),
+        (121, &[60, 10, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]),
+        (249, &[8, 10]),
+    ] {
+        assert_eq!(
+            renewed(|reply| reply.with(code, value)),
+            full(),
+            "{code}: {value:?}"
+        );
+    }
+    let other = Ipv4Addr::new(192, 0, 2, 9);
+    let by_121 = renewed(|reply| {
+        reply
+            .with(3, &[192])
+            .with(249, &[8])
+            .with(121, &[&[0], &other.octets()[..]].concat())
+    });
+    assert_eq!(
+        by_121.gateway,
+        Some(other),
+        "121 says all that the others could"
+    );
+}
+
+#[test]
+fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
     let default = Lease {
         gateway: None,
         routes: vec![],
@@ -202,7 +235,6 @@ fn an_option_of_no_use_is_withdrawn() {
     };
     for (code, value, lease) in [
         (3, &[127, 0, 0, 1][..], default.clone()),
-        (3, &[192, 0, 2], default.clone()),
         (3, &[192, 0, 0, 0], default),
         (
             6,
@@ -235,6 +267,41 @@ fn an_option_of_no_use_is_withdrawn() {
             "{code}: {value:?}"
         );
     }
+}
+
+#[test]
+fn what_a_cut_answer_does_not_say_stays() {
+    // The last option is 3, and behind it is the end.
+    assert_eq!(
+        renewed(|reply| Reply { cut: 3, ..reply }),
+        full(),
+        "cut inside of option 3"
+    );
+    let few = |reply: Reply| {
+        Reply {
+            options: reply.options[..2].to_vec(),
+            ..reply
+        }
+        .with(6, &[192, 0, 2, 53])
+    };
+    let lease = renewed(|reply| Reply {
+        cut: 3,
+        ..few(reply).with(3, &SERVER.octets())
+    });
+    assert_eq!(
+        lease,
+        Lease {
+            dns: vec![[192, 0, 2, 53].into()],
+            ..full()
+        },
+        "what it does say counts"
+    );
+    assert_eq!(
+        renewed(|reply| few(reply).with(52, &[9])).routes,
+        full().routes,
+        "the rest may be where 52 should say"
+    );
+    assert_eq!(renewed(few).routes, vec![], "this one is whole");
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Leases and losses that the store has not written yet: they count as if it had.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Call;
+use crate::wire::Mac;
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
+
+impl Rig {
+    /// Asks for a container of another network of the same LAN.
+    fn add_to_other_network(&mut self, who: &str, netns: u64, id: &str) -> u64 {
+        let mut call = self.call(who, netns, id);
+        call.attachment = Attachment::cni("other", who, "eth0");
+        self.request(Call::Add(call))
+    }
+
+    /// The addresses of all rows that have one, in order.
+    fn addresses(&mut self) -> Vec<IpAddr> {
+        let rows = self.rows();
+        let mut all: Vec<_> = rows
+            .iter()
+            .filter_map(|row| Some(row.tenure.as_ref()?.ip()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// Has the store write everything from now on.
+    fn writes(&mut self, until: f64) {
+        self.disk = Disk::Good;
+        self.flush();
+        self.run_until(until);
+    }
+}
+
+#[test]
+fn two_networks_share_no_address_while_one_writes() {
+    let mut rig = Rig::new(8);
+    // The server knows clients by their Ethernet address alone, and both have the same.
+    (rig.by_chaddr, rig.mac, rig.lease) = (true, Some(SHARED), 3600);
+    rig.disk = Disk::Slow;
+    let first = rig.add("a", 1, "a");
+    let second = rig.add_to_other_network("b", 2, "b");
+    rig.run_until(1005.0);
+    rig.writes(1040.0);
+    assert!(matches!(rig.answers[&first], Answer::Leased { .. }));
+    let held = &rig.answers[&second];
+    assert!(matches!(held, Answer::Failed(_)), "{held:?}");
+    assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)]);
+}
+
+#[test]
+fn an_add_takes_over_no_lease_that_another_container_has() {
+    for writes in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.bind();
+        // The server refuses the lease, and has given the address to another container by the time the first comes back.
+        rig.server = Server::Naks;
+        rig.disk = if writes { Disk::Good } else { Disk::Slow };
+        while rig.state("a") != ["INIT"] {
+            rig.wake();
+        }
+        (rig.server, rig.lease) = (Server::Up, 100_000);
+        rig.granted.clear();
+        let other = rig.add_to_other_network("b", 2, "b");
+        rig.run_until(rig.at.as_secs_f64() + 1.0);
+        rig.one_for_all = true;
+        rig.live.remove(&1);
+        let again = rig.add("c", 3, "a");
+        rig.run_until(rig.at.as_secs_f64() + 2.0);
+        rig.writes(rig.at.as_secs_f64() + 40.0);
+        let answers = [other, again].map(|add| rig.answers.get(&add));
+        let leased = answers
+            .iter()
+            .filter(|answer| matches!(answer, Some(Answer::Leased { .. })));
+        assert_eq!(leased.count(), 1, "{answers:?}");
+        assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)], "writes: {writes}");
+    }
+}
