@@ -12,7 +12,7 @@ use leasehold_core::record::{Record, RecordState};
 use leasehold_core::registry::Kept;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
-use netns_fixtures::model::{self, ClientKey, Config, Knows};
+use netns_fixtures::model::{self, ClientKey, Knows};
 
 use super::actor::{Actor, Asked, Errand, Phase, Role};
 use super::doors::ERRANDS;
@@ -308,17 +308,15 @@ impl World {
             let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
-        // A server that acknowledges nothing offers addresses that nobody ever has, unless all servers have one for everybody.
+        // A server that acknowledges nothing offers addresses that nobody ever has, if no other server gave them to somebody.
         let honest = self.segments[actor.lan].honest();
-        let is_deaf = |config: &Config, address: &Ipv4Addr| {
-            config.deaf && (config.pool.0..=config.pool.1).contains(address)
-        };
-        let is_given = |address: &Ipv4Addr| {
+        let is_of_deaf = |address: &Ipv4Addr| {
             let mut configs = honest
                 .iter()
                 .filter_map(|station| Some(station.server()?.config()));
-            self.plan.knows == Knows::Nothing || !configs.any(|config| is_deaf(config, address))
+            configs.any(|config| config.deaf && (config.pool.0..=config.pool.1).contains(address))
         };
+        let is_given = |address: &Ipv4Addr| !is_of_deaf(address) || is_anothers(*address);
         let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
         let mut offers = self
             .offers_to(actor.lan, &key, since)
