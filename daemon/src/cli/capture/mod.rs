@@ -87,7 +87,9 @@ pub(crate) fn capture(args: &CaptureArgs) -> anyhow::Result<String> {
         (after, missed, unsaid) = (read.next_after, missed + read.missed, unsaid + read.missed);
         for frame in &read.frames {
             let bytes = BASE64.decode(frame.bytes.as_bytes());
-            let bytes = bytes.context("the daemon's answer cannot be read")?;
+            let bytes = bytes.context(
+                "the daemon's answer cannot be read: do daemon and command have the same version?",
+            )?;
             file.frame(frame, &bytes, std::mem::take(&mut unsaid))
                 .with_context(unwritten)?;
             frames += 1;
