@@ -31,6 +31,9 @@ const SELECTED: usize = 4;
 /// the same number.
 const OVER: Duration = Duration::from_secs(3600);
 
+/// How long after its last message an xid may come from another client, which has drawn the same number.
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// What was sent under one xid.
 #[derive(Debug)]
 struct Exchange {
@@ -292,13 +295,14 @@ impl Judge {
             acknowledged: false,
         };
         let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
-        if purpose == Purpose::Discover && now > exchange.spoke + OVER {
+        let spoke = std::mem::replace(&mut exchange.spoke, now);
+        if purpose == Purpose::Discover && now > spoke + OVER {
             *exchange = begin();
         }
-        exchange.spoke = now;
         // If both differ it is another client that drew the same number. Clients on ipvlan share their hardware address.
         match (exchange.key != key, exchange.hardware != hardware) {
             (false, false) => {}
+            _ if now > spoke + MINUTE => *exchange = begin(),
             (true, differs) if differs || gone_on => *exchange = begin(),
             (true, _) | (false, true) => found.push(Violation::ClientChanged),
         }

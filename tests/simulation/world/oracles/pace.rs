@@ -1,4 +1,4 @@
-//! How many addresses of a LAN are declined, given back and looked for at once.
+//! How many addresses of a LAN are declined, and given back at once.
 
 use super::*;
 
@@ -11,35 +11,22 @@ const IN: Micros = 540 * SECOND;
 const RELEASES: usize = 150;
 const MOMENT: Micros = 100 * MILLI;
 
-/// The most containers of a LAN that look for lost leases at once, and how long each at least waits for an offer.
-const SEEKERS: usize = 8;
-const WINDOW: Micros = 3 * SECOND;
-
 /// A LAN's servers are not flooded with what no caller waits for.
 #[derive(Default)]
 pub(super) struct Flood {
     /// When the last RELEASEs left, by LAN.
     released: BTreeMap<usize, VecDeque<Micros>>,
-    /// Since when clients that run have waited for an offer.
-    seeking: BTreeMap<(usize, ClientKey), Micros>,
-    /// The exchanges that were seen: only the first DISCOVER of one needs a permit.
-    exchanges: BTreeSet<(usize, ClientKey, u32)>,
 }
 
 impl Oracle for Flood {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
             Seen::Sends(lan, _, frame) => {
-                let Some(message) = message_of(frame) else {
-                    return;
-                };
-                match message.kind() {
-                    Some(Kind::Release) => self.releases(world, *lan, says),
-                    Some(Kind::Discover) => self.seeks(world, *lan, &message, says),
-                    _ => {}
+                let message = message_of(frame);
+                if message.is_some_and(|message| message.kind() == Some(Kind::Release)) {
+                    self.releases(world, *lan, says);
                 }
             }
-            Seen::Heard(lan, _, message) => _ = self.seeking.remove(&(*lan, message.key())),
             Seen::Ended => *self = Self::default(),
             _ => {}
         }
@@ -53,25 +40,6 @@ impl Flood {
         released.push_back(world.now);
         if released.len() > RELEASES {
             let detail = format!("{} RELEASEs leave LAN {lan} at once", released.len());
-            says.broken(Rule::Pace, detail);
-        }
-    }
-
-    /// Handles that a client looks for a lease; its container may run.
-    fn seeks(&mut self, world: &World, lan: usize, message: &Message, says: &mut Says) {
-        let key = message.key();
-        let runs = |actor: &Actor| {
-            (actor.lan, actor.phase) == (lan, Phase::Live) && actor.client_key() == key
-        };
-        let is_first = self.exchanges.insert((lan, key.clone(), message.xid));
-        if !is_first || !world.actors.iter().any(runs) {
-            return;
-        }
-        self.seeking.retain(|_, since| world.now < *since + WINDOW);
-        self.seeking.entry((lan, key)).or_insert(world.now);
-        let seeking = self.seeking.keys().filter(|(of, _)| *of == lan).count();
-        if seeking > SEEKERS {
-            let detail = format!("{seeking} containers of LAN {lan} look for lost leases at once");
             says.broken(Rule::Pace, detail);
         }
     }

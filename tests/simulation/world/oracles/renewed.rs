@@ -67,6 +67,8 @@ impl Forgotten {
         let is_disturbed = plan.link_faults > 0
             || plan.flapping > 0
             || plan.suspends.is_some()
+            // Whose renewals were lost is asking already, at its own pace.
+            || plan.loss > 0
             || plan.actors > 8
             // Another server's offer may be taken, and a client that shares its chaddr may be offered nothing else.
             || plan.servers > 1
