@@ -37,6 +37,8 @@ pub(super) struct Forgotten {
     due: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// Who was to ask before: what is extended in vain waits for T1.
     asked: BTreeSet<Attachment>,
+    /// The addresses whose holders have asked for them and wait for the answer, by LAN.
+    waiting: BTreeSet<(usize, Ipv4Addr)>,
 }
 
 impl Oracle for Forgotten {
@@ -45,15 +47,17 @@ impl Oracle for Forgotten {
             Seen::Heard(lan, _, message) if message.kind() == Some(Kind::Offer) => {
                 self.offered(world, *lan, message)
             }
+            Seen::Heard(lan, _, message) => _ = self.waiting.remove(&(*lan, message.yiaddr)),
             Seen::Sends(lan, _, frame) => {
                 let message = message_of(frame);
                 if let Some(message) = message.filter(|it| it.kind() == Some(Kind::Request)) {
-                    self.due.remove(&(*lan, message.ciaddr));
                     let asked = message.address(code::REQUESTED);
-                    asked.map(|address| self.due.remove(&(*lan, address)));
+                    let asked = (*lan, asked.unwrap_or(message.ciaddr));
+                    self.due.remove(&asked);
+                    self.waiting.insert(asked);
                 }
             }
-            Seen::Ended => self.due.clear(),
+            Seen::Ended => (self.due, self.waiting) = Default::default(),
             Seen::Passed => self.judge(world, says),
             _ => {}
         }
@@ -67,8 +71,6 @@ impl Forgotten {
         let is_disturbed = plan.link_faults > 0
             || plan.flapping > 0
             || plan.suspends.is_some()
-            // Whose renewals were lost is asking already, at its own pace.
-            || plan.loss > 0
             || plan.actors > 8
             // Another server's offer may be taken, and a client that shares its chaddr may be offered nothing else.
             || plan.servers > 1
@@ -81,7 +83,9 @@ impl Forgotten {
         let server = message.address(code::SERVER);
         let is_its = |record: &Record| server == Some(record.lease.server);
         let of_other = message.key() != actor.client_key();
+        // Who waits for an answer asks again at its own pace.
         if of_other
+            && !self.waiting.contains(&(lan, address))
             && world.record_of(actor).is_some_and(is_its)
             && self.asked.insert(actor.attachment.clone())
         {
