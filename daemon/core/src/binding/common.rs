@@ -263,8 +263,8 @@ impl Common {
         }
     }
 
-    /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, that says nothing about
-    /// the binding's own. A binding that spoke from beside that link comes back later, if at all.
+    /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, the binding's own link may
+    /// still be there. A binding that spoke from beside the LAN's link keeps its line: it returns to that link later, if it can.
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx.out);
         match self.line.take_if(|line| !line.is_beside()) {
@@ -333,32 +333,20 @@ impl Common {
         cause: impl fmt::Display,
         cx: &mut Cx<'_>,
     ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
+        self.note_with(Stake::Nothing, kind, lease, cause, cx);
     }
 
-    /// Notes that there is a lease, or another one: reported together with its record, or not at all.
-    pub(super) fn note_bound(
+    /// Notes an event that is reported together with what is at stake, or not at all.
+    pub(super) fn note_with(
         &self,
+        stake: Stake,
         kind: EventKind,
         lease: &Lease,
         cause: impl fmt::Display,
         cx: &mut Cx<'_>,
     ) {
         cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
-    }
-
-    /// Notes that a lease is given up: reported together with the removal of its record, or not at all.
-    pub(super) fn note_gone(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
+            .note(self.id, self.event(kind, lease, cause, cx), stake);
     }
 
     /// Returns an event about a lease, as it is now.

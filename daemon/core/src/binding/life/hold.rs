@@ -20,6 +20,7 @@ use crate::event::EventKind;
 use crate::grant::Grant;
 use crate::interface::{News, Presence, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
+use crate::outbox::Stake;
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
 use crate::rules::{Rule, cut};
@@ -321,7 +322,7 @@ impl Hold {
             None => {}
         }
         let (kind, cause) = extension(before.state, &last, &lease, is_taken_off);
-        common.note_bound(kind, &lease, cause, cx);
+        common.note_with(Stake::Bound, kind, &lease, cause, cx);
         // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {

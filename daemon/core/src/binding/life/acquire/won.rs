@@ -21,6 +21,7 @@ use crate::binding::{Common, Cx, Hold, Leave, Life, Living, Next, Report, SAME, 
 use crate::effect::{Failure, Outcome, StoreCause};
 use crate::event::EventKind;
 use crate::interface::{Done, Holding, Lack, Seat, Work, Worked};
+use crate::outbox::Stake;
 use crate::record::BindingId;
 use crate::source::{Lease, Loss, Output, Signal, Verdict};
 use crate::time::whole_millis;
@@ -82,7 +83,7 @@ impl Acquire {
             false if takes_over => (EventKind::Acquired, "ADD replaced an earlier attachment"),
             false => (EventKind::Acquired, "ADD"),
         };
-        common.note_bound(kind, lease, cause, cx);
+        common.note_with(Stake::Bound, kind, lease, cause, cx);
     }
 
     /// Goes on after the lease was written, or could not be.

@@ -19,7 +19,7 @@ use crate::event::EventKind;
 use crate::grant::policy::OnChange;
 use crate::interface::Presence;
 use crate::link::{Link, LinkCause, LinkView};
-use crate::outbox::{Task, Waiter};
+use crate::outbox::{Stake, Task, Waiter};
 use crate::record::Former;
 use crate::source::{Client, Lease, Signal};
 
@@ -204,12 +204,12 @@ impl Hold {
         common.let_guard_decline(cx);
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
             (Some(lease), _) if !lease.source.is_asked() => {
-                common.note_gone(EventKind::Released, lease, why.cause(), cx);
+                common.note_with(Stake::Gone, EventKind::Released, lease, why.cause(), cx);
                 (lease, Owed::Nothing)
             }
             // A network may want its leases to expire.
             (Some(lease), _) if !common.profile.release => {
-                common.note_gone(EventKind::Released, lease, LEFT, cx);
+                common.note_with(Stake::Gone, EventKind::Released, lease, LEFT, cx);
                 (lease, Owed::Left)
             }
             (Some(lease), _) => (lease, Owed::Leased),
