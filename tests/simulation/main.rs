@@ -2,7 +2,8 @@
 //!
 //! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them. `SEED=n` replays one seed and prints everything that
 //! happens. `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have
-//! fallbacks too, those from [`RELAYED`] on a relay that dies, those from [`TAKEN`] on neighbours that take leased addresses.
+//! fallbacks too, those from [`RELAYED`] on a relay that dies, those from [`TAKEN`] on neighbours that take leased addresses, those from
+//! [`RARE`] on situations that few others reach.
 //!
 //! `CUT=name` cuts out one of the core's rules (`daemon/core/src/rules.rs`), and goes on after a failing seed too: which rules
 //! miss it, and how many seeds?
@@ -28,7 +29,7 @@ use leasehold_core::rules::{self, RULES, Stated};
 use netns_fixtures::model::Violation;
 
 use crate::digest::Digest;
-use crate::plan::{EffectKind, LOCAL, RELAYED, TAKEN};
+use crate::plan::{EffectKind, LOCAL, RARE, RELAYED, TAKEN};
 use crate::stats::Stats;
 use crate::subject::Mutation;
 use crate::trace::Trace;
@@ -336,6 +337,11 @@ fn no_lease_ends_because_its_relay_died() {
 #[test]
 fn a_leased_address_that_a_neighbour_takes_is_left() {
     run(TAKEN, 200, &[]);
+}
+
+#[test]
+fn rare_situations_keep_the_invariants() {
+    run(RARE, 400, &[]);
 }
 
 #[test]

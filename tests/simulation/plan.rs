@@ -2,6 +2,7 @@
 
 mod docker;
 mod fallback;
+mod rare;
 mod relay;
 mod taken;
 
@@ -10,10 +11,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
+use leasehold_core::registry::Config;
 use netns_fixtures::model::{Knows, code};
 
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
+pub(crate) use self::rare::RARE;
 pub(crate) use self::relay::RELAYED;
 pub(crate) use self::taken::TAKEN;
 
@@ -231,6 +234,17 @@ pub(crate) struct Plan {
     pub(crate) relay_dies: bool,
     /// Whether the squatters come after a quarter of the time: then their addresses are leased.
     pub(crate) squatters_late: bool,
+    /// How many exchanges of a LAN may talk to its servers at once.
+    pub(crate) permits: usize,
+    /// How many addresses a server has.
+    pub(crate) pool: u32,
+    /// Whether containers ask for addresses that are kept for others, and take nothing else.
+    pub(crate) insists: bool,
+    /// Whether the kernel takes a while to remove the links of a dead namespace, and the next container has the same Ethernet
+    /// address.
+    pub(crate) lingers: bool,
+    /// Whether main plugins put addresses on late.
+    pub(crate) plugs_late: bool,
 }
 
 impl Plan {
@@ -368,6 +382,11 @@ impl Plan {
             fallback: None,
             relay_dies: false,
             squatters_late: false,
+            permits: Config::default().permits,
+            pool: 471,
+            insists: false,
+            lingers: false,
+            plugs_late: false,
         };
         let faults = if seed < RELAYED { rng.u32(..6) } else { 0 };
         let plan = calm
@@ -402,7 +421,8 @@ impl Plan {
         match seed {
             ..RELAYED => plan,
             RELAYED..TAKEN => plan.with_dying_relay(),
-            TAKEN.. => plan.with_late_squatters(),
+            TAKEN..RARE => plan.with_late_squatters(),
+            RARE.. => plan.with_rarity(seed),
         }
     }
 
@@ -546,7 +566,7 @@ impl Plan {
             + if self.overlap { 0 } else { server as u32 * 500 };
         (
             Ipv4Addr::from_bits(base + 10),
-            Ipv4Addr::from_bits(base + 480),
+            Ipv4Addr::from_bits(base + 9 + self.pool),
         )
     }
 

@@ -124,10 +124,14 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Returns a core as it is after its daemon has started.
-    pub(crate) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+    pub(crate) fn new(seed: u64, permits: usize, mutation: Option<Mutation>) -> Self {
+        let config = Config {
+            permits,
+            ..Config::default()
+        };
         Self {
             seed,
-            core: Core::new(Config::default(), seed),
+            core: Core::new(config, seed),
             mutation,
             adds: BTreeMap::new(),
             dropped: BTreeSet::new(),

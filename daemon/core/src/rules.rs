@@ -110,6 +110,22 @@ rules! {
     /// An ADD that comes again for a lease without its address gets late routes again: a runtime that repeats it makes the interface
     /// anew.
     RouteAgain: "Failed", 7214703;
+    /// What no caller waits for has permits of its own: a container that lost its lease would wait behind ADDs that are repeated
+    /// without end.
+    BackgroundShare: "Bare", 4000000004;
+    /// An ADD that insists on an address ends the grace of whoever keeps it: its server gives it to nobody else meanwhile.
+    Unblock: "Failed", 4000000005;
+    /// An ADD waits until its Ethernet address is free: the kernel takes a while to remove the link of a namespace that has died.
+    MacTaken: "Failed", 4000000005;
+    /// Before a RELEASE, an answer from the container's own link, which is gone, counts as nobody's: the kernel may be removing it.
+    LinkGoing: "NotReleased", 4000000001;
+    /// After the wall clock was set leases are recorded again: after a reboot it alone shows how old they are.
+    WallSet: "LeaseLost", 4000000027;
+    /// An address that a main plugin puts on after its lease was lost is taken off: another station may use it.
+    AddressLate: "Interface", 4000000002;
+    /// The RELEASE of an address that its owner has elsewhere, such as in a virtual machine, names it in no ARP question: that would
+    /// mislead others.
+    WithoutArp: "Misleads", 5;
 }
 
 /// Returns whether a rule is cut out: only tests do that.

@@ -84,6 +84,8 @@ pub(crate) enum Rule {
     Interface,
     /// An address is reported as taken off by somebody, though nobody took it off.
     Removed,
+    /// ARP names an address that is not on its interface.
+    Misleads,
     /// The core keeps something after it is over.
     Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.

@@ -25,6 +25,8 @@ pub(super) struct Clocks {
     pub(super) wall_off: bool,
     /// When the daemon last started.
     pub(super) started: Micros,
+    /// Whether the time was set when no daemon could record that.
+    pub(super) outdated: bool,
     /// When the host was last resumed.
     pub(super) resumed: Micros,
 }
@@ -44,6 +46,7 @@ impl World {
         self.clocks.wall_off |= before.abs_diff(self.clocks.wall_offset) < 60 * SECOND;
         self.clocks.wall_set = self.now;
         if self.daemon.is_none() {
+            self.clocks.outdated = true;
             self.leave_all(Excuse::WallClock, false);
         }
         let forward = self.clocks.wall_offset.saturating_sub(before);
@@ -80,7 +83,10 @@ impl World {
             return;
         }
         match self.clocks.wall_off || unwritten {
-            true => self.leave_all(Excuse::WallClock, false),
+            true => {
+                self.clocks.outdated = true;
+                self.leave_all(Excuse::WallClock, false);
+            }
             false => self.stats.count("reboots after the wall clock was set"),
         }
     }

@@ -40,7 +40,7 @@ impl World {
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon {
-            subject: Subject::new(seed, self.mutation),
+            subject: Subject::new(seed, self.plan.permits, self.mutation),
         });
         // What the start does not name belongs to an earlier daemon.
         self.published.clear();

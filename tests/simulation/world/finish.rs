@@ -217,6 +217,11 @@ impl World {
                     "live at the end without an address, as it is offered what another has",
                 );
             }
+            if actor.excused && self.plan.pool < self.plan.actors as u32 {
+                return self
+                    .stats
+                    .count("live at the end without an address, as its pool is full");
+            }
             return self.fail(
                 Rule::LeaseLost,
                 lost(&format!(

@@ -30,6 +30,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
+use ipnet::Ipv4Net;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
@@ -196,6 +197,8 @@ pub(crate) struct World {
     ledger: Ledger,
     /// The Ethernet addresses for which no port of the host's link could be made.
     portless: BTreeSet<(usize, Mac)>,
+    /// The Ethernet addresses of links that the kernel is removing, and until when they answer for which addresses.
+    going: BTreeMap<(usize, Mac), (Micros, Vec<Ipv4Net>)>,
     /// Clients that live on another host.
     elsewhere: Elsewhere,
     squatters: Squatters,
@@ -269,6 +272,7 @@ impl World {
             wired: Wired::new(plan.lans),
             ledger: Ledger::default(),
             portless: BTreeSet::new(),
+            going: BTreeMap::new(),
             elsewhere: Elsewhere::default(),
             squatters: Squatters::new(&plan),
             claims: BTreeSet::new(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::link::KernelMessage;
+use leasehold_core::testbed::kernel::At;
 
 use super::actor::{Act, Asked, Phase, Role};
 use super::doors::ERRANDS;
@@ -74,7 +75,7 @@ impl World {
             .any(|spooled| spooled.attachment == self.actors[index].attachment);
         self.comes_back(index);
         let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
-        let same_mac = self.rng.u32(..6) == 0;
+        let same_mac = self.rng.u32(..6) == 0 || self.plan.lingers;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
         // The Ethernet address may be the attachment.
@@ -167,13 +168,14 @@ impl World {
 
     /// Takes the namespace away.
     fn doom(&mut self, index: usize) {
-        self.actors[index].at = None;
+        let at = self.actors[index].at.take();
         let Some(cookie) = self.actors[index].netns.take() else {
             return;
         };
         self.show(&Seen::Leaves(index));
         self.nobody_has(index);
         self.note(|| format!("actor {index} loses namespace {}", cookie.0));
+        self.lingers(at);
         let died = self.kernel.doom(cookie);
         if self.kernel.is_pinned(cookie) {
             // Sockets keep it alive, but the shell hears that its path is gone.
@@ -182,6 +184,17 @@ impl World {
         }
         self.link_changed(cookie, None);
         self.tell(died);
+    }
+
+    /// Has the kernel keep the link of a namespace that dies for a moment.
+    fn lingers(&mut self, at: Option<At>) {
+        let wire = at.filter(|_| self.plan.lingers);
+        if let Some(wire) = wire.and_then(|at| self.kernel.link(at)) {
+            self.going.insert(
+                (wire.lan, wire.mac),
+                (self.now + 2 * SECOND, wire.addresses()),
+            );
+        }
     }
 
     /// Makes the namespace die, perhaps without a DEL ever.
@@ -225,6 +238,7 @@ impl World {
         // A container that got nothing tries again, but not at once.
         let most = match self.actors[index].told {
             Some(_) => pick(&mut self.rng, &[10 * MILLI, SECOND, lease]),
+            None if self.plan.pool < 10 => SECOND,
             None => u64::from(self.plan.lease.min(86_400)) * SECOND / 4 + SECOND,
         };
         self.act_after(index, 0, most, Act::Begin);

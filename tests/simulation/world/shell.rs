@@ -408,7 +408,13 @@ impl World {
         let view = self.kernel.inspect(target).ok().filter(|view| !view.up)?;
         let lan = self.kernel.link(view.at())?.lan;
         let shares = self.plan.ipvlan || self.plan.wires == Some(Wires::Bridge);
-        (!shares && self.kernel.is_taken(lan, view.mac)).then_some(view.mac)
+        (!shares && self.is_taken(lan, view.mac)).then_some(view.mac)
+    }
+
+    /// Returns whether a link has an Ethernet address that no other link of its LAN can have meanwhile.
+    fn is_taken(&self, lan: usize, mac: Mac) -> bool {
+        let is_going = self.going.get(&(lan, mac));
+        self.kernel.is_taken(lan, mac) || is_going.is_some_and(|(until, _)| self.now < *until)
     }
 
     fn report(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>, delay: Micros) {
@@ -428,14 +434,13 @@ impl World {
 
     fn open(&mut self, exchange: ExchangeId) -> (Micros, Result<(), LinkCause>) {
         let fate = self.fate();
-        let Some(sock) = self.socks.get_mut(&exchange) else {
+        let Some(sock) = self.socks.get(&exchange) else {
             return (0, Err(LinkCause::TimedOut));
         };
         let needs = (sock.lan, sock.link.mac());
         if matches!(sock.link, Link::Parent { port: true, .. }) {
             // Two ports of a bridge can have one address, two macvlans of a link cannot.
-            let taken =
-                self.kernel.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
+            let taken = self.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
             if taken || !matches!(fate, Fate::Done) {
                 self.portless.insert(needs);
             }
@@ -456,7 +461,9 @@ impl World {
         if !self.kernel.link(at).is_some_and(|wire| wire.up) {
             return (0, Err(LinkCause::Down));
         }
-        sock.open_at = Some(at);
+        self.socks
+            .entry(exchange)
+            .and_modify(|sock| sock.open_at = Some(at));
         self.kernel.hold(at.0);
         self.stats.count("sockets opened");
         (0, Ok(()))

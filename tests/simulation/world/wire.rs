@@ -279,6 +279,7 @@ impl World {
             .kernel
             .owner(lan, question.target, Some(own))
             .map(|wire| wire.mac);
+        let owner = owner.or_else(|| self.still_answers(lan, question.target));
         if let Some(owner) = owner.filter(|_| question.request && !over_host) {
             let answer = answer_to(&question, owner);
             let reply = arp(owner.0, question.sender_mac, &answer);
@@ -312,6 +313,16 @@ impl World {
             self.stats.count("ARP heard of other containers");
             self.deliver(other, bytes.to_vec(), FrameMeta::default());
         }
+    }
+
+    /// Returns which link answers for an address although the kernel is removing it.
+    fn still_answers(&self, lan: usize, address: Ipv4Addr) -> Option<Mac> {
+        let mut going = self.going.iter().filter(|((on, _), _)| *on == lan);
+        let answers = |(until, has): &(Micros, Vec<Ipv4Net>)| {
+            self.now < *until && has.iter().any(|net| net.addr() == address)
+        };
+        let found = going.find(|(_, going)| answers(going));
+        found.map(|((_, mac), _)| *mac)
     }
 
     /// Returns the fate of a frame: its delay; two delays if it is doubled; none if it is lost.

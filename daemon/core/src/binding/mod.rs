@@ -50,6 +50,7 @@ use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
 use crate::record::BindingId;
+use crate::rules::{Rule, cut};
 use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -164,13 +165,18 @@ impl Binding {
     /// Has its record written again, which gives the lease's age by the wall clock: somebody set that clock. `may_be_late`:
     /// time may have passed that the boot clock has not counted.
     pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
+        let records = !cut(Rule::WallSet);
         self.keeps(cx, |hold, common, cx| {
-            hold.record_again();
+            if records {
+                hold.record_again();
+            }
             if may_be_late {
                 hold.confirm(common, "the wall clock was set forward", cx);
             }
         });
-        self.gives_back(cx, |release, common, cx| release.record_again(common, cx));
+        if records {
+            self.gives_back(cx, |release, common, cx| release.record_again(common, cx));
+        }
     }
 
     /// Goes on with the outcome of an effect.

@@ -21,6 +21,7 @@ use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
+use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Wanted};
 use crate::time::{Instant, Now};
 
@@ -130,7 +131,7 @@ impl Registry {
             admission.quest.add.lan = wire.lan(&admission.quest.add.lan);
         }
         match view {
-            Err(cause @ LinkCause::MacTaken(_)) => {
+            Err(cause @ LinkCause::MacTaken(_)) if !cut(Rule::MacTaken) => {
                 admission.ready = Ready::AwaitingAddress(cause);
                 // Usually the other link is in a dead namespace that the kernel is removing.
                 let at = now.boot + CARRIER_PAUSE / 20;

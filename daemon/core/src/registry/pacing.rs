@@ -108,6 +108,9 @@ impl Queue {
             Urgency::Caller => permits,
             Urgency::Background => (permits / 4).max(1),
         };
+        if cut(Rule::BackgroundShare) {
+            return self.active.len() < permits;
+        }
         let active = self.active.values().filter(|active| **active == urgency);
         active.count() < most
     }

@@ -9,6 +9,7 @@ use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 
@@ -18,7 +19,7 @@ use crate::world::actor::{Act, Actor, Asked, Door, Phase, Role};
 use crate::world::answers::attachment_of;
 use crate::world::interface::routes_of;
 use crate::world::seen::Seen;
-use crate::world::{MILLI, World};
+use crate::world::{MILLI, SECOND, World};
 
 /// An address outside every pool.
 const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
@@ -58,6 +59,7 @@ impl Door for Cni {
         let at = world.kernel.create(&path, "eth0", mac, 1500, lan);
         (world.actors[index].at, world.actors[index].netns) = (Some(at), Some(at.0));
         world.furnish(index, at);
+        world.wants_what_is_kept(index);
         world.note(|| {
             format!(
                 "actor {index} makes {} with {mac} at {at:?}",
@@ -73,7 +75,12 @@ impl Door for Cni {
         else {
             return world.end_by_del(index);
         };
-        world.configure(index, at, lease);
+        if world.plan.plugs_late {
+            world.actors[index].meddled = true;
+            world.act_after(index, 0, 60 * SECOND, Act::Plug);
+        } else {
+            world.configure(index, at, lease);
+        }
         world.actors[index].phase = Phase::Live;
         world.stay(index);
     }
@@ -99,8 +106,10 @@ impl Door for Cni {
     }
 
     fn acts(&self, world: &mut World, index: usize, act: Act) {
-        if let Act::Again = act {
-            world.ask_again(index);
+        match act {
+            Act::Again => world.ask_again(index),
+            Act::Plug => world.plug_as_told(index),
+            _ => {}
         }
     }
 
@@ -191,6 +200,32 @@ impl World {
                 }
                 _ => self.die(index),
             },
+        }
+    }
+
+    /// Has a container take no address but one that is kept for another.
+    fn wants_what_is_kept(&mut self, index: usize) {
+        if !self.plan.insists || self.rng.bool() {
+            return;
+        }
+        let actor = &self.actors[index];
+        let lan = &self.segments[actor.lan].lan;
+        let is_kept = |record: &&Record| {
+            let kept = record.kept.is_some() && record.state == RecordState::Releasing;
+            kept && record.identity.lan == *lan && record.identity.client_id != actor.client_id
+        };
+        let mut kept = self.store.durable.values().filter(is_kept);
+        self.actors[index].wanted = kept.next().map(|record| record.lease.ip());
+    }
+
+    /// Has the main plugin put on what its container was told, if that still runs.
+    fn plug_as_told(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let at = actor.at.filter(|at| self.kernel.link(*at).is_some());
+        if let (Phase::Live, Some(at), Some(lease)) = (actor.phase, at, actor.told.clone()) {
+            self.note(|| format!("actor {index} puts {} on", lease.address));
+            self.configure(index, at, &lease);
+            self.actors[index].meddled = false;
         }
     }
 

@@ -73,7 +73,7 @@ impl Oracle for Bare {
 }
 
 /// Returns whether something keeps all clients from a lease, or may do so.
-fn is_hindered(world: &World) -> bool {
+pub(super) fn is_hindered(world: &World) -> bool {
     let plan = &world.plan;
     let host = world.daemon.is_none() || world.disk_full || world.kernel.unseen.is_some();
     let faults =

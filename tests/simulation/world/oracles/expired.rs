@@ -5,6 +5,43 @@ use super::*;
 /// How soon work at an interface is done if no operation on links fails.
 const A_WHILE: u64 = 20 * SECOND;
 
+/// How often interfaces are looked at.
+const OFTEN: u64 = SECOND;
+
+/// An address that a main plugin puts on although its lease was lost meanwhile does not stay.
+#[derive(Default)]
+pub(super) struct Late {
+    /// Since when interfaces have carried one, by actor.
+    since: BTreeMap<usize, Micros>,
+    next: Micros,
+}
+
+impl Oracle for Late {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        if !world.plan.plugs_late || !matches!(seen, Seen::Passed) || world.now < self.next {
+            return;
+        }
+        self.next = world.now + OFTEN;
+        for (index, actor) in world.actors.iter().enumerate() {
+            let told = actor.told.as_ref().map(|told| told.ip());
+            let wire = actor.at.and_then(|at| world.kernel.link(at));
+            let is_lost = world
+                .record_of(actor)
+                .is_some_and(|record| record.state == RecordState::Seeking);
+            let carries = told.is_some_and(|told| wire.is_some_and(|wire| wire.has(told)));
+            if actor.phase != Phase::Live || !is_lost || !carries {
+                self.since.remove(&index);
+                continue;
+            }
+            let since = *self.since.entry(index).or_insert(world.now);
+            if since + A_WHILE < world.now {
+                let detail = format!("{} carries {told:?}, which it has lost", actor.attachment);
+                return says.broken(Rule::Interface, detail);
+            }
+        }
+    }
+}
+
 /// These addresses leave their interface.
 pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Listed(_) = seen else { return };
@@ -44,4 +81,36 @@ pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
         }
     }
     says.count("looks for addresses whose lease has ended");
+}
+
+/// By how much a wall clock may be off unnoticed, and how long events may wait for the store.
+const NEAR: u64 = 90 * SECOND;
+
+/// No lease is said to have ended while its server has it, whatever the wall clock shows.
+pub(super) fn ended(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    let Seen::Noted(events) = seen else { return };
+    let is_slow = !world.plan.extend_delay.is_zero();
+    if world.store_fails || world.may_lapse || world.clocks.outdated || is_slow {
+        return;
+    }
+    let ends = |event: &&Event| event.kind == EventKind::Expired;
+    for (event, address) in events
+        .iter()
+        .filter(ends)
+        .filter_map(|event| Some((event, event.v4()?)))
+    {
+        let soon = Duration::from_micros(world.now + NEAR);
+        let runs = |lan| {
+            let mut leases = world.leases_of(lan, address.addr());
+            leases.any(|lease| lease.until.is_none_or(|until| until > soon))
+        };
+        says.count("leases that ended");
+        if (0..world.segments.len()).any(runs) {
+            let detail = format!(
+                "{} is said to have lost {address} at its end",
+                event.attachment
+            );
+            says.broken(Rule::LeaseLost, detail);
+        }
+    }
 }

@@ -91,12 +91,15 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
     }
 }
 
-/// Returns whether the only address that an actor takes is kept for a container that may return.
+/// Returns whether the only address that an actor takes is kept for a container that may return, and that has not returned since
+/// the actor's began.
 fn is_kept(world: &World, actor: &Actor) -> bool {
     let lan = &world.segments[actor.lan].lan;
     let is_it = |record: &Record| {
         let kept = record.kept.is_some() && record.state == RecordState::Releasing;
-        kept && record.identity.lan == *lan && actor.wanted == Some(record.lease.ip())
+        let is_wanted = actor.wanted == Some(record.lease.ip());
+        let has_returned = world.world_time(record.lease.start) > actor.began;
+        kept && is_wanted && !has_returned && record.identity.lan == *lan
     };
     world.store.durable.values().any(is_it)
 }

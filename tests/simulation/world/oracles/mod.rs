@@ -4,6 +4,7 @@
 //! has looked at: an oracle that never looks proves nothing. To add an oracle, add a file, and a line in [`all`].
 
 mod accepted;
+mod asked;
 mod bare;
 mod carried;
 mod confirmed;
@@ -105,11 +106,14 @@ impl<F: FnMut(&World, &Seen<'_>, &mut Says)> Oracle for F {
 pub(super) fn all() -> Vec<Box<dyn Oracle>> {
     vec![
         Box::<accepted::Accepted>::default(),
+        Box::<asked::Asked>::default(),
         Box::<bare::Bare>::default(),
         Box::new(carried::carried),
         Box::new(confirmed::confirmed),
         Box::<declined::Declined>::default(),
         Box::new(expired::expired),
+        Box::new(expired::ended),
+        Box::<expired::Late>::default(),
         Box::new(failures::failures),
         Box::<fallback::Fallbacks>::default(),
         Box::new(fit::fit),
@@ -121,6 +125,7 @@ pub(super) fn all() -> Vec<Box<dyn Oracle>> {
         Box::new(published::published),
         Box::new(released::released),
         Box::new(removed::removed),
+        Box::new(removed::misleads),
         Box::new(renewed::renewed),
         Box::<renewed::Forgotten>::default(),
         Box::<rogues::Rogues>::default(),

@@ -26,3 +26,29 @@ pub(super) fn removed(world: &World, seen: &Seen<'_>, says: &mut Says) {
         says.broken(Rule::Removed, format!("{event:?}"));
     }
 }
+
+/// No ARP question names an address that its owner has elsewhere, such as in a virtual machine: it would mislead others.
+pub(super) fn misleads(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    let Seen::Sends(_, exchange, frame) = seen else {
+        return;
+    };
+    let (Some(arp), Some(sock)) = (arp_of(frame), world.socks.get(exchange)) else {
+        return;
+    };
+    // An address that was just taken off may still be defended.
+    if arp.target == arp.sender {
+        return;
+    }
+    let has_it_elsewhere = |actor: &&Actor| {
+        let told = actor.told.as_ref().map(|told| told.ip());
+        let is_its = sock.link.in_netns().is_some() && sock.link.in_netns() == actor.at;
+        is_its && actor.stays_off && told == Some(arp.sender)
+    };
+    if let Some(actor) = world.actors.iter().find(has_it_elsewhere) {
+        let detail = format!(
+            "ARP names {}, which {} has elsewhere",
+            arp.sender, actor.attachment
+        );
+        says.broken(Rule::Misleads, detail);
+    }
+}

@@ -130,6 +130,7 @@ impl Acquire {
     /// its server may give it to nobody else, and keep offering another. Returns whether DISCOVER must wait for that.
     fn unblocks(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let wanted = self.quest.insists().filter(|_| !self.quest.adopts());
+        let wanted = wanted.filter(|_| !cut(Rule::Unblock));
         let Some(address) = wanted.filter(|it| cx.holders.is_left_with(&common.identity, *it))
         else {
             return false;

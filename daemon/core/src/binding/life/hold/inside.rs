@@ -353,7 +353,7 @@ impl Hold {
 
     /// Handles an address that a main plugin puts on after its lease was lost: it is taken off again.
     fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        if self.client.lease().is_some() || self.last.ip() != address {
+        if self.client.lease().is_some() || self.last.ip() != address || cut(Rule::AddressLate) {
             return;
         }
         let taken = self
