@@ -87,9 +87,4 @@ proptest! {
     fn a_client_keeps_to_the_rules_through_any_life(bytes in bytes("client", 400)) {
         hostile::client(&bytes);
     }
-
-    #[test]
-    fn a_registry_keeps_to_the_rules_through_any_life(bytes in bytes("registry", 600)) {
-        hostile::registry(&bytes);
-    }
 }

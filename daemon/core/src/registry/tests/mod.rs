@@ -21,6 +21,7 @@ mod extend;
 mod fallback;
 mod grace;
 mod holders;
+mod hostile;
 mod interface;
 mod keep;
 mod late_addresses;

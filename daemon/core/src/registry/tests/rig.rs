@@ -109,6 +109,8 @@ pub(super) struct Rig {
     pub(super) mask: [u8; 2],
     /// Options that the server adds to what it always says, as bytes.
     pub(super) options: Vec<u8>,
+    /// A byte of each answer that is another one, by its place.
+    pub(super) damage: Option<(usize, u8)>,
     pub(super) ifname: String,
     pub(super) profile: Profile,
     /// The ranges that an ADD names for when no server answers.
@@ -208,6 +210,7 @@ impl Rig {
             missing: LinkCause::NoNetns,
             unseen: None,
             options: Vec::new(),
+            damage: None,
             ifname: "eth0".into(),
             profile: Profile::default(),
             fallback: None,

@@ -87,7 +87,7 @@ impl Rig {
             other_host: self.readdressed,
             ..FrameMeta::default()
         };
-        let reply = match frame::decode(bytes, meta).unwrap() {
+        let mut reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
                 self.asked_from.push(arp.sender_mac);
@@ -205,6 +205,10 @@ impl Rig {
                 .encode()
             }
         };
+        if let Some((at, byte)) = self.damage {
+            let length = reply.len();
+            reply[at % length] = byte;
+        }
         self.reg.handle(
             self.now(),
             Input::Frame {
