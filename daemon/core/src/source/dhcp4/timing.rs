@@ -288,23 +288,22 @@ mod tests {
 
     #[test]
     fn an_extension_waits_half_of_the_rest_or_a_minute() {
-        // lease of 8 h: T1 at 4 h, T2 at 7 h
-        let t1 = at(14_400.0);
-        let t2 = at(25_200.0);
-        assert_eq!(next_extension(t1, t1, t2), at(19_800.0));
-        assert_eq!(next_extension(at(25_000.0), t1, t2), at(25_100.0));
-        assert_eq!(
-            next_extension(at(25_120.0), t1, t2),
-            at(25_180.0),
-            "the floor of 60 s"
-        );
-        assert_eq!(next_extension(at(25_139.0), t1, t2), at(25_199.0));
-        for late in [25_139.1, 25_139.9, 25_180.0] {
-            assert_eq!(
-                next_extension(at(late), t1, t2),
-                t2,
-                "none in the last second of the phase"
-            );
+        // A lease of 8 h: T1 at 4 h, T2 at 7 h. A lease of 10 s.
+        let (long, short) = ((14_400.0, 25_200.0), (5.0, 8.75));
+        for ((t1, t2), now, next) in [
+            (long, 14_400.0, 19_800.0),
+            (long, 25_000.0, 25_100.0),
+            (long, 25_120.0, 25_180.0),
+            (long, 25_139.0, 25_199.0),
+            // None in the last second of the phase.
+            (long, 25_139.1, 25_200.0),
+            (long, 25_180.0, 25_200.0),
+            (short, 5.0, 6.875),
+            // At least one second.
+            (short, 6.75, 7.75),
+            (short, 6.875, 8.75),
+        ] {
+            assert_eq!(next_extension(at(now), at(t1), at(t2)), at(next), "{now}");
         }
     }
 
@@ -340,23 +339,6 @@ mod tests {
                     && delays.iter().any(|delay| *delay < least + 1.0)
             );
         }
-    }
-
-    #[test]
-    fn a_lease_of_ten_seconds_still_gets_tries() {
-        let t1 = at(5.0);
-        let t2 = at(8.75);
-        assert_eq!(next_extension(t1, t1, t2), at(6.875));
-        assert_eq!(
-            next_extension(at(6.75), t1, t2),
-            at(7.75),
-            "the floor of one second"
-        );
-        assert_eq!(
-            next_extension(at(6.875), t1, t2),
-            t2,
-            "REBIND follows in less than a second"
-        );
     }
 
     #[test]

@@ -12,8 +12,7 @@ use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
 use super::script::{
-    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, client_id, lease, name,
-    sent,
+    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, client_id, lease, sent,
 };
 use crate::wire::message::MessageType;
 
@@ -235,44 +234,21 @@ fn a_rapid_commit_of_an_unwanted_address_is_owed() {
 }
 
 #[test]
-fn the_wanted_address_is_asked_for_and_taken_at_once() {
-    let mut bench = with(ClientProfile::default(), wants(LEASED, false));
-    let first = discover(&mut bench);
-    assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
-    let output = bench.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
-    assert_eq!(
-        sent(&output.frames[0]).option(50),
-        Some(&LEASED.octets()[..])
-    );
-}
-
-#[test]
 fn an_unlike_first_offer_waits_for_a_better_one() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, true));
-    let xid = discover(&mut bench).xid();
+    let first = discover(&mut bench);
+    assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
     let unlike = Reply {
         yiaddr: OTHER,
-        ..Reply::new(OFFER, xid, 600)
+        ..Reply::new(OFFER, first.xid(), 600)
     };
     assert!(bench.answer(at(0.0), &unlike).frames.is_empty());
-    assert_eq!(bench.deadline(), (at(0.2), Timer::Choose));
-    let better = Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]);
-    assert_eq!(bench.answer(at(0.1), &better).frames.len(), 1);
+    let (when, _) = bench.clone().next(Timer::Choose, &["REQUEST"]);
+    assert_eq!(when, at(0.2), "there is no better one");
+    let better = Reply::new(OFFER, first.xid(), 600).with(54, &[192, 0, 2, 9]);
+    let request = sent(&bench.answer(at(0.1), &better).frames[0]);
+    assert_eq!(request.option(50), Some(&LEASED.octets()[..]));
     assert_eq!(bench.client.state(), StateName::Requesting);
-}
-
-#[test]
-fn another_address_is_taken_if_the_wish_is_not_met() {
-    let mut bench = with(ClientProfile::default(), wants(LEASED, true));
-    let xid = discover(&mut bench).xid();
-    bench.answer(
-        at(0.0),
-        &Reply {
-            yiaddr: OTHER,
-            ..Reply::new(OFFER, xid, 600)
-        },
-    );
-    assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
 }
 
 #[test]
@@ -521,79 +497,6 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
             );
         }
     }
-}
-
-#[test]
-fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
-    let relay = Ipv4Addr::new(192, 0, 2, 254);
-    for acknowledged in [true, false] {
-        let mut bench = with(ClientProfile::default(), None);
-        let xid = discover(&mut bench).xid();
-        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        let nak = bench.answer(
-            at(0.0),
-            &Reply {
-                giaddr: relay,
-                ..Reply::nak(xid)
-            },
-        );
-        assert!(nak.frames.is_empty() && bench.client.state() == StateName::Requesting);
-        if acknowledged {
-            let ack = bench.answer(
-                at(0.1),
-                &Reply {
-                    giaddr: relay,
-                    ..Reply::new(ACK, xid, 600)
-                },
-            );
-            assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
-        } else {
-            let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-            assert!(matches!(
-                output.missed,
-                Some(Missed {
-                    server: SERVER,
-                    miss: Miss::Nak { .. },
-                    ..
-                })
-            ));
-        }
-    }
-}
-
-#[test]
-fn so_does_one_to_the_claim_of_an_earlier_lease() {
-    let relay = Ipv4Addr::new(192, 0, 2, 254);
-    let sender = Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
-    let mut bench = Bench::new(Client::reacquire(
-        sender,
-        Arc::new(lease()),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
-    let output = bench.clock(at(0.0));
-    assert_eq!(name(&output.frames[0]), "REQUEST");
-    let xid = sent(&output.frames[0]).xid();
-    assert!(
-        bench
-            .answer(
-                at(0.0),
-                &Reply {
-                    giaddr: relay,
-                    ..Reply::nak(xid)
-                }
-            )
-            .frames
-            .is_empty()
-    );
-    let ack = bench.answer(
-        at(0.1),
-        &Reply {
-            giaddr: relay,
-            ..Reply::new(ACK, xid, 600)
-        },
-    );
-    assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
 }
 
 #[test]

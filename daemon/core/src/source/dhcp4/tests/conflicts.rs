@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::timing::Timer;
 use super::super::{Loss, Output, Signal, StateName, Verdict};
+use super::answers::requesting;
 use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, at, name, sent};
 use crate::wire::Mac;
 
@@ -12,15 +13,6 @@ const CONFLICT: Signal<'_> = Signal::Conflict { by: NEIGHBOUR };
 
 fn names(output: &Output) -> Vec<&'static str> {
     output.frames.iter().map(|frame| name(frame)).collect()
-}
-
-/// Brings a client to REQUESTING; returns its xid.
-fn requesting() -> (Bench, u32) {
-    let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    assert_eq!(bench.client.requesting(), Some((LEASED, false)));
-    (bench, xid)
 }
 
 #[track_caller]
@@ -40,28 +32,33 @@ fn assert_declined(output: &Output) {
 #[test]
 fn an_address_in_use_is_declined_once_it_is_granted() {
     let (mut bench, xid) = requesting();
+    assert_eq!(bench.client.requesting(), Some((LEASED, false)));
     let output = bench.signal(at(0.0), CONFLICT);
     assert!(
         output.frames.is_empty() && output.verdict.is_none(),
         "DECLINE answers the ACK: {output:?}"
     );
+    bench.next(Timer::Retransmit, &["REQUEST"]);
     assert_eq!(bench.client.requesting(), Some((LEASED, true)));
-    let output = bench.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    let output = bench.answer(at(2.0), &Reply::new(ACK, xid, 600));
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
     assert_eq!(bench.client.tally().declined, Some((LEASED, NEIGHBOUR)));
     assert_eq!(
         bench.deadline(),
-        (at(0.1) + Duration::from_millis(100), Timer::Discover)
+        (at(2.0) + Duration::from_millis(100), Timer::Discover)
     );
-    let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
+    let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     let discover = sent(&output.frames[0]);
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
-    assert_eq!(
-        bench.client.owed(at(0.0)),
-        None,
-        "nothing is to be released"
+    assert_eq!(bench.client.owed(now), None, "nothing is to be released");
+    // The conflict says nothing of the next offer.
+    bench.answer(now, &Reply::new(OFFER, discover.xid(), 600));
+    let output = bench.answer(now, &Reply::new(ACK, discover.xid(), 600));
+    assert!(
+        matches!(output.verdict, Some(Verdict::Won(_))),
+        "{output:?}"
     );
 }
 
@@ -113,30 +110,15 @@ fn a_server_that_offers_used_addresses_comes_last() {
 }
 
 #[test]
-fn a_repeated_request_does_not_forget_the_conflict() {
-    let (mut bench, xid) = requesting();
-    bench.signal(at(0.0), CONFLICT);
-    bench.next(Timer::Retransmit, &["REQUEST"]);
-    assert_declined(&bench.answer(at(2.0), &Reply::new(ACK, xid, 600)));
-}
-
-#[test]
-fn a_conflict_over_one_offer_says_nothing_of_the_next() {
-    let (mut bench, xid) = requesting();
-    bench.signal(at(0.0), CONFLICT);
-    bench.answer(at(0.1), &Reply::new(ACK, xid, 600));
-    let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-    let xid = sent(&output.frames[0]).xid();
-    bench.answer(at(0.2), &Reply::new(OFFER, xid, 600));
-    let output = bench.answer(at(0.3), &Reply::new(ACK, xid, 600));
-    assert!(
-        matches!(output.verdict, Some(Verdict::Won(_))),
-        "{output:?}"
-    );
-}
-
-#[test]
 fn a_held_address_in_conflict_is_declined_at_once() {
+    for (asked, state) in [(300.0, StateName::Renewing), (525.0, StateName::Rebinding)] {
+        let mut bench = Bench::bound(300, 525, 600);
+        bench.clock(at(asked));
+        assert_eq!(bench.client.state(), state);
+        let output = bench.signal(at(asked + 1.0), CONFLICT);
+        assert_declined(&output);
+        assert!(!output.listen);
+    }
     let mut bench = Bench::bound(300, 525, 600);
     let output = bench.signal(at(5.0), CONFLICT);
     assert_declined(&output);
@@ -224,18 +206,6 @@ fn a_free_address_resets_the_pauses_after_conflicts() {
     bench.client.is_free();
     assert_declined(&bench.signal(at(200.0), CONFLICT));
     assert_eq!(bench.deadline(), (at(210.0), Timer::Discover));
-}
-
-#[test]
-fn a_lease_being_extended_is_declined_like_any_other() {
-    for (now, state) in [(300.0, StateName::Renewing), (525.0, StateName::Rebinding)] {
-        let mut bench = Bench::bound(300, 525, 600);
-        bench.clock(at(now));
-        assert_eq!(bench.client.state(), state);
-        let output = bench.signal(at(now + 1.0), CONFLICT);
-        assert_declined(&output);
-        assert!(!output.listen);
-    }
 }
 
 #[test]

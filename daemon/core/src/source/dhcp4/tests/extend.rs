@@ -9,7 +9,8 @@ use fastrand::Rng;
 
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
-use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
+use super::super::{Client, Loss, Miss, Output, Signal, StateName, Verdict};
+use super::answers::requesting;
 use super::script::{
     ACK, Bench, LEASED, Reply, SERVER, SERVER_MAC, at, lease, name, plain, sent, timed,
 };
@@ -166,26 +167,6 @@ fn any_server_may_extend_a_lease() {
     }
 }
 
-#[test]
-fn only_its_own_server_may_refuse_a_renewal() {
-    let mut bench = Bench::bound(500, 900, 1000);
-    bench.clock(at(500.0));
-    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = bench.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
-    assert_eq!(
-        output.refused,
-        Some(
-            Refusal::OtherServer {
-                server: OTHER,
-                asked: SERVER
-            }
-            .into()
-        )
-    );
-    bench.next(Timer::ReceiveWindow, &[]);
-    assert_eq!(bench.client.state(), StateName::Renewing);
-}
-
 /// A client whose REQUEST another server refused, with its xid.
 fn refused_by_another(client: Client, when: f64) -> (Bench, u32) {
     let mut bench = Bench::new(client);
@@ -247,21 +228,52 @@ fn a_foreign_nak_counts_once_its_own_server_is_late() {
 
 #[test]
 fn a_relayed_nak_waits_for_an_ack_beside_it() {
-    let relayed = |xid| Reply {
-        giaddr: Ipv4Addr::new(192, 0, 2, 254),
-        ..Reply::nak(xid)
+    let relay = Ipv4Addr::new(192, 0, 2, 254);
+    let relayed = |reply| Reply {
+        giaddr: relay,
+        ..reply
     };
-    for acknowledged in [true, false] {
+    let renewing = || {
         let mut bench = Bench::bound(500, 900, 1000);
         bench.next(Timer::Renew, &["ARP"]);
         let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-        assert!(bench.answer(at(500.0), &relayed(xid)).verdict.is_none());
-        if acknowledged {
-            let ack = bench.answer(at(503.9), &Reply::new(ACK, xid, 1000));
-            assert!(matches!(ack.verdict, Some(Verdict::Kept(_))), "{ack:?}");
-        } else {
-            let (when, output) = bench.next(Timer::ReceiveWindow, &["DISCOVER"]);
-            assert_eq!((when, lost_by(&output)), (at(504.0), SERVER));
+        (bench, 500.0, xid)
+    };
+    let rebooting = || {
+        let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
+        let mut bench = Bench::new(client);
+        let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+        (bench, 0.0, xid)
+    };
+    let requesting = || {
+        let (bench, xid) = requesting();
+        (bench, 0.0, xid)
+    };
+    for (mut bench, now, xid) in [renewing(), rebooting(), requesting()] {
+        let state = bench.client.state();
+        let nak = bench.answer(at(now), &relayed(Reply::nak(xid)));
+        assert!(nak.verdict.is_none() && nak.frames.is_empty(), "{nak:?}");
+        assert_eq!(bench.client.state(), state);
+        let (mut alone, until) = (bench.clone(), bench.deadline().0);
+        let ack = bench.answer(
+            until - Duration::from_millis(100),
+            &relayed(Reply::new(ACK, xid, 1000)),
+        );
+        assert!(
+            matches!(ack.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))),
+            "{ack:?}"
+        );
+        match state {
+            StateName::Renewing => {
+                let (when, output) = alone.next(Timer::ReceiveWindow, &["DISCOVER"]);
+                assert_eq!((when, lost_by(&output)), (at(504.0), SERVER));
+            }
+            StateName::Requesting => {
+                let (_, output) = alone.next(Timer::Retransmit, &["DISCOVER"]);
+                let missed = output.missed.expect("nothing came of the offer");
+                assert!(missed.server == SERVER && matches!(missed.miss, Miss::Nak { .. }));
+            }
+            _ => _ = alone.next(Timer::Retransmit, &["DISCOVER"]),
         }
     }
 }
@@ -332,20 +344,22 @@ fn an_early_renewal_is_tried_three_times() {
 
 #[test]
 fn an_endless_lease_is_renewed_if_its_address_is_offered() {
-    let mut bench = Bench::new(Client::resume(
-        plain(),
-        Arc::new(lease()),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
-    assert_eq!(bench.client.deadline(), None, "nothing is due");
-    bench.client.renew_early(at(100.0));
-    bench.clock(at(100.0));
-    let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
-    assert_eq!(
-        (renew.kind(), renew.ciaddr(), renew.destination),
-        ("REQUEST", LEASED, SERVER)
-    );
+    let offered = |mut bench: Bench| {
+        bench.client.renew_early(at(100.0));
+        bench.clock(at(100.0));
+        let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
+        assert_eq!(
+            (renew.kind(), renew.ciaddr(), renew.destination),
+            ("REQUEST", LEASED, SERVER)
+        );
+        (bench, renew)
+    };
+    let confirming = Bench::confirming();
+    assert_eq!(confirming.client.state(), StateName::InitReboot);
+    offered(confirming);
+    let held = Bench::bound(0, 0, u32::MAX);
+    assert_eq!(held.client.deadline(), None, "nothing is due");
+    let (mut bench, renew) = offered(held);
     let mut silent = bench.clone();
     for when in [104.0, 112.0] {
         silent.clock(at(when));
@@ -361,25 +375,6 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
     assert_eq!(
         (bench.client.state(), bench.client.deadline()),
         (StateName::Bound, None)
-    );
-}
-
-#[test]
-fn an_unconfirmed_lease_renews_if_its_address_is_offered() {
-    let mut bench = Bench::new(Client::resume(
-        plain(),
-        Arc::new(lease()),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
-    bench.client.confirm(at(90.0));
-    assert_eq!(bench.client.state(), StateName::InitReboot);
-    bench.client.renew_early(at(100.0));
-    bench.clock(at(100.0));
-    let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
-    assert_eq!(
-        (renew.kind(), renew.ciaddr(), renew.destination),
-        ("REQUEST", LEASED, SERVER)
     );
 }
 

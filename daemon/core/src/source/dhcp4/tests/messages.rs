@@ -75,9 +75,31 @@ fn is_unicast(frame: &[u8], kind: u8, secs: u16, options: &[Opt<'_>]) {
 }
 
 #[test]
-fn discover_is_a_broadcast_from_nowhere() {
-    let frame = sender().discover(XID, 3, None);
-    is_broadcast(&frame, 1, 3, NONE, &[MOST, LISTED]);
+fn each_message_is_as_table_5_says() {
+    let (ours, listed) = (sender(), &[MOST, LISTED]);
+    let from_nowhere: [(u8, Vec<u8>, &[Opt<'_>]); 4] = [
+        (1, ours.discover(XID, 3, None), listed),
+        (
+            1,
+            ours.discover(XID, 3, Some(LEASED)),
+            &[WISHED, MOST, LISTED],
+        ),
+        (
+            3,
+            ours.select(XID, 3, LEASED, SERVER),
+            &[WISHED, NAMED, MOST, LISTED],
+        ),
+        (3, ours.reboot(XID, 3, LEASED), &[WISHED, MOST, LISTED]),
+    ];
+    for (kind, frame, options) in from_nowhere {
+        is_broadcast(&frame, kind, 3, NONE, options);
+    }
+    let in_use = [WISHED, NAMED, (56, b"address in use")];
+    is_broadcast(&ours.decline(XID, LEASED, SERVER), 4, 0, NONE, &in_use);
+    is_broadcast(&ours.rebind(XID, 3, LEASED), 3, 3, LEASED, listed);
+    is_unicast(&ours.renew(XID, 3, LEASED, HOP), 3, 3, listed);
+    let deleted = [NAMED, (56, &b"attachment deleted"[..])];
+    is_unicast(&ours.release(XID, LEASED, HOP), 7, 0, &deleted);
 }
 
 #[test]
@@ -96,54 +118,6 @@ fn the_largest_message_follows_the_mtu_within_bounds() {
         let (frame, size) = (sender.discover(XID, 0, None), u16::to_be_bytes(size));
         is_broadcast(&frame, 1, 0, NONE, &[(57, &size), LISTED]);
     }
-}
-
-#[test]
-fn discover_may_wish_for_an_address() {
-    let frame = sender().discover(XID, 0, Some(LEASED));
-    is_broadcast(&frame, 1, 0, NONE, &[WISHED, MOST, LISTED]);
-}
-
-#[test]
-fn request_in_requesting_names_server_and_address() {
-    let frame = sender().select(XID, 3, LEASED, SERVER);
-    is_broadcast(&frame, 3, 3, NONE, &[WISHED, NAMED, MOST, LISTED]);
-}
-
-#[test]
-fn request_in_rebooting_names_the_address_only() {
-    let frame = sender().reboot(XID, 3, LEASED);
-    is_broadcast(&frame, 3, 3, NONE, &[WISHED, MOST, LISTED]);
-}
-
-#[test]
-fn a_renewal_is_a_unicast_from_the_leased_address() {
-    let frame = sender().renew(XID, 3, LEASED, HOP);
-    is_unicast(&frame, 3, 3, &[MOST, LISTED]);
-}
-
-#[test]
-fn a_rebinding_is_a_broadcast_from_the_leased_address() {
-    let frame = sender().rebind(XID, 3, LEASED);
-    is_broadcast(&frame, 3, 3, LEASED, &[MOST, LISTED]);
-}
-
-#[test]
-fn release_is_a_unicast_from_the_leased_address() {
-    let frame = sender().release(XID, LEASED, HOP);
-    is_unicast(&frame, 7, 0, &[NAMED, (56, b"attachment deleted")]);
-}
-
-#[test]
-fn decline_is_a_broadcast_that_names_server_and_address() {
-    let frame = sender().decline(XID, LEASED, SERVER);
-    is_broadcast(
-        &frame,
-        4,
-        0,
-        NONE,
-        &[WISHED, NAMED, (56, b"address in use")],
-    );
 }
 
 #[test]

@@ -80,20 +80,6 @@ fn an_answer_in_time_needs_no_broadcast_flag() {
 }
 
 #[test]
-fn a_request_to_confirm_a_lease_counts_too() {
-    let mut bench = Bench::new(Client::reacquire(
-        plain(),
-        lease().into(),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
-    let first = is_flagged(&bench.clock(at(0.0)));
-    let second = is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1);
-    let third = is_flagged(&bench.next(Timer::Retransmit, &["DISCOVER"]).1);
-    assert_eq!([first, second, third], [false, false, true]);
-}
-
-#[test]
 fn a_request_is_sent_three_times_before_a_new_discover() {
     let mut bench = Bench::acquiring();
     let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
@@ -112,23 +98,22 @@ fn a_request_is_sent_three_times_before_a_new_discover() {
 
 #[test]
 fn an_init_reboot_is_sent_twice_before_a_discover() {
-    let mut bench = Bench::new(Client::reacquire(
-        plain(),
-        lease().into(),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
-    let first = sent(&bench.clock(at(0.0)).frames[0]);
+    let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
+    let mut bench = Bench::new(client);
+    let outputs = [
+        bench.clock(at(0.0)),
+        bench.next(Timer::Retransmit, &["REQUEST"]).1,
+        bench.next(Timer::Retransmit, &["DISCOVER"]).1,
+    ];
+    let [first, _, discover] = outputs.each_ref().map(|output| sent(&output.frames[0]));
+    let leased = LEASED.octets();
     assert_eq!(
         (first.kind(), first.option(50), first.option(54)),
-        ("REQUEST", Some(&LEASED.octets()[..]), None)
+        ("REQUEST", Some(&leased[..]), None)
     );
-    bench.next(Timer::Retransmit, &["REQUEST"]);
-    let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-    assert_eq!(
-        sent(&output.frames[0]).option(50),
-        Some(&LEASED.octets()[..])
-    );
+    assert_eq!(discover.option(50), Some(&leased[..]));
+    let flagged = outputs.each_ref().map(is_flagged);
+    assert_eq!(flagged, [false, false, true], "these messages count too");
 }
 
 #[test]
@@ -177,46 +162,20 @@ fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
 }
 
 #[test]
-fn nothing_is_sent_before_t1() {
-    let mut bench = Bench::bound(500, 875, 1000);
-    assert!(!bench.clock(at(0.0)).listen);
-    assert_eq!(bench.deadline(), (at(500.0), Timer::Renew));
-    let (_, output) = bench.next(Timer::Renew, &["ARP"]);
-    assert!(output.listen);
-    assert_eq!(bench.client.state(), StateName::Renewing);
-}
-
-#[test]
-fn an_infinite_lease_has_no_timer() {
-    let mut bench = Bench::bound(0, 0, u32::MAX);
-    assert!(!bench.clock(at(4e9)).listen);
-    assert_eq!(
-        (bench.client.deadline(), bench.client.state()),
-        (None, StateName::Bound)
-    );
-}
-
-#[test]
 fn a_server_silent_to_arp_gets_renew_at_its_last_mac() {
-    let mut bench = Bench::bound(500, 875, 1000);
-    bench.next(Timer::Renew, &["ARP"]);
-    assert_eq!(bench.deadline(), (at(500.2), Timer::Resolve));
-    bench.next(Timer::Resolve, &["ARP"]);
-    bench.next(Timer::Resolve, &["ARP"]);
-    let (when, output) = bench.next(Timer::Resolve, &["REQUEST"]);
-    assert_eq!((when, sent(&output.frames[0]).to), (at(500.6), SERVER_MAC));
-}
-
-#[test]
-fn a_late_renewal_reaches_its_server_by_broadcast() {
-    let mut bench = Bench::bound(500, 875, 1000);
-    bench.clock(at(800.0));
-    for _ in 0..2 {
+    for (begun, to) in [(500.0, SERVER_MAC), (800.0, Mac::BROADCAST)] {
+        let mut bench = Bench::bound(500, 875, 1000);
+        bench.clock(at(begun));
+        assert_eq!(bench.deadline(), (at(begun + 0.2), Timer::Resolve));
         bench.next(Timer::Resolve, &["ARP"]);
+        bench.next(Timer::Resolve, &["ARP"]);
+        let (when, output) = bench.next(Timer::Resolve, &["REQUEST"]);
+        let request = sent(&output.frames[0]);
+        assert_eq!(
+            (when, request.to, request.source),
+            (at(begun + 0.6), to, LEASED)
+        );
     }
-    let (_, output) = bench.next(Timer::Resolve, &["REQUEST"]);
-    let request = sent(&output.frames[0]);
-    assert_eq!((request.to, request.source), (Mac::BROADCAST, LEASED));
 }
 
 #[test]

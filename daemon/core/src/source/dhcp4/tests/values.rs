@@ -16,7 +16,8 @@ use crate::wire::frame::{self, Frame, FrameMeta};
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
+/// Returns the gateway and the routes, as text.
+pub(super) fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
     let via = |r: &LeaseRoute| match r.via {
         Some(via) => format!("{} via {via}", r.destination),
         None => r.destination.to_string(),
