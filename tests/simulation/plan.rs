@@ -102,8 +102,8 @@ pub(crate) struct CrashPoint {
     pub(crate) after: bool,
 }
 
-/// Everything that a seed decides beforehand.
-#[derive(Clone, Debug)]
+/// Everything that a seed decides beforehand. By default nothing goes wrong.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     /// How many attachments live at the same time.
     pub(crate) actors: usize,
@@ -277,9 +277,7 @@ impl Plan {
                 1
             },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
-            overlap: false,
             knows: Knows::ClientId,
-            ipvlan: false,
             rogue: pick(
                 rng,
                 &[
@@ -312,16 +310,8 @@ impl Plan {
                 _ => Duration::ZERO,
             },
             promiscuous: rng.bool(),
-            flag_only: false,
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active,
-            loss: 0,
-            duplicates: 0,
-            late: None,
-            server_faults: None,
-            partitions: None,
-            storms: None,
-            renumbers: None,
             on_change: pick(
                 rng,
                 &[
@@ -341,13 +331,7 @@ impl Plan {
                     OnExpiry::Keep,
                 ],
             ),
-            squatters: Vec::new(),
             stubborn: Rng::with_seed(seed ^ 0x7374_7562).u32(..3) == 0,
-            proxy: false,
-            claimer: 0,
-            dies_declining: false,
-            grace: None,
-            elsewhere: 0,
             detection: pick(
                 rng,
                 &[
@@ -358,35 +342,12 @@ impl Plan {
                 ],
             ),
             metric: pick(rng, &[None, None, Some(77)]),
-            late_routes: false,
-            terse: false,
-            cut: None,
-            forward_delay: None,
-            link_faults: 0,
-            store_faults: 0,
-            store_full: None,
             spools: Rng::with_seed(seed ^ 0x7370_6f6f).u32(..4) > 0,
-            missed: 0,
-            crashes: Vec::new(),
-            reboots: 0,
-            blindness: 0,
-            damages: 0,
-            wall_jumps: None,
-            suspends: None,
             collects: pick(rng, &[None, None, None, Some(active / 4)]),
-            orders: None,
             unruly: pick(rng, &[0, 200_000, 500_000]),
-            flapping: 0,
-            docker: false,
-            wires: None,
-            fallback: None,
-            relay_dies: false,
-            squatters_late: false,
             permits: Config::default().permits,
             pool: 471,
-            insists: false,
-            lingers: false,
-            plugs_late: false,
+            ..Self::default()
         };
         let faults = if seed < RELAYED { rng.u32(..6) } else { 0 };
         let plan = calm
