@@ -240,16 +240,9 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
 fn a_checksum_that_the_kernel_left_open_is_told() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
-        let Link::InNetns { ifindex, .. } = inside else {
-            unreachable!()
-        };
+        let ifindex = index_of(&inside);
         netns.run(|| add_address(ifindex, Ipv4Addr::new(192, 0, 2, 7), 24));
-        let host0 = lab
-            .inspect(Target::Host {
-                ifname: "host0".to_owned(),
-            })
-            .await
-            .unwrap();
+        let host0 = lab.inspect(host("host0")).await.unwrap();
         add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
         let exchange = lab.open(inside, PLAIN).await.unwrap();
         let server = UdpSocket::bind((Ipv4Addr::new(192, 0, 2, 1), 67)).unwrap();
@@ -267,9 +260,7 @@ fn a_checksum_that_the_kernel_left_open_is_told() {
 fn a_parent_hears_for_an_address_that_is_not_its_own() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else {
-            unreachable!()
-        };
+        let ifindex = index_of(&outside);
         let parent = lab.open(Link::parent(ifindex, OTHER), PLAIN).await.unwrap();
         let sender = lab.open(inside, PLAIN).await.unwrap();
         let answer = Answer {
@@ -298,12 +289,7 @@ fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
     in_lab(async |mut lab: Lab| {
         let (netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
-        let Link::Parent {
-            ifindex: parent, ..
-        } = outside
-        else {
-            unreachable!()
-        };
+        let parent = index_of(&outside);
         for last in 0..20 {
             let container = Netns::new();
             let mac = Mac([0x02, 0, 0, 0, 1, last]);
@@ -336,12 +322,7 @@ fn a_frame_over_the_parent_reaches_the_wire_alone() {
     in_lab(async |mut lab: Lab| {
         let (_netns, wire, outside) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
-        let Link::Parent {
-            ifindex: parent, ..
-        } = outside
-        else {
-            unreachable!()
-        };
+        let parent = index_of(&outside);
         let (mut containers, mut exchanges) = (Vec::new(), Vec::new());
         for last in 1..=2 {
             let container = Netns::new();
@@ -446,16 +427,9 @@ fn a_held_port_is_not_unreachable() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
         let (held, free) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 8));
-        let Link::InNetns { ifindex, .. } = inside else {
-            unreachable!()
-        };
+        let ifindex = index_of(&inside);
         netns.run(|| [held, free].map(|address| add_address(ifindex, address, 24)));
-        let host0 = lab
-            .inspect(Target::Host {
-                ifname: "host0".to_owned(),
-            })
-            .await
-            .unwrap();
+        let host0 = lab.inspect(host("host0")).await.unwrap();
         add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
         lab.open(
             inside.clone(),
@@ -495,9 +469,7 @@ fn a_held_port_is_not_unreachable() {
 #[test]
 fn an_exchange_fails_or_breaks_on_a_link_that_is_down() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
-        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (netns, view) = lab.known("host0").await;
         assert_eq!(
             lab.open(netns.link(&view), PLAIN).await,
             Err(LinkCause::Down)

@@ -144,6 +144,14 @@ impl Lab {
         }
     }
 
+    /// Makes a namespace with a veth, and looks at it. Its other end has this name.
+    pub(super) async fn known(&mut self, outside: &str) -> (Netns, LinkView) {
+        let netns = Netns::new();
+        netns.veth(outside);
+        let view = self.inspect(netns.eth0()).await.unwrap();
+        (netns, view)
+    }
+
     pub(super) async fn kernel(&mut self, wanted: KernelMessage) {
         self.event(|event| {
             matches!(event, NetReport::Kernel(told) if told.event == wanted).then_some(())
@@ -253,14 +261,7 @@ impl Lab {
         let netns = Netns::new();
         netns.veth("host0");
         let (_, inside) = self.apply(netns.eth0(), &[Step::Up]).await;
-        let (_, outside) = self
-            .apply(
-                Target::Host {
-                    ifname: "host0".to_owned(),
-                },
-                &[Step::Up],
-            )
-            .await;
+        let (_, outside) = self.apply(host("host0"), &[Step::Up]).await;
         let inside = inside.unwrap();
         let link = netns.link(&inside);
         if !inside.carrier {
@@ -271,6 +272,18 @@ impl Lab {
             .await;
         }
         (netns, link, Link::parent(outside.unwrap().ifindex, PEER))
+    }
+}
+
+/// Returns a link of the host by its name.
+pub(super) fn host(ifname: &str) -> Target {
+    let ifname = ifname.to_owned();
+    Target::Host { ifname }
+}
+
+pub(super) fn index_of(link: &Link) -> u32 {
+    match link {
+        Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. } => *ifindex,
     }
 }
 

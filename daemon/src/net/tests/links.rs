@@ -132,9 +132,7 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let host0 = Target::Host {
-            ifname: "host0".to_owned(),
-        };
+        let host0 = host("host0");
         let (_, view) = lab.apply(host0.clone(), &[Step::Up]).await;
         let view = view.unwrap();
         assert_eq!((view.mac, view.up), (PEER, true));
@@ -263,9 +261,7 @@ fn the_namespace_of_the_host_must_be_asked_for() {
             lab.apply(named(false), &[Step::Up]).await,
             (0, Err(LinkCause::HostNetns(own.clone())))
         );
-        let host0 = Target::Host {
-            ifname: "host0".to_owned(),
-        };
+        let host0 = host("host0");
         assert!(!lab.inspect(host0.clone()).await.unwrap().up);
 
         // Unless that is wanted. From then on it is a namespace like any other.

@@ -18,11 +18,10 @@ use crate::net::netlink::encode;
 
 /// A number that the kernel gives to no namespace by itself.
 const NUMBER: i32 = 4711;
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
 fn host0() -> Target {
-    Target::Host {
-        ifname: "host0".to_owned(),
-    }
+    host("host0")
 }
 
 /// Returns what the kernel reported unasked up to now.
@@ -32,6 +31,13 @@ fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
         _ => None,
     };
     lab.left_over().into_iter().filter_map(news).collect()
+}
+
+/// Puts an address on a known link, and waits until the kernel's message is heard.
+async fn comes(lab: &mut Lab, netns: &Netns, view: &LinkView) {
+    netns.run(|| add_address(view.ifindex, ADDRESS, 24));
+    let added = KernelMessage::AddressAdded((view.cookie, view.ifindex), ADDRESS.into());
+    lab.kernel(added).await;
 }
 
 fn is_death(event: &KernelMessage) -> bool {
@@ -60,22 +66,11 @@ fn carrier_comes_and_goes_with_the_other_end() {
 #[test]
 fn addresses_come_and_go() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
-        let view = lab.inspect(netns.eth0()).await.unwrap();
-        let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
-        netns.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (cookie, ifindex),
-            address.into(),
-        ))
-        .await;
-        netns.run(|| delete_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressGone(
-            (cookie, ifindex),
-            address.into(),
-        ))
-        .await;
+        let (netns, view) = lab.known("host0").await;
+        comes(&mut lab, &netns, &view).await;
+        netns.run(|| delete_address(view.ifindex, ADDRESS, 24));
+        let gone = KernelMessage::AddressGone((view.cookie, view.ifindex), ADDRESS.into());
+        lab.kernel(gone).await;
     });
 }
 
@@ -108,9 +103,7 @@ fn the_hosts_namespace_is_watched_once_asked_for() {
 fn a_link_that_is_moved_away_counts_as_gone() {
     in_lab(async |mut lab: Lab| {
         for end in [delete as fn(u32), move_away] {
-            let netns = Netns::new();
-            netns.veth("host0");
-            let view = lab.inspect(netns.eth0()).await.unwrap();
+            let (netns, view) = lab.known("host0").await;
             netns.run(|| end(view.ifindex));
             lab.kernel(KernelMessage::LinkGone((view.cookie, view.ifindex)))
                 .await;
@@ -130,17 +123,9 @@ fn move_away(ifindex: u32) {
 #[test]
 fn a_port_that_leaves_a_bridge_is_not_gone() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
-        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (netns, view) = lab.known("host0").await;
         netns.run(|| into_and_out_of_a_bridge(view.ifindex));
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (view.cookie, view.ifindex),
-            address.into(),
-        ))
-        .await;
+        comes(&mut lab, &netns, &view).await;
         let left = left_over(&mut lab);
         let gone = KernelMessage::LinkGone((view.cookie, view.ifindex));
         assert!(!left.contains(&gone), "{left:?}");
@@ -233,13 +218,7 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         add_address(outside.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
         let view = lab.inspect(known.eth0()).await.unwrap();
         drop(stranger);
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        known.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (view.cookie, view.ifindex),
-            address.into(),
-        ))
-        .await;
+        comes(&mut lab, &known, &view).await;
         let left = left_over(&mut lab);
         let foreign = |event: &KernelMessage| match event {
             KernelMessage::Carrier((cookie, _), _) => *cookie != view.cookie,
@@ -294,13 +273,7 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
                 lab.kernel(KernelMessage::NetnsDied(cookie)).await;
             }
             // The owner is heard, under its own cookie.
-            let address = Ipv4Addr::new(192, 0, 2, 7);
-            netns.run(|| add_address(view.ifindex, address, 24));
-            lab.kernel(KernelMessage::AddressAdded(
-                (view.cookie, view.ifindex),
-                address.into(),
-            ))
-            .await;
+            comes(&mut lab, &netns, &view).await;
             assert!(!left_over(&mut lab).iter().any(is_death));
         }
     });
@@ -319,21 +292,14 @@ fn a_number_freed_in_another_namespace_ends_nobody() {
         );
         // There the number means something else, which dies.
         other.run(|| (0..2).for_each(|_| Netns::new().get_number(NUMBER)));
-        let (cookie, ifindex) = (view.cookie, view.ifindex);
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (cookie, ifindex),
-            address.into(),
-        ))
-        .await;
+        comes(&mut lab, &known, &view).await;
         // Workers take their work in order: these looks come after the one that the death caused.
         for _ in 0..10 {
             lab.inspect(known.eth0()).await.unwrap();
         }
         assert!(!left_over(&mut lab).iter().any(is_death));
         drop(known);
-        lab.kernel(KernelMessage::NetnsDied(cookie)).await;
+        lab.kernel(KernelMessage::NetnsDied(view.cookie)).await;
     });
 }
 
@@ -356,13 +322,7 @@ fn a_container_cannot_forge_the_numbers_of_namespaces() {
         lab.net.inspect(op, newcomer.eth0(), false);
         newcomer.wait_for_number();
         lab.done(op).await;
-        let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
-        known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (cookie, ifindex),
-            address.into(),
-        ))
-        .await;
+        comes(&mut lab, &known, &view).await;
         let left = left_over(&mut lab);
         assert!(
             !left
@@ -394,9 +354,7 @@ fn tell_of_number(port: u32, sequence: u32) {
 #[test]
 fn a_flood_of_news_waits_in_the_kernels_socket() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
-        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (netns, view) = lab.known("host0").await;
         netns.run(|| (0..2000).for_each(|n| change_mtu(view.ifindex, 1400 + n % 2)));
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
@@ -432,16 +390,8 @@ fn a_link_with_hundreds_of_names_loses_no_news() {
                 .collect::<String>(),
         );
         let view = lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        netns.run(|| {
-            change_mtu(view.ifindex, 1400);
-            add_address(view.ifindex, address, 24);
-        });
-        lab.kernel(KernelMessage::AddressAdded(
-            (view.cookie, view.ifindex),
-            address.into(),
-        ))
-        .await;
+        netns.run(|| change_mtu(view.ifindex, 1400));
+        comes(&mut lab, &netns, &view).await;
         assert!(!left_over(&mut lab).contains(&KernelMessage::Missed));
     });
 }
@@ -449,9 +399,7 @@ fn a_link_with_hundreds_of_names_loses_no_news() {
 #[test]
 fn lost_news_are_told_and_another_look_hears_again() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
-        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (netns, view) = lab.known("host0").await;
         // More than the socket holds, while the loop stands.
         let mut mtu = (0..200_000).map(|n| 1400 + n % 2);
         while !something_was_dropped() {
@@ -464,13 +412,7 @@ fn lost_news_are_told_and_another_look_hears_again() {
         }
         lab.kernel(KernelMessage::Missed).await;
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelMessage::AddressAdded(
-            (view.cookie, view.ifindex),
-            address.into(),
-        ))
-        .await;
+        comes(&mut lab, &netns, &view).await;
         drop(netns);
         lab.kernel(KernelMessage::NetnsDied(view.cookie)).await;
     });
@@ -496,9 +438,7 @@ fn something_was_dropped() -> bool {
 fn a_parent_is_never_news() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else {
-            unreachable!()
-        };
+        let ifindex = index_of(&outside);
         left_over(&mut lab);
         set_down(ifindex);
         let (cookie, inside) = inside.in_netns().unwrap();

@@ -420,9 +420,7 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
 fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
-        let Link::Parent { ifindex, .. } = outside else {
-            unreachable!()
-        };
+        let ifindex = index_of(&outside);
         let in_vlan = Link::Parent {
             ifindex,
             mac: OTHER,
