@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
+use netns_fixtures::engine::played::{
+    Driver, EngineVersion, NetworkPlan, Played, PlayedNetwork, RunPlan,
+};
 use netns_fixtures::engine::plugin::Reply;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
@@ -47,6 +49,15 @@ fn macvlan() -> NetworkPlan {
 
 fn play(lab: &Lab, version: EngineVersion) -> Result<Played, Error> {
     Played::start(&lab.lan.host, version, "leasehold")
+}
+
+/// Makes such a host on a LAN with a server, where dockerd 29 has a network of macvlans.
+fn macvlans(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq, Played, PlayedNetwork), Error> {
+    let lab = docker_lab(sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, EngineVersion::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    Ok((lab, server, docker, network))
 }
 
 fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
@@ -311,10 +322,7 @@ fn request(pool_id: &str) -> String {
 #[test]
 fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (mut lab, server, docker, network) = macvlans(&sandbox)?;
     drop(server);
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
@@ -459,10 +467,7 @@ fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
 #[test]
 fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (mut lab, server, docker, network) = macvlans(&sandbox)?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     let address = web.address;
     lab.lose_power()?;
@@ -593,10 +598,7 @@ fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
 #[test]
 fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (lab, server, docker, network) = macvlans(&sandbox)?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     // One that goes before it is found may still come: its lease stays for ten minutes.
     lab.daemon().wait_until_inside()?;
@@ -610,10 +612,7 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
 #[test]
 fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (mut lab, server, docker, network) = macvlans(&sandbox)?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     lab.daemon().wait_until_inside()?;
     lab.kill9()?;
@@ -629,10 +628,7 @@ fn an_only_container_that_ended_unheard_keeps_no_lease() -> Result<(), Error> {
 #[test]
 fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (mut lab, server, docker, network) = macvlans(&sandbox)?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     let address = web.address;
     lab.kill9()?;
@@ -686,10 +682,7 @@ fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
 #[test]
 fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, EngineVersion::V29)?;
-    let network = docker.network_create(&macvlan())?;
+    let (lab, server, docker, network) = macvlans(&sandbox)?;
     let lives = |n: usize| {
         let web = docker.run(&network, &format!("web-{n}"), RunPlan::default())?;
         assert_eq!(web.container.addresses()?, [web.address]);
