@@ -233,6 +233,13 @@ impl Judge {
             .for_each(|client| client.latest = None);
     }
 
+    /// Records that the clients cannot know when their leases end: the clock that they measured them by was wrong.
+    pub fn clients_forgot_ends(&mut self) {
+        for grant in self.grants.values_mut() {
+            grant.until = None;
+        }
+    }
+
     /// Judges what must stay the same from a client's DISCOVER on (RFC 2131 §3.5).
     fn constant(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
         if self.clients.len() > REMEMBERED {

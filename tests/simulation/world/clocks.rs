@@ -49,6 +49,10 @@ impl World {
             self.clocks.outdated = true;
             self.leave_all(Excuse::WallClock, false);
         }
+        // No daemon has run since the host booted.
+        if self.clocks.started < self.clocks.booted_at {
+            self.forget_ends();
+        }
         let forward = self.clocks.wall_offset.saturating_sub(before);
         if forward >= 60 * SECOND as i64 && self.daemon.is_some() {
             self.expects_confirmations();
@@ -86,9 +90,16 @@ impl World {
             true => {
                 self.clocks.outdated = true;
                 self.leave_all(Excuse::WallClock, false);
+                self.forget_ends();
             }
             false => self.stats.count("reboots after the wall clock was set"),
         }
+    }
+
+    /// The next boot's daemon cannot know which leases have ended.
+    fn forget_ends(&mut self) {
+        let judges = self.segments.iter_mut().map(|segment| &mut segment.judge);
+        judges.for_each(|judge| judge.clients_forgot_ends());
     }
 
     /// Suspends the host. Everything that was to happen meanwhile happens when the host is resumed, in some order.

@@ -130,6 +130,20 @@ impl World {
         runs.filter_map(adoptee).collect()
     }
 
+    /// Handles that records went. A daemon that sees no namespace takes a container for gone once its lease has ended.
+    pub(super) fn ended_unseen(&mut self, going: &[Record]) {
+        if self.kernel.unseen.is_none() {
+            return;
+        }
+        let now = self.clock().boot;
+        for record in going.iter().filter(|record| record.lease.expired(now)) {
+            let mut actors = self.actors.iter_mut();
+            if let Some(actor) = actors.find(|actor| actor.attachment == record.attachment) {
+                (actor.excused, actor.stranded) = (true, Some(false));
+            }
+        }
+    }
+
     /// Excuses an actor that the daemon does not know, which may happen only if its adoption could fail.
     pub(super) fn not_adopted(&mut self, index: usize) {
         let actor = &self.actors[index];

@@ -576,6 +576,7 @@ impl World {
             .count_many("attachments with a station that is not heard", deaf);
         self.note_removals(&events);
         self.note_unreturned(&events);
+        self.ended_unseen(going);
         self.show(&Seen::Noted(&events));
         self.note_left(&events, going);
     }

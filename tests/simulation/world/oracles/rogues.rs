@@ -4,6 +4,8 @@ use super::*;
 
 /// How long a NAK of a rogue waits at least, counted from the REQUEST.
 const PATIENCE: u64 = SECOND / 8 * 7;
+/// How long strict probes take at most.
+const PROBING: u64 = 7 * SECOND;
 
 /// No client chooses a rogue, uses what it gives, or lets it end a lease at once.
 #[derive(Default)]
@@ -90,7 +92,10 @@ impl Rogues {
         let Some(who) = concerned.map(|actor| (actor.lan, actor.client_key())) else {
             return;
         };
-        if !self.refused.contains(&who) {
+        // A damaged answer of the lease's server may have come after the NAK.
+        let rogue = world.segments[who.0].rogue_id();
+        let names_it = rogue.is_some_and(|id| event.cause.contains(&format!("server {id} sent")));
+        if !self.refused.contains(&who) && !names_it {
             return;
         }
         says.count("leases that a rogue ended");
@@ -104,7 +109,12 @@ impl Rogues {
             );
             says.broken(Rule::Rogue, detail);
         }
-        if let (false, Some(address)) = (world.calm, event.v4()) {
+        // Strict probes take so much of a short lease that it is extended by broadcast before its address was announced: the
+        // server still sends its ACK to the address's previous holder.
+        let plan = &world.plan;
+        let is_unannounced =
+            plan.detection == Detection::Strict && u64::from(plan.lease) * SECOND < 2 * PROBING;
+        if let Some(address) = event.v4().filter(|_| !world.calm || is_unannounced) {
             says.excuse(who.0, address.addr(), "refused by a rogue");
         }
     }

@@ -40,8 +40,10 @@ impl Oracle for Squatted {
                 got.into_iter()
                     .for_each(|got| (got.since, got.appeared) = (world.now, true));
             }
-            // The windows that were open end with the daemon.
-            Seen::Ended => self.watched.retain(|_, got| got.since + WINDOW < world.now),
+            // The windows that were open end with the daemon, and when every lease is in doubt.
+            Seen::Ended | Seen::CauseForAll => {
+                self.watched.retain(|_, got| got.since + WINDOW < world.now)
+            }
             Seen::Listed(rows) | Seen::Quiet(rows) => self.examine(world, rows, says),
             _ => {}
         }
