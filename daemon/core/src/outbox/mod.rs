@@ -140,8 +140,8 @@ pub(crate) enum Report {
     Replaced(Vec<BindingId>),
     /// The ADD may be answered with this lease. The binding is held.
     Leased(Box<Lease>),
-    /// A server refused this address to the identity of these others.
-    Refused(Ipv4Addr, Vec<BindingId>),
+    /// A server refused this address to the identity of these others, or was told that it is free: nobody uses it unconfirmed.
+    Spoiled(Ipv4Addr, Vec<BindingId>),
     /// The acquisition failed. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.

@@ -460,9 +460,9 @@ impl Registry {
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
             }
             Report::Leased(lease) => self.leased(now, id, *lease),
-            Report::Refused(address, others) => others.into_iter().for_each(|other| {
+            Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
                 self.with(now, other, |binding, cx| {
-                    binding.gives_back(cx, |release, _, _| release.was_refused(address))
+                    binding.gives_back(cx, |release, _, _| release.spoil(address))
                 });
             }),
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),

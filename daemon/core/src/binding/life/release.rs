@@ -365,9 +365,9 @@ impl Release {
         }
     }
 
-    /// Records that a server refused this address under the same identity, so that no successor uses it unconfirmed. The
-    /// server may hold it for the Ethernet address that it was leased to: it is owed the RELEASE all the same.
-    pub(crate) fn was_refused(&mut self, address: Ipv4Addr) {
+    /// Records that a server refused this address under the same identity, or was told that it is free, so that no successor uses
+    /// it unconfirmed. The server may hold it for the Ethernet address that it was leased to: it is owed the RELEASE all the same.
+    pub(crate) fn spoil(&mut self, address: Ipv4Addr) {
         self.good &= self.lease.ip() != address;
     }
 

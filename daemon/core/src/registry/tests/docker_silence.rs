@@ -127,6 +127,21 @@ fn a_refused_lease_is_not_used_in_silence() {
 }
 
 #[test]
+fn what_an_abandoned_add_gave_back_is_not_trusted() {
+    let mut rig = kept(1000);
+    rig.disk = Disk::Full;
+    let failed = rig.endpoint(1);
+    rig.run_until(1005.1);
+    assert!(matches!(rig.failure(failed), Failure::Store(_)));
+    rig.disk = Disk::Good;
+    rig.run_until(1030.0);
+    assert_eq!(rig.sends(7), 1);
+    let again = rig.endpoint(1);
+    rig.run_until(1061.0);
+    assert!(!rig.is_leased(again), "{:?}", rig.answers.get(&again));
+}
+
+#[test]
 fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);

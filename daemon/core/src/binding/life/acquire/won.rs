@@ -409,7 +409,7 @@ impl Acquire {
     /// Reports that an address is refused, declined or given back: no later ADD uses a lease of it which this one takes over, even if
     /// no server answers by then.
     pub(super) fn spoils(&self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        let report = Report::Refused(address, self.replaces.clone());
+        let report = Report::Spoiled(address, self.replaces.clone());
         cx.out.report(common.id, report);
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Owed, Release, ReleaseStage};
 use crate::backoff::{LONGEST_PAUSE, jittered};
-use crate::binding::{Common, Cx, Task, Waiter};
+use crate::binding::{Common, Cx, Report, Task, Waiter};
 use crate::event::EventKind;
 use crate::link::{Hears, Line, Link, LinkCause, LinkView, Sockets, Target};
 use crate::outbox::Owner;
@@ -312,6 +312,11 @@ impl Release {
         tracing::info!(attachment = %common.attachment, %address, %server, answered_arp, "lease released");
         let cause = self.cause();
         common.note(EventKind::Released, &self.lease, cause, cx);
+        // The record of an earlier binding may give the same lease: an ADD that trusted it was abandoned, and gave it back.
+        let mut others = cx.holders.leaving(&common.identity.key());
+        others.retain(|other| *other != common.id);
+        let report = Report::Spoiled(self.lease.ip(), others);
+        cx.out.report(common.id, report);
         self.answer_del(common, cx);
         self.forget(common, cx);
     }
