@@ -35,7 +35,7 @@ pub(crate) struct Network {
 }
 
 /// Returns the pool of Docker's network on a LAN. The request describes the pool, whatever the store has lost.
-pub(super) fn pool_of(lan: usize) -> PoolId {
+pub(in crate::world) fn pool_of(lan: usize) -> PoolId {
     let subnet =
         Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)
@@ -260,6 +260,10 @@ impl World {
         self.networks[self.actors[index].lan]
             .reserved
             .retain(|reserved| Some(*reserved) != address);
+        // An endpoint that dockerd forgot had no address of a pool.
+        if self.actors[index].pool.is_none() {
+            return;
+        }
         let attachment = &self.actors[index].attachment;
         let told = |record: &&Record| {
             record.told.is_some() && record.told.map(|told| told.addr()) == address

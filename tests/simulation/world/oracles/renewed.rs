@@ -77,6 +77,8 @@ impl Forgotten {
             || plan.rogue.is_some()
             || plan.knows != Knows::ClientId;
         let address = message.yiaddr;
+        // What is outside the subnet of Docker's network is refused before anybody asks who holds it.
+        let is_disturbed = is_disturbed || !pool_of(lan).subnet.contains(&address);
         let Some(actor) = holder(world, lan, address).filter(|_| !is_disturbed) else {
             return;
         };
