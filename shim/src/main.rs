@@ -16,7 +16,7 @@ mod spool;
 
 use std::env;
 use std::io::{self, Read, Write};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use leasehold_api::cni::{Code, Env, Error, Verb, VersionInfo, bad_env};
 use leasehold_api::{MAX_BODY, to_json};
@@ -88,7 +88,11 @@ fn from_ranges(env: &Env, config: &str) -> Result<Answer, Error> {
     for warning in call.warnings() {
         eprintln!("dhcp: {warning}");
     }
-    call.run(Host::this).map(Answer::success)
+    let late = |error| {
+        print(&failure(&error));
+        process::exit(1);
+    };
+    call.run(Host::this, late).map(Answer::success)
 }
 
 /// Reads standard input, no more than fits a request.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_api::add_timeout;
@@ -15,7 +14,7 @@ use leasehold_range::{Allocator, NotGiven, RangeAddress, Sets};
 
 use crate::directory::{Directory, Locked, Names};
 use crate::fault::Fault;
-use crate::lock::{Progress, within};
+use crate::lock::{Progress, watched};
 use crate::note::{Host, Life, Note};
 use crate::{resolv_conf, usage};
 
@@ -140,20 +139,36 @@ impl Call {
 
     /// Carries the call out, and returns what the plugin prints: a result, or nothing.
     ///
-    /// Whatever a directory or a file does, this takes no longer than the call may.
+    /// Whatever a directory or a file does, the call has no longer than it may take: what keeps it from its end then is told to
+    /// `late`, on another thread, while this one may wait for ever.
     ///
     /// # Errors
     /// Why it cannot be carried out, in CNI's words.
-    pub fn run(self, host: impl FnOnce() -> Host + Send + 'static) -> Result<String, Error> {
-        let call = Arc::new(self);
-        let its = call.clone();
-        let work = move |progress: &Progress| its.carry_out(host, progress);
-        within(call.patience, call.directory.path(), work).map_err(|mut error| {
-            if matches!(call.does, Does::Status) {
+    pub fn run(
+        &self,
+        host: impl FnOnce() -> Host,
+        late: impl FnOnce(Error) + Send + 'static,
+    ) -> Result<String, Error> {
+        let about = self.about.clone();
+        let version = self.version;
+        let is_status = matches!(self.does, Does::Status);
+        let in_full = move |mut error: Error| {
+            if is_status {
                 error.code = Code::NotAvailable;
             }
-            error.in_version(call.version).with_details(&call.about)
-        })
+            error.in_version(version).with_details(&about)
+        };
+        let late_in_full = {
+            let in_full = in_full.clone();
+            move |error| late(in_full(error))
+        };
+        watched(
+            self.patience,
+            self.directory.path(),
+            late_in_full,
+            |progress| self.carry_out(host, progress),
+        )
+        .map_err(in_full)
     }
 
     fn carry_out(&self, host: impl FnOnce() -> Host, progress: &Progress) -> Result<String, Error> {

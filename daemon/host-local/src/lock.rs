@@ -41,41 +41,74 @@ impl Progress {
     }
 }
 
+impl State {
+    /// Records that time is up. Returns what keeps the work from its end.
+    fn end(&mut self, patience: Duration, directory: &Path) -> Error {
+        self.is_late = true;
+        let waited = patience.as_secs_f64();
+        let text = match self.awaits.take() {
+            Some((lock, ino)) => {
+                let holder = holder(ino);
+                format!(
+                    "{} has been locked for {waited} s by {holder}",
+                    lock.display()
+                )
+            }
+            None => format!(
+                "{} has not been read and written within {waited} s: it may be on a device that does not answer",
+                directory.display()
+            ),
+        };
+        Error::new(Code::TryAgainLater, text)
+    }
+}
+
+/// Does work on a directory. When `patience` ends first, `late` is told why, on another thread. Until it has heard that, the work
+/// neither goes on with a lock that it gets, nor returns.
+///
+/// A thread that only sleeps costs a call less than one that does the work while this one sleeps.
+///
+/// # Errors
+/// What the work fails with.
+pub(crate) fn watched<T>(
+    patience: Duration,
+    directory: &Path,
+    late: impl FnOnce(Error) + Send + 'static,
+    work: impl FnOnce(&Progress) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let progress = Arc::new(Progress::default());
+    let (work_goes_on, end) = mpsc::channel::<()>();
+    let its = progress.clone();
+    let directory = directory.to_owned();
+    let watch = move || {
+        if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            its.change(|state| late(state.end(patience, &directory)));
+        }
+    };
+    let started = thread::Builder::new().name("watch".to_owned()).spawn(watch);
+    started.map_err(|error| Error::new(Code::TryAgainLater, error.to_string()))?;
+    let outcome = work(&progress);
+    drop(work_goes_on);
+    progress.change(|_| outcome)
+}
+
 /// Does work on a directory. Whatever the directory, its disk or its lock does, this takes no longer than `patience`.
 ///
 /// # Errors
 /// What the work fails with, or what keeps it from its end.
 pub(crate) fn within<T: Send + 'static>(
     patience: Duration,
-    directory: &Path,
+    directory: PathBuf,
     work: impl FnOnce(&Progress) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let progress = Arc::new(Progress::default());
     let (done, outcome) = mpsc::channel();
-    let its = progress.clone();
-    // Nobody may listen any more.
-    let work = move || drop(done.send(work(&its)));
-    let started = thread::Builder::new().name("files".to_owned()).spawn(work);
-    let later = |text| Error::new(Code::TryAgainLater, text);
-    started.map_err(|error| later(error.to_string()))?;
-    outcome.recv_timeout(patience).unwrap_or_else(|ended| {
-        let waited = patience.as_secs_f64();
-        let awaits = progress.change(|state| {
-            state.is_late = true;
-            state.awaits.take()
-        });
-        Err(later(match (awaits, ended) {
-            (Some((lock, ino)), _) => {
-                let holder = holder(ino);
-                format!("{} has been locked for {waited} s by {holder}", lock.display())
-            }
-            (None, RecvTimeoutError::Timeout) => format!(
-                "{} has not been read and written within {waited} s: it may be on a device that does not answer",
-                directory.display()
-            ),
-            (None, RecvTimeoutError::Disconnected) => "the call broke off: this is a bug".to_owned(),
-        }))
-    })
+    thread::spawn(move || {
+        let late = done.clone();
+        // Nobody may listen any more.
+        let late = move |error| drop(late.send(Err(error)));
+        drop(done.send(watched(patience, &directory, late, work)));
+    });
+    outcome.recv().expect("the work ends, or is late")
 }
 
 /// Returns who has the lock with this inode, for messages.

@@ -3,6 +3,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Holder};
@@ -46,10 +48,15 @@ impl Rig {
             ifname: said("eth0"),
             ..Env::default()
         };
-        Call::parse(&env, &self.config.to_string())?.run({
-            let host = self.host.clone();
-            move || host
-        })
+        let call = Call::parse(&env, &self.config.to_string())?;
+        let host = self.host.clone();
+        let (late, outcome) = mpsc::channel();
+        thread::spawn(move || {
+            let told = late.clone();
+            let run = call.run(|| host, move |error| drop(told.send(Err(error))));
+            drop(late.send(run));
+        });
+        outcome.recv().expect("an answer")
     }
 
     /// Makes the namespace of a container, and returns the addresses that it gets, or why it gets none.

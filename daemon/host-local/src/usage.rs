@@ -116,7 +116,7 @@ pub fn look(
 ) -> Result<(Vec<Usage>, usize), Error> {
     let at = directory.clone();
     let sets = sets.clone();
-    within(patience, directory.path(), move |progress| {
+    within(patience, directory.path().to_owned(), move |progress| {
         if !at.exists()? {
             return Ok((Vec::new(), 0));
         }
