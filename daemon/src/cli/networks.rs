@@ -27,8 +27,6 @@ pub(super) struct Network {
     pub(super) plugin: String,
     /// The host's link that its configuration names.
     pub(super) parent: Option<String>,
-    /// Whether that link must exist before the first container: a bridge's plugin makes the bridge.
-    pub(super) is_standing: bool,
     /// What its configuration has that works but looks like a mistake.
     pub(super) warnings: Vec<String>,
     /// The ADD for one of its containers, or the error with which it would be refused.
@@ -155,7 +153,7 @@ fn refused_host_local(file: &Path, plugin: &Value) -> Option<(PathBuf, String, S
 }
 
 /// Returns a network, if its addresses come from us.
-fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
+pub(super) fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
     if !has_ipam(plugin, "dhcp") {
         return None;
     }
@@ -173,7 +171,6 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
         name: config.name.clone().unwrap_or_default(),
         parent: config.parent_link().map(str::to_owned),
         warnings: warnings(&config),
-        is_standing: config.plugin.as_deref() != Some("bridge"),
         plugin: config.plugin.unwrap_or_default(),
         add,
     })
@@ -275,8 +272,8 @@ mod tests {
             panic!("{ours:?}")
         };
         assert_eq!(
-            (lan.name.as_str(), lan.parent.as_deref(), lan.is_standing),
-            ("lan", Some("eth0"), true)
+            (lan.name.as_str(), lan.parent.as_deref()),
+            ("lan", Some("eth0"))
         );
         assert_eq!(
             lan.warnings,
@@ -298,12 +295,8 @@ mod tests {
                 .trusts("10.0.0.2".parse().unwrap())
         );
         assert_eq!(
-            (
-                bridge.name.as_str(),
-                bridge.parent.as_deref(),
-                bridge.is_standing
-            ),
-            ("br", Some("cni0"), false)
+            (bridge.name.as_str(), bridge.parent.as_deref()),
+            ("br", Some("cni0"))
         );
         let [warning] = &bridge.warnings[..] else {
             panic!("{bridge:?}")

@@ -2,8 +2,9 @@
 
 use leasehold_host_local::Usage;
 
-use crate::cli::doctor::facts::{LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
+use crate::cli::doctor::facts::{LocalFacts, NetworkFacts, NetworksFacts};
 use crate::cli::doctor::finding::Finding;
+use crate::cli::networks::Network;
 use crate::health::judge_link;
 use crate::net::LinkState;
 
@@ -27,8 +28,9 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
         )
     });
     let said = facts.ours.iter().flat_map(|ours| {
-        let warned = ours.warnings.iter().map(|warning| {
-            let found = format!("{warning} ({})", ours.file.display());
+        let Network { warnings, file, .. } = &ours.network;
+        let warned = warnings.iter().map(|warning| {
+            let found = format!("{warning} ({})", file.display());
             Finding::warning("network", found, "correct its configuration")
         });
         network(ours).into_iter().chain(warned)
@@ -95,24 +97,22 @@ fn local(network: &LocalFacts) -> Vec<Finding> {
     findings
 }
 
-fn network(network: &NetworkFacts) -> Vec<Finding> {
-    let NetworkFacts { name, file, .. } = network;
-    let named = format!("{name} ({})", file.display());
-    if let Some(refused) = &network.refused {
+fn network(facts: &NetworkFacts) -> Vec<Finding> {
+    let NetworkFacts {
+        network,
+        state,
+        wireless,
+    } = facts;
+    let named = format!("{} ({})", network.name, network.file.display());
+    if let Err(refused) = &network.add {
         let way_out = "correct its configuration: an ADD would fail with the same message";
         return vec![Finding::failure(
             "network",
-            format!("{named}: {refused}"),
+            format!("{named}: {}", refused.msg),
             way_out,
         )];
     }
-    let Some(ParentFacts {
-        ifname,
-        state,
-        wireless,
-        is_standing,
-    }) = &network.parent
-    else {
+    let Some(ifname) = &network.parent else {
         return vec![Finding::ok(
             "network",
             format!("{named} names no link of the host"),
@@ -120,7 +120,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     match judge_link(ifname, *state, 0) {
-        Some(_) if *state == LinkState::Missing && !is_standing => {
+        Some(_) if *state == LinkState::Missing && network.plugin == "bridge" => {
             return vec![Finding::ok(
                 "network",
                 format!("{named}: its first container will make bridge {ifname}"),
@@ -147,15 +147,10 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
 
 /// Bridged frames may go through iptables, where Docker drops what it does not know.
 fn bridge(facts: &NetworksFacts) -> Option<Finding> {
-    let bridged = facts
-        .ours
-        .iter()
-        .find(|network| network.plugin == "bridge")?;
+    let mut networks = facts.ours.iter().map(|ours| &ours.network);
+    let bridged = networks.find(|network| network.plugin == "bridge")?;
     let firewall = facts.firewall;
-    let bridge = bridged
-        .parent
-        .as_ref()
-        .map_or("br0", |parent| &parent.ifname);
+    let bridge = bridged.parent.as_deref().unwrap_or("br0");
     let remedy = format!(
         "{}, or sysctl net.bridge.bridge-nf-call-iptables=0",
         firewall.allow(bridge)
@@ -186,34 +181,44 @@ fn bridge(facts: &NetworksFacts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use leasehold_core::silence::Firewall;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::cli::doctor::finding::Level;
+    use crate::cli::networks::read;
+    use crate::http::Site;
 
     const BARE: LinkState = LinkState::NoCarrier { bridge: false };
     const EMPTY: LinkState = LinkState::NoCarrier { bridge: true };
 
     fn of(plugin: &str, state: LinkState, wireless: bool) -> NetworkFacts {
-        let parent = Some(ParentFacts {
-            ifname: "eth0".to_owned(),
-            state,
-            wireless,
-            is_standing: plugin != "bridge",
+        of_config(plugin, json!({"type": "dhcp"}), state, wireless)
+    }
+
+    fn of_config(plugin: &str, ipam: Value, state: LinkState, wireless: bool) -> NetworkFacts {
+        let link = if plugin == "bridge" {
+            "bridge"
+        } else {
+            "master"
+        };
+        let config = json!({
+            "cniVersion": "1.0.0", "name": "lan", "type": plugin, link: "eth0", "ipam": ipam,
         });
         NetworkFacts {
-            name: "lan".to_owned(),
-            file: "/x".into(),
-            plugin: plugin.to_owned(),
-            refused: None,
-            warnings: Vec::new(),
-            parent,
+            network: read(Path::new("/x"), &config, &Site::default()).expect("ours"),
+            state,
+            wireless,
         }
     }
 
     #[test]
     fn a_network_is_judged_by_its_parent() {
         use LinkState::{Down, Missing, Up};
+        let mut alone = of("ptp", Up, false);
+        alone.network.parent = None;
         let table = [
             (of("macvlan", Up, false), Level::Ok, "is on eth0"),
             (
@@ -232,21 +237,11 @@ mod tests {
             (of("bridge", EMPTY, false), Level::Ok, "is on eth0"),
             (of("bridge", Down, false), Level::Failure, "eth0 is down"),
             (
-                NetworkFacts {
-                    refused: Some("ipam.grace: x".to_owned()),
-                    ..of("macvlan", Up, false)
-                },
+                of_config("macvlan", json!({"type": "dhcp", "grace": "x"}), Up, false),
                 Level::Failure,
                 "ipam.grace",
             ),
-            (
-                NetworkFacts {
-                    parent: None,
-                    ..of("ptp", Up, false)
-                },
-                Level::Ok,
-                "names no link",
-            ),
+            (alone, Level::Ok, "names no link"),
         ];
         for (facts, level, text) in table {
             let found = network(&facts);
@@ -324,10 +319,8 @@ mod tests {
 
     #[test]
     fn what_a_network_has_for_nothing_is_a_warning() {
-        let lan = NetworkFacts {
-            warnings: vec!["network lan: ipam.requests: unknown key".to_owned()],
-            ..of("macvlan", LinkState::Up, false)
-        };
+        let ipam = json!({"type": "dhcp", "requests": []});
+        let lan = of_config("macvlan", ipam, LinkState::Up, false);
         let facts = NetworksFacts {
             ours: vec![lan],
             ..NetworksFacts::default()
@@ -336,7 +329,7 @@ mod tests {
             panic!("two findings")
         };
         assert_eq!((on.level, warned.level), (Level::Ok, Level::Warning));
-        assert!(warned.found.contains("ipam.requests: unknown key (/x)"));
+        assert!(warned.found.contains("did you mean request? (/x)"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use leasehold_core::silence::Firewall;
 use leasehold_host_local::Usage;
 
 use crate::cli::args::DoctorArgs;
-use crate::cli::networks::site;
+use crate::cli::networks::{Network, site};
 use crate::net::LinkState;
 
 /// Everything that is examined.
@@ -161,18 +161,12 @@ pub(super) struct NetworksFacts {
     pub(super) firewall: Firewall,
 }
 
-/// A network whose addresses come from us.
+/// A network whose addresses come from us, and how the host's link is that it names.
 #[derive(Debug)]
 pub(super) struct NetworkFacts {
-    pub(super) name: String,
-    pub(super) file: PathBuf,
-    /// Its main plugin.
-    pub(super) plugin: String,
-    /// Why an ADD would be refused.
-    pub(super) refused: Option<String>,
-    /// What its configuration has that works but looks like a mistake.
-    pub(super) warnings: Vec<String>,
-    pub(super) parent: Option<ParentFacts>,
+    pub(super) network: Network,
+    pub(super) state: LinkState,
+    pub(super) wireless: bool,
 }
 
 /// A network whose addresses come from local ranges.
@@ -182,16 +176,6 @@ pub(super) struct LocalFacts {
     pub(super) directory: PathBuf,
     /// How much of each range set is taken, and how many files say nothing; or why that cannot be told.
     pub(super) found: Result<(Vec<Usage>, usize), String>,
-}
-
-/// The host link that a network names.
-#[derive(Debug)]
-pub(super) struct ParentFacts {
-    pub(super) ifname: String,
-    pub(super) state: LinkState,
-    pub(super) wireless: bool,
-    /// Whether it must exist before the first container.
-    pub(super) is_standing: bool,
 }
 
 /// What dockerd finds on this host.

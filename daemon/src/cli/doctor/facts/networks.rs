@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 use super::daemon::PATIENCE;
-use super::{LocalFacts, NetworkFacts, NetworksFacts, ParentFacts};
+use super::{LocalFacts, NetworkFacts, NetworksFacts};
 use crate::cli::networks::{LocalNetwork, Network, networks as read, site};
 use crate::net::{self, LinkState};
 
@@ -25,7 +25,7 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
     };
     let refused_host_local = found.refused_host_local;
     let ours: Vec<_> = found.ours.into_iter().map(network).collect();
-    let is_bridged = ours.iter().any(|network| network.plugin == "bridge");
+    let is_bridged = ours.iter().any(|ours| ours.network.plugin == "bridge");
     NetworksFacts {
         unread: found.unread,
         ours,
@@ -42,21 +42,12 @@ pub(super) fn networks(directory: &Path) -> NetworksFacts {
 }
 
 fn network(network: Network) -> NetworkFacts {
-    let parent = network.parent.map(|ifname| ParentFacts {
-        // What cannot be looked at is not claimed to be down.
-        state: net::link_state(&ifname).unwrap_or(LinkState::Up),
-        wireless: net::is_wireless(&ifname),
-        is_standing: network.is_standing,
-        ifname,
-    });
-    let refused = network.add.err().map(|error| error.msg);
+    let link = network.parent.as_deref();
     NetworkFacts {
-        name: network.name,
-        file: network.file,
-        plugin: network.plugin,
-        refused,
-        warnings: network.warnings,
-        parent,
+        // What cannot be looked at is not claimed to be down.
+        state: link.and_then(net::link_state).unwrap_or(LinkState::Up),
+        wireless: link.is_some_and(net::is_wireless),
+        network,
     }
 }
 
