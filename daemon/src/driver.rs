@@ -30,6 +30,7 @@ use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
 
 use crate::adopt::{self, Unfinished};
+use crate::cannot::Cannot;
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::handover;
@@ -74,9 +75,9 @@ pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
         .enable_all()
         .build();
     runtime
-        .map_err(StartError::io("start the event loop"))?
+        .map_err(Cannot::of("start the event loop"))?
         .block_on(async {
-            let mut signals = Signals::new().map_err(StartError::io("handle signals"))?;
+            let mut signals = Signals::new().map_err(Cannot::of("handle signals"))?;
             let socket = &settings.args.socket;
             let other = settings.args.other_state_dir.as_deref();
             let state = tokio::select! {
@@ -119,7 +120,7 @@ async fn hold(
         .transpose()
     {
         // Leases matter more than a file that says who holds them.
-        Err(error @ PidFileError::Write { .. }) => {
+        Err(error @ PidFileError::Cannot(_)) => {
             error!("{}", log::chain(&error));
             None
         }
@@ -229,8 +230,8 @@ impl Driver {
             sockets: shares.sockets,
         };
         let net = Net::start(config, reports)?;
-        let publisher = Publisher::start(&settings.args.runtime_dir)
-            .map_err(StartError::io("start a thread"))?;
+        let publisher =
+            Publisher::start(&settings.args.runtime_dir).map_err(Cannot::of("start a thread"))?;
         let tap = Tap::default();
         let log = settings.log.clone();
         let frames = tap.frames();
@@ -253,7 +254,7 @@ impl Driver {
             net: net_reports,
             store: stored,
             doors: door_reports,
-            clock: Clock::new().map_err(StartError::io("open a timer on the boot clock"))?,
+            clock: Clock::new().map_err(Cannot::of("open a timer on the boot clock"))?,
             watchdog: Watchdog::enabled(),
             ticks: every(TICK),
             signals,
@@ -290,7 +291,7 @@ impl Driver {
         known: Stored,
         adoptees: Vec<Adoptee>,
     ) -> Result<usize, StartError> {
-        let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
+        let boot = clock::boot_id().map_err(Cannot::of("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Start {
             boot,
@@ -303,7 +304,7 @@ impl Driver {
         self.publisher.sweep();
         for (protocol, listener) in listeners {
             self.listen(protocol, listener)
-                .map_err(StartError::io("listen"))?;
+                .map_err(Cannot::of("listen"))?;
         }
         // Binds the other sockets, and reports what is wrong with any before it reports ready.
         self.look();

@@ -23,6 +23,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::cannot::Cannot;
 use crate::lock::{Lock, LockError};
 use crate::owner::Owner;
 
@@ -181,23 +182,8 @@ pub(crate) enum ListenError {
     #[error("systemd passed more than one socket: {0} has one ListenStream=")]
     Twice(&'static str),
     /// A step failed.
-    #[error("cannot {doing} {}", .path.display())]
-    Failed {
-        /// What was tried: `bind`, `remove`.
-        doing: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// Another daemon serves the path, or is just ending.
-    #[error("cannot lock {}", .path.display())]
-    Lock {
-        /// The lock's file.
-        path: PathBuf,
-        /// Why.
-        source: LockError,
-    },
+    #[error(transparent)]
+    Cannot(#[from] Cannot),
     /// What systemd passed cannot be used.
     #[error("the socket that systemd passed cannot be used")]
     Activation(#[source] io::Error),
@@ -398,7 +384,7 @@ impl Place {
         let (listener, bound) = bind_at(&self.path)?;
         if self.protocol == Protocol::Read {
             open_to_group(&self.path, self.gid)
-                .map_err(|e| failed("give a group access to", &self.path, e))?;
+                .map_err(Cannot::with("give a group access to", &self.path))?;
         }
         self.seen = Some(bound);
         Ok(listener)
@@ -450,7 +436,7 @@ fn lock_of(protocol: Protocol, path: &Path) -> Result<Lock, ListenError> {
             owner,
             flag: protocol.flag(),
         },
-        source => ListenError::Lock { path: lock, source },
+        error => Cannot::with("lock", &lock)(error).into(),
     })
 }
 
@@ -466,8 +452,8 @@ fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
         socket.set_nonblocking(true)?;
         Ok(socket)
     };
-    let socket = socket().map_err(|e: io::Error| failed("bind", path, e))?;
-    let bound = identity(path).map_err(|e| failed("look at", path, e))?;
+    let socket = socket().map_err(Cannot::with::<io::Error>("bind", path))?;
+    let bound = identity(path).map_err(Cannot::with("look at", path))?;
     Ok((UnixListener::from(OwnedFd::from(socket)), bound))
 }
 
@@ -484,7 +470,7 @@ fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
     let flag = protocol.flag();
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(failed("look at", path, e)),
+        Err(e) => return Err(Cannot::with("look at", path)(e).into()),
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ListenError::NotASocket {
                 path: path.to_owned(),
@@ -505,7 +491,7 @@ fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
         }
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             tracing::info!(socket = %path.display(), "replaced a stale socket");
-            fs::remove_file(path).map_err(|e| failed("remove", path, e))
+            Ok(fs::remove_file(path).map_err(Cannot::with("remove", path))?)
         }
         // Its backlog is full, or it is a socket of another type: in any case it is in use.
         Err(_) => Err(ListenError::Live {
@@ -524,13 +510,13 @@ fn connect(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn make_dir(path: &Path, mode: u32) -> Result<(), ListenError> {
+fn make_dir(path: &Path, mode: u32) -> Result<(), Cannot> {
     let dir = parent(path);
     DirBuilder::new()
         .recursive(true)
         .mode(mode)
         .create(dir)
-        .map_err(|e| failed("create", dir, e))
+        .map_err(Cannot::with("create", dir))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -542,14 +528,6 @@ fn parent(path: &Path) -> &Path {
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
-}
-
-fn failed(doing: &'static str, path: &Path, source: io::Error) -> ListenError {
-    ListenError::Failed {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod adopt;
 mod beside;
+mod cannot;
 mod capture;
 mod cli;
 mod clock;

@@ -1,10 +1,10 @@
 //! The file with the daemon's process id, for service managers that want one.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
+use crate::cannot::Cannot;
 use crate::small_file;
 
 /// Longer than any process id.
@@ -17,13 +17,8 @@ pub(crate) enum PidFileError {
     #[error("{} is not an absolute path: the file with the process id needs one", .0.display())]
     Relative(PathBuf),
     /// The file cannot be written.
-    #[error("cannot write the process id to {}", .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Cannot(#[from] Cannot),
 }
 
 /// A file that holds this process's id.
@@ -40,10 +35,7 @@ impl PidFile {
         new.push(format!(".new-{}", process::id()));
         let id = process::id().to_string();
         let written = small_file::write(path, Path::new(&new), 0o644, id.as_bytes(), false);
-        written.map_err(|source| PidFileError::Write {
-            path: path.to_owned(),
-            source,
-        })?;
+        written.map_err(Cannot::with("write the process id to", path))?;
         Ok(Self(path.to_owned()))
     }
 

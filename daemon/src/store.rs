@@ -19,7 +19,6 @@ mod room;
 mod writer;
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -35,7 +34,7 @@ pub(crate) use self::commits::{Commits, Fault};
 use self::ends::Ends;
 use self::journal::{Journal, Reading};
 use self::writer::Writer;
-use crate::lock::LockError;
+use crate::cannot::Cannot;
 
 pub(crate) use self::file::check_version;
 pub(crate) use self::lock::DirLock;
@@ -56,24 +55,9 @@ pub(crate) struct Persisted {
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The state directory cannot be made or used.
-    #[error("cannot {doing} {}", .path.display())]
-    Directory {
-        /// What was tried: `create`, `sync`.
-        doing: &'static str,
-        /// The directory or the file in it.
-        path: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// The state directory cannot be locked.
-    #[error("cannot lock {}", .path.display())]
-    Lock {
-        /// The lock's file.
-        path: PathBuf,
-        /// Why.
-        source: LockError,
-    },
+    /// The state directory cannot be made, locked or used.
+    #[error(transparent)]
+    Cannot(#[from] Cannot),
     /// A later version of leasehold wrote the file.
     #[error("{} is from {by} and has {of} {found}; leasehold {} knows {known} at most: run the newer one, or move the file away", .path.display(), VERSION)]
     NewerFormat {
@@ -201,11 +185,7 @@ impl Store {
                 writer.file.copy.begin(id, copied);
                 writer.run(&queue);
             });
-        let writer = writer.map_err(|source| StoreError::Directory {
-            doing: "start a thread for",
-            path: dir.to_owned(),
-            source,
-        })?;
+        let writer = writer.map_err(Cannot::with("start a thread for", dir))?;
         Ok((
             Self {
                 jobs,

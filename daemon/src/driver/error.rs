@@ -1,10 +1,9 @@
 //! Why the daemon does not run.
 
-use std::io;
 use std::path::PathBuf;
 
+use crate::cannot::Cannot;
 use crate::listen::ListenError;
-use crate::net::NetError;
 use crate::pid_file::PidFileError;
 use crate::store::StoreError;
 
@@ -23,24 +22,10 @@ pub(crate) enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The network part cannot start.
-    #[error(transparent)]
-    Net(#[from] NetError),
     /// One of the daemon's own tasks ended, which is a bug.
     #[error("{0} ended: this is a bug; see the log above")]
     Ended(&'static str),
     /// The kernel refused something else.
-    #[error("cannot {doing}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-}
-
-impl StartError {
-    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, source }
-    }
+    #[error(transparent)]
+    Cannot(#[from] Cannot),
 }

@@ -71,6 +71,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::debug;
 
+use crate::cannot::Cannot;
 pub(crate) use alias::StoreId;
 use exchange::Exchange;
 use netlink::{Netlink, NetlinkError, Which};
@@ -173,20 +174,6 @@ pub(crate) fn is_wireless(name: &str) -> bool {
         .join(name)
         .join("phy80211")
         .exists()
-}
-
-/// Why the net cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}")]
-pub(crate) struct NetError {
-    doing: &'static str,
-    source: io::Error,
-}
-
-impl NetError {
-    fn of(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self { doing, source }
-    }
 }
 
 /// What the net tells the driver.
@@ -331,16 +318,16 @@ impl Net {
     pub(crate) fn start(
         config: NetConfig,
         reports: UnboundedSender<NetReport>,
-    ) -> Result<Self, NetError> {
+    ) -> Result<Self, Cannot> {
         let registrar = Registrar::open(config.docker_netns.is_some().then_some(config.store))
-            .map_err(NetError::of("open a netlink socket"))?;
-        let reaper = Reaper::start().map_err(NetError::of("start a thread"))?;
+            .map_err(Cannot::of("open a netlink socket"))?;
+        let reaper = Reaper::start().map_err(Cannot::of("start a thread"))?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper)
-            .map_err(NetError::of(OWN_NAMESPACE))?;
+            .map_err(Cannot::of(OWN_NAMESPACE))?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT)
-            .map_err(NetError::of("start a thread"))?;
+            .map_err(Cannot::of("start a thread"))?;
         let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone())
-            .map_err(NetError::of("open a netlink socket"))?;
+            .map_err(Cannot::of("open a netlink socket"))?;
         let runtime = Handle::current();
         let alarm = Alarm::new(WATCH, &reports);
         let ends = reports.clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::StoreError;
+use crate::cannot::Cannot;
 use crate::lock::{Lock, LockError};
 
 /// The lock's file in the state directory.
@@ -41,18 +41,14 @@ impl DirLock {
         dir: &Path,
         socket: &Path,
         other: Option<&Path>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, Cannot> {
         if let Some(used) = other.filter(|other| other.is_dir()) {
             return Box::pin(Self::take(used, socket, None)).await;
         }
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             // This is logged with the other faults.
             Err(error) if has_no_room(&error) => {}
-            made => made.map_err(|source| StoreError::Directory {
-                doing: "create",
-                path: dir.to_owned(),
-                source,
-            })?,
+            made => made.map_err(Cannot::with("create", dir))?,
         }
         let path = dir.join(FILE);
         let mut named = None;
@@ -95,7 +91,7 @@ impl DirLock {
                         _lock: None,
                     });
                 }
-                Err(source) => return Err(StoreError::Lock { path, source }),
+                Err(error) => return Err(Cannot::with("lock", &path)(error)),
             }
         }
     }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::StoreError;
 use super::lock::FILE as LOCK;
+use crate::cannot::Cannot;
 use crate::lock::Lock;
 
 /// The file, and whether its name is still its own.
@@ -39,7 +39,7 @@ impl OnDisk {
     }
 
     /// Writes the file to `path` again, and sets aside any other file there. The database must be closed.
-    pub(super) fn put_back(&mut self, path: &Path) -> Result<(), StoreError> {
+    pub(super) fn put_back(&mut self, path: &Path) -> Result<(), Cannot> {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
@@ -48,13 +48,11 @@ impl OnDisk {
             .recursive(true)
             .mode(0o700)
             .create(dir)
-            .map_err(|e| directory("create", dir, e))?;
+            .map_err(Cannot::with("create", dir))?;
         let lock = dir.join(LOCK);
         // A lock file that is still there is this daemon's.
         if !lock.exists() {
-            let taken =
-                Lock::try_take(&lock).map_err(|source| StoreError::Lock { path: lock, source })?;
-            self.lock = Some(taken);
+            self.lock = Some(Lock::try_take(&lock).map_err(Cannot::with("lock", &lock))?);
         }
         if path.exists() {
             let kept = set_aside(path)?;
@@ -73,7 +71,7 @@ impl OnDisk {
             copy.sync_all()?;
             fs::rename(&new, path)
         };
-        copied().map_err(|error| directory("write", &new, error))?;
+        copied().map_err(Cannot::with("write", &new))?;
         sync_dir(path)?;
         self.file = File::open(path).ok();
         Ok(())
@@ -81,31 +79,23 @@ impl OnDisk {
 }
 
 /// Renames the file to an unused name that says what it is.
-pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+pub(super) fn set_aside(path: &Path) -> Result<PathBuf, Cannot> {
     let seconds = unix_seconds();
     let aside = (seconds..)
         .map(|n| path.with_extension(format!("redb.damaged-{n}")))
         .find(|name| !name.exists())
         .expect("a directory holds fewer names than there are numbers");
-    fs::rename(path, &aside).map_err(|e| directory("set aside", path, e))?;
+    fs::rename(path, &aside).map_err(Cannot::with("set aside", path))?;
     sync_dir(path)?;
     Ok(aside)
 }
 
 /// Makes the names in the file's directory durable.
-pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_dir(path: &Path) -> Result<(), Cannot> {
     let dir = path.parent().expect("the file was joined to its directory");
     File::open(dir)
         .and_then(|dir| dir.sync_all())
-        .map_err(|e| directory("sync", dir, e))
-}
-
-fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Directory {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
+        .map_err(Cannot::with("sync", dir))
 }
 
 /// Returns the time of day, in seconds since 1970.

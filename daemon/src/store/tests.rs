@@ -595,7 +595,7 @@ fn child_on_a_small_disk() {
     assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
     let ballast = dir.join("ballast");
     let full = fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
-    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let mut tries = 2..;
     let mut failed = None;
     // The file has free pages: it fills up only after some records.
