@@ -13,7 +13,9 @@ use leasehold_core::link::{
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, delete, in_lab, set_down};
+use super::lab::{
+    Lab, MAC, Netns, PEER, PLAIN, add_address, delete, host, in_lab, index_of, set_down,
+};
 use crate::net::NetReport;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);

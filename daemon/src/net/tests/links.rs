@@ -18,7 +18,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, in_lab, netlink_port};
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, host, in_lab, netlink_port};
 use crate::net::netlink::{Netlink, Which, encode};
 use crate::net::netns::Host;
 use crate::net::pool::Pool;

@@ -10,8 +10,8 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::lab::{
-    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge,
-    netlink_port, set_down,
+    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, host, in_lab, index_of,
+    into_and_out_of_a_bridge, netlink_port, set_down,
 };
 use crate::net::NetReport;
 use crate::net::netlink::encode;

@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step};
 use leasehold_core::wire::Mac;
 
 use super::super::NetReport;
 use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
+use super::lab::{DEADLINE, Lab, Netns, PLAIN, host, in_lab, index_of, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 
@@ -17,12 +17,6 @@ const BESIDE: Mac = Mac([0x02, 0, 0, 0, 0, 0x0d]);
 
 fn ip(arguments: &str) -> String {
     Netns::here().ip(arguments)
-}
-
-fn host(ifname: &str) -> Target {
-    Target::Host {
-        ifname: ifname.to_owned(),
-    }
 }
 
 fn port_of(ifindex: u32) -> Link {
