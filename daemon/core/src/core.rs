@@ -114,7 +114,7 @@ impl Core {
 
     /// Returns what was counted since the start.
     pub fn counts(&self) -> &Counts {
-        &self.registry.out.counts
+        &self.registry.tables.out.counts
     }
 
     /// Returns what is held.
@@ -147,7 +147,7 @@ impl Core {
 
     /// Returns how many events were dropped because the store did not accept them.
     pub fn events_dropped(&self) -> u64 {
-        self.registry.out.events_dropped()
+        self.registry.tables.out.events_dropped()
     }
 
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
@@ -185,7 +185,7 @@ impl Core {
             Call::List => {
                 let (pools, strangers) = self.desk().list(now.boot);
                 let answer = self.registry.list(now, pools, strangers);
-                self.registry.out.reply(id, answer);
+                self.registry.tables.out.reply(id, answer);
             }
             Call::Pool(call) => self.desk().asked_of_pool(now, id, call),
             Call::Network(call) => self.desk().asked_of_network(now, id, call),

@@ -459,9 +459,10 @@ impl Desk<'_> {
             .endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd describes its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
-            self.registry.out.make(DoorWaiter::Nobody, vlan);
+            self.registry.tables.out.make(DoorWaiter::Nobody, vlan);
         }
         self.registry
+            .tables
             .out
             .make(DoorWaiter::Endpoint(record.id), link);
     }
@@ -511,13 +512,13 @@ impl Desk<'_> {
 
     /// Has a link deleted that may be there, for nobody who waits.
     pub(super) fn unmake_alone(&mut self, owner: LinkOwner) {
-        self.registry.out.unmake(DoorWaiter::Nobody, owner);
+        self.registry.tables.out.unmake(DoorWaiter::Nobody, owner);
     }
 
     fn unmake_link(&mut self, id: &DoorId) {
         let owner = LinkOwner::Endpoint(id.clone());
         let waiter = DoorWaiter::Endpoint(id.clone());
-        self.registry.out.unmake(waiter, owner);
+        self.registry.tables.out.unmake(waiter, owner);
         if let Some(endpoint) = self.docker.endpoint_mut(id) {
             endpoint.stage = EndpointStage::Unmaking;
         }
@@ -528,7 +529,7 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoint_mut(name) else {
             // Its record may be one that could not be read. Docker has moved back its link, which may belong to another store.
             let key = DockerKey::Endpoint(name.clone());
-            self.registry.out.write_alone(key.remove());
+            self.registry.tables.out.write_alone(key.remove());
             self.list_own_links();
             return Ok(NetworkAnswer::Done).into();
         };
@@ -585,6 +586,7 @@ impl Desk<'_> {
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
             self.registry
+                .tables
                 .out
                 .write_alone(DockerKey::Endpoint(id.clone()).remove());
         }

@@ -85,14 +85,14 @@ impl Desk<'_> {
             return;
         }
         listing.heard.clear();
-        self.registry.out.list_own();
+        self.registry.tables.out.list_own();
     }
 
     /// Lists them again after a while: leftovers are deleted then.
     pub(super) fn list_again(&mut self, now: Now) {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
-        let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.rng);
+        let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
         self.registry
             .set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
     }

@@ -47,8 +47,8 @@ impl Registry {
         });
         add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
-        let ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
-        let latest = self.bindings.latest();
+        let ready = Ready::Preparing(prepare(&mut self.tables.out, &self.pacing, &add));
+        let latest = self.tables.bindings.latest();
         let admission = Admission {
             ran_with,
             ..Admission::new(request, Quest::new(add, began), latest, ready)
@@ -59,14 +59,17 @@ impl Registry {
     /// Looks again at what ADDs wait for and the kernel does not report here: the carrier of the host's links, and an Ethernet address
     /// that another link has.
     pub(super) fn look_on_clock(&mut self) {
-        self.timers.set(Key::Look, None);
+        self.tables.timers.set(Key::Look, None);
         self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
         for (_, slot) in self.slots.busy_mut() {
             if let Some(Operation::Adding(admission)) = &mut slot.operation
                 && let Ready::AwaitingAddress(_) = admission.ready
             {
-                admission.ready =
-                    Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.quest.add));
+                admission.ready = Ready::Preparing(prepare(
+                    &mut self.tables.out,
+                    &self.pacing,
+                    &admission.quest.add,
+                ));
             }
         }
     }
@@ -85,9 +88,9 @@ impl Registry {
             (target, _) => target,
         };
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = self.out.inspect(waiter, target.clone());
+        let op = self.tables.out.inspect(waiter, target.clone());
         self.time_call(request, now.boot + add.timeout);
-        let latest = self.bindings.latest();
+        let latest = self.tables.bindings.latest();
         let quest = Quest {
             adopts: Some(address),
             ..Quest::new(add, now.boot)
@@ -107,7 +110,7 @@ impl Registry {
         };
         let is_known = |id: &ClientId| {
             let key = (add.lan.clone(), id.clone());
-            let holders = self.bindings.holders();
+            let holders = self.tables.bindings.holders();
             holders.of(&key).is_some()
                 || !holders.leaving(&key).is_empty()
                 || self.past.of(&key).is_some()
@@ -135,7 +138,7 @@ impl Registry {
                 admission.ready = Ready::AwaitingAddress(cause);
                 // Usually the other link is in a dead namespace that the kernel is removing.
                 let at = now.boot + CARRIER_PAUSE / 20;
-                self.timers.set_no_later(Key::Look, (at, Why::Call));
+                self.tables.timers.set_no_later(Key::Look, (at, Why::Call));
             }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
@@ -162,7 +165,7 @@ impl Registry {
                 };
                 if matches!(admission.quest.add.place, Place::Parent { .. }) {
                     let at = now.boot + CARRIER_PAUSE;
-                    return self.timers.set_no_later(Key::Look, (at, Why::Call));
+                    return self.tables.timers.set_no_later(Key::Look, (at, Why::Call));
                 }
                 if again {
                     self.look_again(attachment);
@@ -204,9 +207,10 @@ impl Registry {
         }
         let op = match admission.quest.adopts {
             Some(_) => self
+                .tables
                 .out
                 .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
-            None => prepare(&mut self.out, &self.pacing, &admission.quest.add),
+            None => prepare(&mut self.tables.out, &self.pacing, &admission.quest.add),
         };
         *look = Some(op);
     }
@@ -225,7 +229,7 @@ impl Registry {
 
     /// Looks at the interface of ADDs that waited for a change of it to end.
     pub(super) fn admissions_changed(&mut self, at: At) {
-        for attachment in self.interfaces.take_adds(at) {
+        for attachment in self.tables.interfaces.take_adds(at) {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
                 continue;
             };
@@ -238,7 +242,7 @@ impl Registry {
             }
             let target = admission.target.clone();
             let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-            let op = self.out.inspect(waiter, target);
+            let op = self.tables.out.inspect(waiter, target);
             if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
                 admission.ready = Ready::Preparing(op);
             }
@@ -247,7 +251,7 @@ impl Registry {
 
     /// Returns whether a binding's interface is being cleared for an ADD that replaces it.
     pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
-        let binding = self.bindings.get(id);
+        let binding = self.tables.bindings.get(id);
         let operation = binding.and_then(|binding| self.slots.operation(&binding.attachment));
         matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
@@ -299,7 +303,7 @@ impl Registry {
         }
         let adopts = quest.adopts;
         let profile = quest.add.profile.clone();
-        let holders = self.bindings.holders();
+        let holders = self.tables.bindings.holders();
         let tenant = |address| holders.tenant(&identity.lan, address, BindingId(0), now.boot);
         let held = adopts.and_then(|net| Some((net.addr(), tenant(net.addr())?)));
         if let Some((address, tenant)) = held {
@@ -312,7 +316,11 @@ impl Registry {
             return self.refuse(now, attachment, failure);
         }
         let replaces = holders.leaving(&identity.key());
-        let leaving = || replaces.iter().filter_map(|id| self.bindings.get(*id));
+        let leaving = || {
+            replaces
+                .iter()
+                .filter_map(|id| self.tables.bindings.get(*id))
+        };
         let owed = leaving().filter_map(|old| owed(old, now.boot));
         let lease = owed.max_by_key(|lease| lease.start).cloned();
         let lease = lease.filter(|lease| tenant(lease.ip()).is_none());
@@ -327,16 +335,16 @@ impl Registry {
         let holder = Holder {
             attachment: self.slots.shared(attachment),
             identity,
-            profile: self.profiles.share(profile),
+            profile: self.tables.profiles.share(profile),
             link,
             told: None,
         };
-        replaces.iter().for_each(|id| self.departs(now, *id));
+        replaces.iter().for_each(|id| self.tables.departs(now, *id));
         let patience = holder.profile.wants.patience.filter(|_| !is_doubtful);
         let last_record = last.map(|last| last.record);
         let last = given_back.or(last.map(|last| last.address));
-        let id = self.bindings.mint();
-        self.timers.set(Key::Call(request), None);
+        let id = self.tables.bindings.mint();
+        self.tables.timers.set(Key::Call(request), None);
         let lan = holder.identity.lan.clone();
         let acquiring = Operation::Acquiring(request, id);
         let slot = self.slots.make(attachment);
@@ -354,12 +362,12 @@ impl Registry {
             replaces: replaces.iter().copied().chain(last_record).collect(),
             view,
         };
-        self.interfaces.enter(&holder.link, id);
-        self.interfaces.is_on(view.at(), view.lower);
-        let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
-        self.insert(now, binding);
+        self.tables.interfaces.enter(&holder.link, id);
+        self.tables.interfaces.is_on(view.at(), view.lower);
+        let binding = Binding::acquiring(id, holder, known, now.boot, self.tables.rng.fork());
+        self.tables.insert(now, binding);
         replaces.into_iter().for_each(|old| {
-            self.with(now, old, |binding, cx| {
+            self.tables.with(now, old, |binding, cx| {
                 binding.gives_back(cx, Release::pause)
             })
         });
@@ -370,46 +378,54 @@ impl Registry {
         if self.pacing.ask(&lan, id, urgency) {
             let spare = self.spare.take_if(|it| it.attachment == *attachment);
             let sockets = spare.map(|spare| spare.exchange);
-            self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
+            self.tables
+                .with(now, id, |binding, cx| binding.on_permit(sockets, cx));
         }
     }
 
     pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease) {
-        let Some(attachment) = self.attachment(id) else {
+        let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
         if !self.slots.contains(&attachment) {
             return;
         }
         self.slots.hold(attachment.clone(), id);
-        if let Some(binding) = self.bindings.get(id)
+        if let Some(binding) = self.tables.bindings.get(id)
             && let Some(helped) = binding.client().and_then(Client::flag_helped)
         {
-            self.lans
+            self.tables
+                .lans
                 .got_answers(&binding.identity.lan, helped, now.boot);
             if helped {
-                self.with(now, id, |binding, _| binding.doubts_reach(&lease));
+                self.tables
+                    .with(now, id, |binding, _| binding.doubts_reach(&lease));
             }
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
-            self.out.resolvers.insert(attachment.clone());
+            self.tables.out.resolvers.insert(attachment.clone());
         }
         if lease.source.is_asked()
-            && let Some(lan) = self.lan(id)
+            && let Some(lan) = self.tables.lan(id)
         {
-            self.lans.add_succeeded(&lan);
+            self.tables.lans.add_succeeded(&lan);
         }
         self.saw(id);
         self.await_interface(now, id);
-        let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else {
+        let Some(profile) = self
+            .tables
+            .bindings
+            .get(id)
+            .map(|binding| binding.profile.clone())
+        else {
             return;
         };
         self.answer_add(now, &attachment, Answer::leased(&lease, &profile.policy));
     }
 
     pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {
-        let Some(attachment) = self.attachment(id) else {
+        let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else {
@@ -417,8 +433,10 @@ impl Registry {
         };
         let request = *request;
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
-            tally.flag_helped_elsewhere =
-                self.lan(id).is_some_and(|lan| self.lans.flag_helped(&lan));
+            tally.flag_helped_elsewhere = self
+                .tables
+                .lan(id)
+                .is_some_and(|lan| self.tables.lans.flag_helped(&lan));
         }
         if let Failure::NoOffer {
             lan,
@@ -434,24 +452,27 @@ impl Registry {
             if let Some(server) = server {
                 let began = now.boot.since_boot().saturating_sub(*waited + *queued);
                 let began = Instant::from_boot(began);
-                server.acknowledged = self.lans.acknowledged_since(lan, server.address, began);
+                server.acknowledged =
+                    self.tables
+                        .lans
+                        .acknowledged_since(lan, server.address, began);
             }
         }
-        let binding = self.bindings.get(id);
+        let binding = self.tables.bindings.get(id);
         let is_impatient = binding.is_some_and(|it| it.profile.wants.patience.is_some());
         // A server whose answers are refused is there nonetheless.
         if let Failure::NoOffer { lan, tally, .. } = &failure
             && is_impatient
             && tally.answers == 0
         {
-            self.lans.no_offer(lan, now.boot);
+            self.tables.lans.no_offer(lan, now.boot);
         }
-        let lan = self.lan(id);
+        let lan = self.tables.lan(id);
         if let Some(by) = self.jobs.caller(request).copied() {
             self.add_failed(now, &by, &attachment, lan.as_ref(), &failure);
         }
         let answer = Answer::Failed(failure);
-        match self.out.is_aside(id) {
+        match self.tables.out.is_aside(id) {
             true => self.jobs.withhold(request, id, answer),
             false => self.reply(now, request, answer),
         }
@@ -460,7 +481,7 @@ impl Registry {
 
     /// Fails an ADD once the temporary link of its binding's exchange is gone.
     pub(super) fn answer_withheld(&mut self, now: Now, id: BindingId) {
-        if !self.out.is_aside(id)
+        if !self.tables.out.is_aside(id)
             && let Some((request, answer)) = self.jobs.take_withheld(id)
         {
             self.reply(now, request, answer);
@@ -493,14 +514,15 @@ impl Registry {
         }
         let counts = !matches!(by, Caller::Adoption) && failure.is_of_host_or_lan();
         if let Some(lan) = lan.filter(|_| counts) {
-            self.lans
+            self.tables
+                .lans
                 .add_failed(lan, attachment, failure.to_string(), now);
         }
     }
 
     /// Returns how long an ADD may take. One with a fallback gets the time for that.
     pub(crate) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let gives_up = add.fallback.is_none() && self.lans.is_silent(&add.lan, now);
+        let gives_up = add.fallback.is_none() && self.tables.lans.is_silent(&add.lan, now);
         let patience = add.profile.wants.patience.filter(|_| gives_up);
         patience.map_or(add.timeout, |patience| add.timeout.min(patience))
     }

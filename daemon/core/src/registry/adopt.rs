@@ -73,7 +73,7 @@ impl Registry {
 
     /// Tries once more: the pause is over.
     pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
-        self.timers.set(Key::Adoption(errand), None);
+        self.tables.timers.set(Key::Adoption(errand), None);
         let Some(attachment) = self.jobs.attachment(errand).cloned() else {
             return;
         };
@@ -100,7 +100,7 @@ impl Registry {
             ..
         } = self.adoptions.pending.remove(attachment)?;
         if waits {
-            self.timers.set(Key::Adoption(errand), None);
+            self.tables.timers.set(Key::Adoption(errand), None);
             self.jobs.forget(errand);
         }
         Some(adoptee.address)
@@ -142,7 +142,7 @@ impl Registry {
         }
         let was_tried = adoption.tries.has_failed();
         adoption.tries.fail();
-        let pause = adoption.tries.pause(RARELY, &mut self.rng);
+        let pause = adoption.tries.pause(RARELY, &mut self.tables.rng);
         match was_tried {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
@@ -150,7 +150,7 @@ impl Registry {
         (adoption.errand, adoption.waits) =
             (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
         let next = Some((now.boot + pause, Why::Work));
-        self.timers.set(Key::Adoption(adoption.errand), next);
+        self.tables.timers.set(Key::Adoption(adoption.errand), next);
         self.adoptions.pending.insert(attachment, adoption);
     }
 
@@ -162,7 +162,8 @@ impl Registry {
         };
         let netns = adoption.adoptee.add.place.netns();
         let blind = !adoption.tries.has_failed()
-            || !netns.is_some_and(|netns| self.sight.sees(directory_of(netns), &self.bindings));
+            || !netns
+                .is_some_and(|netns| self.sight.sees(directory_of(netns), &self.tables.bindings));
         if cause.is_missing() {
             blind
         } else {

@@ -133,7 +133,7 @@ impl Registry {
             .as_ref()
             .and_then(Operation::op)
             .into_iter()
-            .for_each(|op| self.out.forget(op));
+            .for_each(|op| self.tables.out.forget(op));
         self.next_call(now, attachment);
     }
 
@@ -190,7 +190,7 @@ impl Registry {
             let holder = *holder;
             requests.push(id);
             // An operator's release may still work at the interface, which disappears now.
-            return self.with(now, holder, |binding, cx| {
+            return self.tables.with(now, holder, |binding, cx| {
                 if binding.is_held() {
                     binding.give_back(Leave::Deleted, cx);
                 }
@@ -224,8 +224,9 @@ impl Registry {
             grace: Some(grace),
             ..(*binding.profile).clone()
         };
-        let profile = self.profiles.share(profile);
-        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+        let profile = self.tables.profiles.share(profile);
+        self.tables
+            .with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
     /// Abandons the ADD under way, if there is one.
@@ -241,7 +242,8 @@ impl Registry {
             Some(Operation::Acquiring(_, id)) => {
                 let id = *id;
                 let abort = why.map_or(Abort::Silent, Abort::Because);
-                self.with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
+                self.tables
+                    .with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
                 if abort == Abort::Silent {
                     self.begin(attachment, Operation::Ending(id));
                 }
@@ -261,7 +263,7 @@ impl Registry {
             Some(Caller::Operator(_)) => return begin_return(self, now, holder),
             by => matches!(by, Some(Caller::Collection(_))),
         };
-        self.with(now, holder, |binding, cx| {
+        self.tables.with(now, holder, |binding, cx| {
             binding.give_back(Leave::Deleted, cx);
             if collected {
                 binding.gives_back(cx, Release::end_grace);
@@ -294,7 +296,7 @@ impl Registry {
     /// and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
         self.lease_left(id, Err(cause.clone()));
-        let Some(attachment) = self.attachment(id) else {
+        let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
         let requests = match self.operation(&attachment) {
@@ -323,7 +325,7 @@ impl Registry {
             .holder_of(attachment)
             .filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
-            self.interfaces.await_work(attachment);
+            self.tables.interfaces.await_work(attachment);
             return self.begin_looking(
                 attachment,
                 Check {
@@ -364,7 +366,7 @@ impl Registry {
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());
-        let op = self.out.inspect_with(
+        let op = self.tables.out.inspect_with(
             Waiter::Operation(attachment.clone(), Look::Check),
             target,
             true,
@@ -413,7 +415,7 @@ impl Registry {
             (Some(binding), Some(lease), Ok(view))
                 if view.addresses.contains(&lease.address.into()) =>
             {
-                match binding.lacks_route(&view, &self.interfaces) {
+                match binding.lacks_route(&view, &self.tables.interfaces) {
                     Some(route) => Answer::Failed(Failure::NoRoute {
                         attachment: attachment.clone(),
                         route: Box::new(route),
@@ -424,6 +426,7 @@ impl Registry {
             }
             (Some(binding), Some(_), Ok(_))
                 if self
+                    .tables
                     .interfaces
                     .seat(&binding.link, binding.id)
                     .is_some_and(Seat::never_came) =>
@@ -449,7 +452,7 @@ impl Registry {
 
     /// Resumes the CHECKs whose interface is no longer being changed. Returns whether there were any.
     pub(super) fn resume_checks(&mut self, now: Now) -> bool {
-        let waiting = self.interfaces.take_checks();
+        let waiting = self.tables.interfaces.take_checks();
         let before = waiting.len();
         for attachment in waiting {
             let Some(Operation::Checking(check)) = self.operation(&attachment) else {
@@ -461,7 +464,7 @@ impl Registry {
                 self.begin_check(now, &attachment, id, expected);
             }
         }
-        self.interfaces.checks() < before
+        self.tables.interfaces.checks() < before
     }
 
     /// Returns whether a CHECK waits for what the binding does at its interface. With another call behind it, it does not wait.
@@ -470,6 +473,6 @@ impl Registry {
             .slots
             .get(attachment)
             .is_none_or(|slot| slot.waiting.is_empty());
-        is_last && binding.is_changing(&self.interfaces, now.boot)
+        is_last && binding.is_changing(&self.tables.interfaces, now.boot)
     }
 }

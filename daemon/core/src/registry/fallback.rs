@@ -48,7 +48,8 @@ impl Registry {
         last: Option<IpAddr>,
     ) {
         let given = self.address_of_range(now, id, fallback, used, last);
-        self.with(now, id, |binding, cx| binding.on_resort(given, cx));
+        self.tables
+            .with(now, id, |binding, cx| binding.on_resort(given, cx));
     }
 
     fn address_of_range(
@@ -59,13 +60,13 @@ impl Registry {
         used: &BTreeSet<Ipv4Addr>,
         last: Option<IpAddr>,
     ) -> Result<RangeAddress, NoAddress> {
-        let Some(own) = self.bindings.get(id) else {
+        let Some(own) = self.tables.bindings.get(id) else {
             return fallback.allocator(None).peek();
         };
         let lan = own.identity.lan.clone();
         let mut allocator = self.allocator_of(now, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
-        let hosts = self.bindings.holders().hosts_on(&lan).into_iter();
+        let hosts = self.tables.bindings.holders().hosts_on(&lan).into_iter();
         let hosts = hosts.map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
             allocator.occupy(
@@ -83,7 +84,11 @@ impl Registry {
             return Ok(given);
         }
         let given = allocator.peek()?;
-        let lans = self.bindings.iter().map(|binding| &binding.identity.lan);
+        let lans = self
+            .tables
+            .bindings
+            .iter()
+            .map(|binding| &binding.identity.lan);
         let lans: BTreeSet<_> = lans.collect();
         self.fallbacks.last.retain(|lan, _| lans.contains(lan));
         self.fallbacks.last.insert(lan, given.address.addr());
@@ -107,6 +112,7 @@ impl Registry {
             WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
         };
         for other in self
+            .tables
             .bindings
             .iter()
             .filter(|other| Some(other.id) != but && other.identity.lan == *lan)
@@ -138,14 +144,19 @@ impl Registry {
     fn is_unserved(&self, binding: &Binding, now: Now) -> bool {
         let lease = binding.lease(now.boot);
         let of_range = lease.filter(|lease| !lease.source.is_asked());
-        of_range.is_some_and(|lease| !self.lans.heard_since(&binding.identity.lan, lease.start))
+        of_range.is_some_and(|lease| {
+            !self
+                .tables
+                .lans
+                .heard_since(&binding.identity.lan, lease.start)
+        })
     }
 
     /// Returns whether there is such a container on a LAN.
     pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
         let is_one = |it: &Binding| it.identity.lan == *lan && self.is_unserved(it, now);
         let may_be = self.fallbacks.recovered || !self.fallbacks.named.is_empty();
-        may_be && self.bindings.iter().any(is_one)
+        may_be && self.tables.bindings.iter().any(is_one)
     }
 }
 

@@ -44,7 +44,7 @@ impl Holdings {
     pub(crate) fn of(core: &Registry, now: Instant) -> Self {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> =
             BTreeMap::new();
-        for binding in core.bindings.iter() {
+        for binding in core.tables.bindings.iter() {
             let door = binding.attachment.door();
             let network = binding.attachment.network();
             let source = if is_of_range(binding, now) {
@@ -57,7 +57,7 @@ impl Holdings {
                 .or_default() += 1;
         }
         let name = labels(leases.keys().map(|(_, network, ..)| *network));
-        let left = core.bindings.iter().filter_map(|binding| {
+        let left = core.tables.bindings.iter().filter_map(|binding| {
             let (lease, _) = binding.unextended(now)?;
             Some((lease.expires()?.saturating_since(now), lease.times?.end))
         });

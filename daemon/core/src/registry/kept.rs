@@ -27,13 +27,14 @@ impl Kept {
             count,
             of_bindings: false,
         };
-        let [bindings, touched, sought] = core.bindings.sizes();
-        let (seats, interfaces) = core.interfaces.sizes();
-        let [holders, leaving, identities, claims, unsettled] = core.bindings.holders().sizes();
+        let [bindings, touched, sought] = core.tables.bindings.sizes();
+        let (seats, interfaces) = core.tables.interfaces.sizes();
+        let [holders, leaving, identities, claims, unsettled] =
+            core.tables.bindings.holders().sizes();
         // Each has a call and a deadline. There are no more of them than a start named.
         let adoptions = core.adoptions.len();
         let is_above = |key: &Key| matches!(key, Key::Above(_));
-        let deadlines = core.timers.count(|key| !is_above(key));
+        let deadlines = core.tables.timers.count(|key| !is_above(key));
         let others = adoptions + core.orphans.len().min(1) + core.seeking.awaited().min(1);
         let mut kept = vec![
             of_bindings("bindings", bindings),
@@ -44,12 +45,15 @@ impl Kept {
             of_bindings("identities being given back", identities),
             of_bindings("claims on addresses", claims),
             of_bindings("deadlines", deadlines.saturating_sub(others)),
-            of_bindings("deadlines of doors above", core.timers.count(is_above)),
+            of_bindings(
+                "deadlines of doors above",
+                core.tables.timers.count(is_above),
+            ),
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
             under_way("calls", core.jobs.len().saturating_sub(adoptions)),
             under_way("leases that are given back", core.leavings.len()),
-            under_way("name servers to publish", core.out.resolvers.len()),
+            under_way("name servers to publish", core.tables.out.resolvers.len()),
             under_way("LANs with permits", core.pacing.len()),
             under_way("LANs with extensions", core.extensions.len()),
             under_way("links to look at", core.audit.waiting()),
@@ -62,7 +66,8 @@ impl Kept {
             under_way("namespaces that are not seen", core.sight.unseen()),
         ];
         kept.extend(
-            core.out
+            core.tables
+                .out
                 .sizes()
                 .into_iter()
                 .chain(interfaces)

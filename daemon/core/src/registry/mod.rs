@@ -40,6 +40,7 @@ mod seek;
 mod servers;
 mod sight;
 mod slots;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -50,14 +51,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrand::Rng;
-
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
-use self::index::Index;
 use self::jobs::{Jobs, Renewal};
 pub use self::kept::Kept;
 pub(crate) use self::notice::Notice;
@@ -68,27 +66,22 @@ use self::pacing::{Extensions, Pacing, Releases, Urgency};
 use self::past::{LastAddress, Past};
 use self::port::Leavings;
 pub(crate) use self::port::PortHolding;
-use self::profiles::Profiles;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::Slots;
-use self::timers::Timers;
+use self::tables::Tables;
 pub(crate) use self::timers::{DoorTimer, Key};
 pub(crate) use self::troubles::{parents, troubles};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx, Hold, Release};
-use crate::conflict::departed::Departed;
-use crate::conflict::lans::Lans;
+use crate::binding::{Binding, Hold, Release};
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
-use crate::identity::{Attachment, IdentityKey, Lan};
-use crate::interface::Interfaces;
-use crate::lan::Accounts;
+use crate::identity::{Attachment, IdentityKey};
 use crate::link::LinkCause;
-use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
+use crate::outbox::{Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::source::{Client, Timer};
-use crate::time::{BootId, Instant, Now};
+use crate::time::{Instant, Now};
 use crate::wire::frame;
 
 /// What may differ from one daemon to another.
@@ -119,28 +112,18 @@ impl Default for Config {
 #[derive(Debug)]
 pub(crate) struct Registry {
     config: Config,
-    boot: BootId,
+    pub(crate) tables: Tables,
     clocks: Clocks,
-    pub(crate) rng: Rng,
-    pub(crate) out: Outbox,
-    bindings: Index,
-    interfaces: Interfaces,
     slots: Slots,
     jobs: Jobs,
     adoptions: Adoptions,
     pacing: Pacing,
-    departed: Departed,
     leavings: Leavings,
-    /// What is known about each LAN.
-    lans: Accounts,
     releases: Releases,
     extensions: Extensions,
     past: Past,
     orphans: Orphans,
-    conflicts: Lans,
-    profiles: Profiles,
     fallbacks: Fallbacks,
-    timers: Timers,
     audit: Audit,
     sight: Sight,
     seeking: Seeking,
@@ -158,27 +141,18 @@ impl Registry {
         let pacing = Pacing::new(config.permits.max(1));
         Self {
             config,
-            boot: BootId(String::new()),
+            tables: Tables::new(seed),
             clocks: Clocks::default(),
-            rng: Rng::with_seed(seed),
-            out: Outbox::default(),
-            bindings: Index::default(),
-            interfaces: Interfaces::default(),
             slots: Slots::default(),
             jobs: Jobs::default(),
             adoptions: Adoptions::default(),
             pacing,
-            departed: Departed::default(),
             leavings: Leavings::default(),
-            lans: Accounts::default(),
             releases: Releases::default(),
             extensions: Extensions::default(),
             past: Past::default(),
             orphans: Orphans::default(),
-            conflicts: Lans::default(),
-            profiles: Profiles::default(),
             fallbacks: Fallbacks::default(),
-            timers: Timers::default(),
             audit: Audit::default(),
             sight: Sight::default(),
             seeking: Seeking::default(),
@@ -193,21 +167,29 @@ impl Registry {
         let Some(may_be_late) = self.clocks.read(now) else {
             return;
         };
-        let ids: Vec<_> = self.bindings.iter().map(|binding| binding.id).collect();
+        let ids: Vec<_> = self
+            .tables
+            .bindings
+            .iter()
+            .map(|binding| binding.id)
+            .collect();
         for id in ids {
-            self.with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
+            self.tables
+                .with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
         }
     }
 
     /// Returns whose deadlines have come, in order of time.
     pub(crate) fn due(&self, now: Instant) -> Vec<Key> {
-        self.timers.due(now)
+        self.tables.timers.due(now)
     }
 
     /// Goes on with somebody whose deadline has come.
     pub(crate) fn on_clock(&mut self, now: Now, key: Key) {
         match key {
-            Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
+            Key::Binding(id) => self
+                .tables
+                .with(now, id, |binding, cx| binding.on_clock(cx)),
             Key::Call(id) => self.call_timed_out(now, id),
             Key::Audit(at) => self.audit_again(at),
             Key::Adoption(id) => self.adopt_again(now, id),
@@ -220,25 +202,25 @@ impl Registry {
     }
 
     pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
-        self.out.pop().or_else(|| self.publish())
+        self.tables.out.pop().or_else(|| self.publish())
     }
 
     /// Returns when the clock next matters, and why; `None` while nothing waits.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        self.timers.next()
+        self.tables.timers.next()
     }
 
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
     /// lease has no record.
     pub(crate) fn adopting(&self) -> usize {
-        let bindings = self.bindings.iter();
+        let bindings = self.tables.bindings.iter();
         self.adoptions.len() + bindings.filter(|binding| binding.is_unwritten()).count()
     }
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
     pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
-        match self.out.exchange(exchange)? {
-            Owner::Binding(id) => self.attachment(id),
+        match self.tables.out.exchange(exchange)? {
+            Owner::Binding(id) => self.tables.attachment(id),
             Owner::Call(_) | Owner::Above(_) => None,
         }
     }
@@ -251,24 +233,25 @@ impl Registry {
             pools,
             not_adopted: self.adoptions.failures(),
             strangers,
-            refused: self.out.counts.refusals().clone(),
+            refused: self.tables.out.counts.refusals().clone(),
         }
     }
 
     /// Handles the end of an effect.
     pub(crate) fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
-            self.out.written(op, result.is_ok());
+            self.tables.out.written(op, result.is_ok());
         }
-        let changed = self.interfaces.end_change(op);
+        let changed = self.tables.interfaces.end_change(op);
         let sockets = match &outcome {
             Outcome::Prepared { exchange, .. } => *exchange,
             _ => None,
         };
-        let waiter = self.out.take(op);
+        let waiter = self.tables.out.take(op);
         match waiter {
             Some(Waiter::Binding(id, task)) => {
-                self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
+                self.tables
+                    .with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
                 if matches!(task, Task::Close(_)) {
                     self.answer_withheld(now, id);
                 }
@@ -282,7 +265,7 @@ impl Registry {
                 let unused = self.spare.take();
                 unused
                     .into_iter()
-                    .for_each(|it| self.out.close(it.exchange));
+                    .for_each(|it| self.tables.out.close(it.exchange));
             }
             Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
@@ -293,7 +276,7 @@ impl Registry {
                 self.unknown += 1;
                 sockets
                     .into_iter()
-                    .for_each(|exchange| self.out.close(exchange));
+                    .for_each(|exchange| self.tables.out.close(exchange));
             }
         }
         if let Some(at) = changed {
@@ -303,7 +286,7 @@ impl Registry {
 
     /// Handles a frame that came in.
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
-        let id = match self.out.exchange(exchange) {
+        let id = match self.tables.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
             // A STATUS only checks whether sockets can be opened.
             Some(Owner::Call(_) | Owner::Above(_)) => return,
@@ -311,28 +294,28 @@ impl Registry {
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
         // container's link whose address has changed since: KubeVirt gives the previous one to its virtual machine.
-        let binding = self.bindings.get(id);
+        let binding = self.tables.bindings.get(id);
         let inside = binding.filter(|it| meta.other_host && !it.speaks_from_host());
         if inside.is_some_and(|it| !bytes.starts_with(&it.identity.chaddr.0)) {
             return;
         }
         match frame::decode(bytes, meta) {
-            Ok(frame) => self.with(now, id, |binding, cx| {
+            Ok(frame) => self.tables.with(now, id, |binding, cx| {
                 binding.on_frame(exchange, &frame, cx)
             }),
             Err(cause) => match frame::ipv4_source(bytes) {
-                Some(from) => self.with(now, id, |binding, cx| {
+                Some(from) => self.tables.with(now, id, |binding, cx| {
                     binding.on_unreadable(exchange, cause, from, cx)
                 }),
-                None => self.out.counts.refused(cause.name()),
+                None => self.tables.out.counts.refused(cause.name()),
             },
         }
     }
 
     /// Handles the failure of sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
-        match self.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| {
+        match self.tables.out.exchange(exchange) {
+            Some(Owner::Binding(id)) => self.tables.with(now, id, |binding, cx| {
                 binding.on_broken(exchange, cause, cx)
             }),
             Some(Owner::Call(_) | Owner::Above(_)) => {}
@@ -342,45 +325,18 @@ impl Registry {
 
     /// Records that a link did not accept a frame.
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
-        match self.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => {
-                self.with(now, id, |binding, _| binding.on_unsent(exchange, cause))
-            }
+        match self.tables.out.exchange(exchange) {
+            Some(Owner::Binding(id)) => self
+                .tables
+                .with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
             Some(Owner::Call(_) | Owner::Above(_)) => {}
             None => self.unknown += 1,
         }
     }
 
-    /// Has a binding handle something, and keeps the tables in step.
-    fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
-        let boot = &self.boot;
-        let out = &mut self.out;
-        let rng = &mut self.rng;
-        let conflicts = &mut self.conflicts;
-        let interfaces = &mut self.interfaces;
-        let departed = &self.departed;
-        let lans = &self.lans;
-        self.bindings.with(id, now.boot, |binding, holders| {
-            f(
-                binding,
-                &mut Cx {
-                    now,
-                    boot,
-                    out,
-                    rng,
-                    holders,
-                    interfaces,
-                    conflicts,
-                    lans,
-                    departed,
-                },
-            );
-        });
-    }
-
     /// Carries out the next thing that follows from the current input. False if nothing more does.
     pub(crate) fn go_on(&mut self, now: Now) -> bool {
-        match self.out.reports.pop_front() {
+        match self.tables.out.reports.pop_front() {
             Some((id, report)) => {
                 self.reported(now, id, report);
                 true
@@ -391,38 +347,39 @@ impl Registry {
 
     /// Ends an input, once nothing more follows from it.
     pub(crate) fn end_input(&mut self, now: Now) {
-        self.orphans.tell(now, &mut self.out);
+        self.orphans.tell(now, &mut self.tables.out);
         let orphan = self.orphans.deadline().map(|at| (at, Why::Orphan));
-        self.timers.set(Key::Orphans, orphan);
-        let touched = self.bindings.take_touched();
+        self.tables.timers.set(Key::Orphans, orphan);
+        let touched = self.tables.bindings.take_touched();
         self.notice_silence(now, &touched);
-        let bindings = &self.bindings;
-        self.out.write_notes(|id| {
+        let bindings = &self.tables.bindings;
+        self.tables.out.write_notes(|id| {
             bindings
                 .get(id)
                 .is_some_and(|binding| binding.record_is_due())
         });
         Renewal::go_on(self, now, &touched);
         for id in touched {
-            let binding = self.bindings.get(id);
-            let deadline = binding.and_then(|binding| binding.deadline(&self.interfaces));
-            self.timers.set(Key::Binding(id), deadline);
+            let binding = self.tables.bindings.get(id);
+            let deadline = binding.and_then(|binding| binding.deadline(&self.tables.interfaces));
+            self.tables.timers.set(Key::Binding(id), deadline);
         }
     }
 
     /// Lets leaving bindings go on, or give way, when live ones have come or gone. Returns whether there was anything to do.
     fn settle_holders(&mut self, now: Now) -> bool {
-        if let Some(beside) = self.bindings.next_settled() {
+        if let Some(beside) = self.tables.bindings.next_settled() {
             for other in beside {
-                self.with(now, other, |binding, cx| binding.give_way(cx));
+                self.tables
+                    .with(now, other, |binding, cx| binding.give_way(cx));
             }
             return true;
         }
-        let Some(key) = self.bindings.next_stirred() else {
+        let Some(key) = self.tables.bindings.next_stirred() else {
             return false;
         };
-        for leaving in self.bindings.holders().leaving(&key) {
-            self.with(now, leaving, |binding, cx| {
+        for leaving in self.tables.bindings.holders().leaving(&key) {
+            self.tables.with(now, leaving, |binding, cx| {
                 binding.gives_back(cx, Release::unpause)
             });
         }
@@ -433,7 +390,7 @@ impl Registry {
     ///
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
-        let attachment = self.out.resolvers.pop_first()?;
+        let attachment = self.tables.out.resolvers.pop_first()?;
         let dns = self.holder_of(&attachment).and_then(|it| it.resolver());
         Some(Effect::Publish { attachment, dns })
     }
@@ -450,25 +407,25 @@ impl Registry {
                 last,
             } => self.fall_back(now, id, &fallback, &used, last),
             Report::Heard(said) => self.server_said(now, id, said),
-            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| {
+            Report::WantsRenewed(other) => self.tables.with(now, other, |binding, cx| {
                 binding.holds(cx, Hold::renew_early)
             }),
             Report::Replaced(replaced) => {
-                if let Some(binding) = self.bindings.get(id) {
+                if let Some(binding) = self.tables.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
                 }
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
             }
             Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
-                self.with(now, other, |binding, cx| {
+                self.tables.with(now, other, |binding, cx| {
                     binding.gives_back(cx, |release, _, _| release.spoil(address))
                 });
             }),
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
-                self.departs(now, id);
-                if let Some(attachment) = self.attachment(id) {
+                self.tables.departs(now, id);
+                if let Some(attachment) = self.tables.attachment(id) {
                     self.given_back(now, id, &attachment);
                 }
             }
@@ -483,8 +440,12 @@ impl Registry {
 
     /// Removes a binding of which nothing is left; whoever waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
-        let attachment = self.attachment(id);
-        let binding = self.bindings.get(id).filter(|it| it.is_to_remember());
+        let attachment = self.tables.attachment(id);
+        let binding = self
+            .tables
+            .bindings
+            .get(id)
+            .filter(|it| it.is_to_remember());
         if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
             let key = binding.identity.key();
             let last = LastAddress {
@@ -493,7 +454,7 @@ impl Registry {
                 returns: binding.profile.returns(),
             };
             // A successor writes its own address.
-            if self.bindings.holders().of(&key).is_none() {
+            if self.tables.bindings.holders().of(&key).is_none() {
                 self.remember(key, last);
             }
         }
@@ -506,20 +467,21 @@ impl Registry {
 
     fn remember(&mut self, key: IdentityKey, last: LastAddress) {
         if let Some(record) = self.past.remember(key, last) {
-            self.out.write_alone(Change::Remove(record));
+            self.tables.out.write_alone(Change::Remove(record));
         }
     }
 
     fn replaced(&mut self, now: Now, id: BindingId) {
         let mut is_over = true;
-        self.with(now, id, |binding, cx| is_over = binding.replaced(cx));
+        self.tables
+            .with(now, id, |binding, cx| is_over = binding.replaced(cx));
         if is_over {
             self.over(now, id);
         }
     }
 
     fn want_permit(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self.bindings.get(id) else {
+        let Some(binding) = self.tables.bindings.get(id) else {
             return;
         };
         let lan = binding.identity.lan.clone();
@@ -530,43 +492,44 @@ impl Registry {
             self.extensions.wait(lan, id, lease.server, ends);
             self.extend_next(now);
         } else if self.pacing.ask(&lan, id, Urgency::Background) {
-            self.with(now, id, |binding, cx| binding.on_permit(None, cx));
+            self.tables
+                .with(now, id, |binding, cx| binding.on_permit(None, cx));
         }
     }
 
     /// Gives each free turn to the next lease that is to be extended.
     fn extend_next(&mut self, now: Now) {
         while let Some(next) = self.extensions.next(now.boot) {
-            self.with(now, next, |binding, cx| binding.on_permit(None, cx));
+            self.tables
+                .with(now, next, |binding, cx| binding.on_permit(None, cx));
         }
         let next = self.extensions.deadline();
         let why = Why::Dhcp(Timer::ReceiveWindow);
-        self.timers.set(Key::Extensions, next.map(|at| (at, why)));
+        self.tables
+            .timers
+            .set(Key::Extensions, next.map(|at| (at, why)));
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.lan(id) else { return };
+        let Some(lan) = self.tables.lan(id) else {
+            return;
+        };
         self.extensions.leave(&lan, id);
         self.extend_next(now);
         if let Some(next) = self.pacing.leave(&lan, id) {
-            self.with(now, next, |binding, cx| binding.on_permit(None, cx));
+            self.tables
+                .with(now, next, |binding, cx| binding.on_permit(None, cx));
         }
     }
 
     fn want_turn(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.lan(id) else { return };
+        let Some(lan) = self.tables.lan(id) else {
+            return;
+        };
         let at = self.releases.take(lan, now.boot);
-        self.with(now, id, |binding, cx| {
+        self.tables.with(now, id, |binding, cx| {
             binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
         });
-    }
-
-    /// Adds a binding to all tables.
-    fn insert(&mut self, now: Now, binding: Binding) {
-        if binding.resolver().is_some() {
-            self.out.resolvers.insert(binding.attachment.clone());
-        }
-        self.bindings.insert(binding, now.boot);
     }
 
     /// Removes a binding from all tables.
@@ -574,37 +537,11 @@ impl Registry {
         self.give_permit_back(now, id);
         self.sight.forget(id);
         self.await_interface_no_more(id);
-        self.with(now, id, |binding, cx| binding.close(cx));
-        self.departs(now, id);
-        let Some(binding) = self.bindings.remove(id) else {
-            return;
-        };
-        self.interfaces.leave(&binding.link, id);
-        if binding.resolver().is_some() {
-            self.out.resolvers.insert(binding.attachment.clone());
-        }
-    }
-
-    /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
-    fn departs(&mut self, now: Now, id: BindingId) {
-        let binding = self.bindings.get(id);
-        let binding = binding.filter(|it| it.link.in_netns().is_some());
-        if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
-            let (lan, mac) = (&binding.identity.lan, binding.link.mac());
-            self.departed.add(lan, lease.ip(), mac, now.boot);
-        }
+        self.tables.remove(now, id);
     }
 
     /// Returns the binding that holds an attachment's lease, or looks for another.
     fn holder_of(&self, attachment: &Attachment) -> Option<&Binding> {
-        self.bindings.get(self.slots.holder(attachment)?)
-    }
-
-    fn lan(&self, id: BindingId) -> Option<Lan> {
-        Some(self.bindings.get(id)?.identity.lan.clone())
-    }
-
-    fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
-        Some(self.bindings.get(id)?.attachment.clone())
+        self.tables.bindings.get(self.slots.holder(attachment)?)
     }
 }

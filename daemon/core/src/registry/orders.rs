@@ -9,7 +9,7 @@ use crate::time::Now;
 /// Returns the leases that are meant, in order of attachment.
 pub(super) fn chosen(core: &Registry, now: Now, which: &Which) -> Vec<(BindingId, Row)> {
     let leased = |binding: &Binding| (binding.id, row(binding, now.boot));
-    let mut rows = which.of(core.bindings.iter().map(leased));
+    let mut rows = which.of(core.tables.bindings.iter().map(leased));
     rows.sort_by(|(_, a), (_, b)| a.by_attachment(b));
     rows
 }

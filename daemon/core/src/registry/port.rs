@@ -139,7 +139,7 @@ impl Registry {
     }
 
     pub(crate) fn every_holding(&self) -> impl Iterator<Item = PortHolding<'_>> {
-        self.bindings.iter().map(PortHolding)
+        self.tables.bindings.iter().map(PortHolding)
     }
 
     /// Returns those that hold a lease for the attachments of a network, or look for another.
@@ -149,13 +149,14 @@ impl Registry {
             .holders()
             .filter(move |(attachment, _)| attachment.network() == network);
         holders
-            .filter_map(|(_, id)| self.bindings.get(id))
+            .filter_map(|(_, id)| self.tables.bindings.get(id))
             .map(PortHolding)
     }
 
     /// Returns those that ask for their first lease in a network.
     pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
         let asking = self
+            .tables
             .bindings
             .iter()
             .filter(|binding| matches!(binding.life, Life::Acquiring(_)));
@@ -169,7 +170,7 @@ impl Registry {
         let leaving = self
             .leavings
             .bindings()
-            .filter_map(|id| self.bindings.get(id));
+            .filter_map(|id| self.tables.bindings.get(id));
         leaving
             .filter(move |binding| binding.attachment.network() == network)
             .map(PortHolding)
@@ -199,14 +200,16 @@ impl Registry {
                 .for_each(|own| own.clone_from(limits));
         }
         let asking: Vec<_> = self.asking_in(network).map(PortHolding::id).collect();
-        asking
-            .into_iter()
-            .for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));
+        asking.into_iter().for_each(|asking| {
+            self.tables
+                .with(now, asking, |binding, _| binding.life.limit(limits))
+        });
     }
 
     /// Has a lease give its interface another MTU than it was requested with.
     pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
         let Some(binding) = self
+            .tables
             .bindings
             .get(id)
             .filter(|binding| binding.profile.policy.mtu != mtu)
@@ -215,18 +218,19 @@ impl Registry {
         };
         let mut profile = (*binding.profile).clone();
         profile.policy.mtu = mtu;
-        let profile = self.profiles.share(profile);
-        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+        let profile = self.tables.profiles.share(profile);
+        self.tables
+            .with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
     /// Sets a deadline of a door above, or takes it away.
     pub(crate) fn set_timer(&mut self, timer: DoorTimer, deadline: Option<(Instant, Why)>) {
-        self.timers.set(Key::Above(timer), deadline);
+        self.tables.timers.set(Key::Above(timer), deadline);
     }
 
     /// Returns the call of a door above that has these sockets.
     pub(crate) fn above(&self, exchange: ExchangeId) -> Option<RequestId> {
-        match self.out.exchange(exchange)? {
+        match self.tables.out.exchange(exchange)? {
             Owner::Above(id) => Some(id),
             Owner::Binding(_) | Owner::Call(_) => None,
         }
@@ -237,7 +241,7 @@ impl Registry {
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
         match self.is_inside(id) {
-            true => self.with(now, id, |binding, cx| {
+            true => self.tables.with(now, id, |binding, cx| {
                 binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
             }),
             false => self.give_back(now, id),
@@ -256,19 +260,20 @@ impl Registry {
 
     /// Takes an interface that dockerd left in its container out of the way: under its name no other could come.
     fn abandon(&mut self, id: BindingId) {
-        let binding = self.bindings.get(id).filter(|_| self.is_inside(id));
+        let binding = self.tables.bindings.get(id).filter(|_| self.is_inside(id));
         if let Some(binding) = binding.filter(|binding| binding.profile.wants.is_found_later()) {
             tracing::info!(attachment = %binding.attachment, "its interface is still in the container: taking it out of the way");
             let target = Target::Known(binding.link.clone());
             let nobody = Waiter::Above(DoorWaiter::Nobody);
-            self.out.apply(nobody, target, vec![Step::Abandon]);
+            self.tables.out.apply(nobody, target, vec![Step::Abandon]);
         }
     }
 
     /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given
     /// back.
     pub(super) fn is_inside(&self, id: BindingId) -> bool {
-        self.bindings
+        self.tables
+            .bindings
             .get(id)
             .is_some_and(|binding| binding.is_held() && !binding.is_on_host())
     }
@@ -291,13 +296,14 @@ impl Registry {
 
     /// Gives back a lease whose identity may return.
     fn give_back(&mut self, now: Now, id: BindingId) {
-        let Some(attachment) = self.attachment(id) else {
+        let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        self.lan(id)
+        self.tables
+            .lan(id)
             .into_iter()
-            .for_each(|lan| self.lans.has_room(&lan));
-        self.with(now, id, |binding, cx| {
+            .for_each(|lan| self.tables.lans.has_room(&lan));
+        self.tables.with(now, id, |binding, cx| {
             binding.give_back(Leave::Released, cx)
         });
         self.slots.vacate(&attachment, id);

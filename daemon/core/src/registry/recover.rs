@@ -25,10 +25,10 @@ impl Registry {
         boot: BootId,
         records: Vec<(BindingId, Record)>,
     ) {
-        self.boot = boot;
+        self.tables.boot = boot;
         records
             .iter()
-            .for_each(|(id, _)| self.bindings.begin_after(*id));
+            .for_each(|(id, _)| self.tables.bindings.begin_after(*id));
         let (mut past, records): (Vec<_>, Vec<_>) = records
             .into_iter()
             .partition(|(_, record)| record.state == RecordState::Past);
@@ -49,13 +49,18 @@ impl Registry {
         latest_first
             .into_iter()
             .for_each(|(id, record)| self.recover(now, id, record));
-        tracing::info!(leases = count, boot = %self.boot, "started");
+        tracing::info!(leases = count, boot = %self.tables.boot, "started");
     }
 
     /// Looks at the interfaces of all held bindings, and searches for those that are sought.
     pub(crate) fn look_around(&mut self, now: Now) {
         self.audit_all();
-        let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
+        let awaited: Vec<_> = self
+            .tables
+            .bindings
+            .sought()
+            .map(|binding| binding.id)
+            .collect();
         awaited
             .into_iter()
             .for_each(|id| self.await_interface(now, id));
@@ -63,9 +68,9 @@ impl Registry {
     }
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
-        let same_boot = record.boot == self.boot;
+        let same_boot = record.boot == self.tables.boot;
         let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
-        record.rebase(&self.boot, now);
+        record.rebase(&self.tables.boot, now);
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
         self.fallbacks.recovered |= !record.lease.source.is_asked();
         let Record {
@@ -84,33 +89,33 @@ impl Registry {
         let attachment = Arc::new(attachment);
         // An attachment does not have two bindings either: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
-        let taken = known || self.bindings.holders().of(&identity.key()).is_some();
+        let taken = known || self.tables.bindings.holders().of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.hold(attachment.clone(), id);
         }
         let holder = Holder {
             attachment,
             identity,
-            profile: self.profiles.share(profile),
+            profile: self.tables.profiles.share(profile),
             link,
             told,
         };
-        let out = &mut self.out;
-        let rng = &mut self.rng;
-        let holders = self.bindings.holders();
-        let interfaces = &mut self.interfaces;
-        let conflicts = &mut self.conflicts;
+        let out = &mut self.tables.out;
+        let rng = &mut self.tables.rng;
+        let holders = self.tables.bindings.holders();
+        let interfaces = &mut self.tables.interfaces;
+        let conflicts = &mut self.tables.conflicts;
         interfaces.enter(&holder.link, id);
-        let departed = &self.departed;
+        let departed = &self.tables.departed;
         let mut cx = Cx {
             now,
-            boot: &self.boot,
+            boot: &self.tables.boot,
             out,
             rng,
             holders,
             interfaces,
             conflicts,
-            lans: &self.lans,
+            lans: &self.tables.lans,
             departed,
         };
         let mut common = Common::new(id, holder);
@@ -142,9 +147,10 @@ impl Registry {
                 Release::recorded(&common, lease, kept, !same_boot, now.boot)
             }
         };
-        self.insert(now, Binding::of(common, life));
+        self.tables.insert(now, Binding::of(common, life));
         if was_set {
-            self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
+            self.tables
+                .with(now, id, |binding, cx| binding.on_wall_set(false, cx));
         }
     }
 }

@@ -26,7 +26,9 @@ impl Registry {
             return;
         };
         if admission.quest.add.place.netns().is_none() {
-            self.bindings.note_host(&admission.quest.add.lan, &view);
+            self.tables
+                .bindings
+                .note_host(&admission.quest.add.lan, &view);
         }
         let link = admission.link(&view);
         let identity = admission.identity(&view);
@@ -37,9 +39,14 @@ impl Registry {
         let waited = whole_millis(now.boot.saturating_since(admission.quest.began));
         let limits = admission.quest.add.limits.clone();
         let own = self.slots.holder(attachment);
-        let rivals = [own, self.bindings.holders().of(&identity.key())];
+        let rivals = [own, self.tables.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
-            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else {
+            let Some(binding) = self
+                .tables
+                .bindings
+                .get(rival)
+                .filter(|binding| binding.is_live())
+            else {
                 continue;
             };
             let same_place =
@@ -60,7 +67,8 @@ impl Registry {
                     );
                 }
                 if Wanted::takes(wanted, lease.ip()) {
-                    self.with(now, rival, |binding, cx| binding.route_again(cx));
+                    self.tables
+                        .with(now, rival, |binding, cx| binding.route_again(cx));
                     // The rival waits for the ADD's interface, not for the one that disappeared.
                     self.await_interface(now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment)
@@ -84,14 +92,14 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
-                if self.interfaces.is_changing(view.at()) {
+                if self.tables.interfaces.is_changing(view.at()) {
                     return self.await_change(attachment, view);
                 }
                 let bare = cleared || binding.is_on_host();
                 let steps = if bare {
                     Vec::new()
                 } else {
-                    binding.leavings(&view.addresses, &self.interfaces, now.boot)
+                    binding.leavings(&view.addresses, &self.tables.interfaces, now.boot)
                 };
                 if !steps.is_empty() {
                     return self.clear(attachment, link, steps);
@@ -121,7 +129,7 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
-            let op = self.out.inspect(
+            let op = self.tables.out.inspect(
                 Waiter::Operation(attachment.clone(), Look::Rival(rival)),
                 target,
             );
@@ -130,7 +138,7 @@ impl Registry {
             }
             return;
         }
-        if self.interfaces.is_changing(view.at()) {
+        if self.tables.interfaces.is_changing(view.at()) {
             return self.await_change(attachment, view);
         }
         let Some(Operation::Adding(admission)) = self.operation(attachment) else {
@@ -147,7 +155,7 @@ impl Registry {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             let at = view.at();
             admission.ready = Ready::AwaitingChange(view);
-            self.interfaces.await_change(at, attachment);
+            self.tables.interfaces.await_change(at, attachment);
         }
     }
 
@@ -175,7 +183,12 @@ impl Registry {
             }
             Ok(_) => false,
         };
-        match self.bindings.get(rival).filter(|binding| binding.is_live()) {
+        match self
+            .tables
+            .bindings
+            .get(rival)
+            .filter(|binding| binding.is_live())
+        {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
                     Link::InNetns { path, .. } if *binding.attachment == *attachment => {
@@ -209,6 +222,7 @@ impl Registry {
         let identity = admission.identity(view);
         let view = view.clone();
         match self
+            .tables
             .bindings
             .get(rival)
             .filter(|binding| binding.sought().is_some())
@@ -228,7 +242,7 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
             return false;
         };
-        let binding = self.bindings.get(rival);
+        let binding = self.tables.bindings.get(rival);
         let path = binding.and_then(|binding| binding.link.netns());
         let seen = admission.quest.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
@@ -240,7 +254,7 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else {
             return false;
         };
-        let binding = self.bindings.get(rival);
+        let binding = self.tables.bindings.get(rival);
         let is_own = binding.is_some_and(|binding| *binding.attachment == *attachment);
         is_own && admission.quest.add.place.netns().is_none()
     }
@@ -248,7 +262,13 @@ impl Registry {
     /// Removes what is left on the interface from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
+        let op = change(
+            &mut self.tables.out,
+            &mut self.tables.interfaces,
+            waiter,
+            &link,
+            steps,
+        );
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             (admission.ready, admission.cleared) = (Ready::Preparing(op), true);
         }
@@ -256,7 +276,7 @@ impl Registry {
 
     /// Has a held binding stand back: if another takes over its identity, it only waits; else its lease is given back.
     fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
-        self.with(now, rival, |binding, cx| {
+        self.tables.with(now, rival, |binding, cx| {
             let why = if binding.identity.key() == identity.key() {
                 Leave::Yielded
             } else {
@@ -264,7 +284,7 @@ impl Registry {
             };
             binding.give_back(why, cx);
         });
-        if let Some(attachment) = self.attachment(rival) {
+        if let Some(attachment) = self.tables.attachment(rival) {
             self.slots.vacate(&attachment, rival);
         }
     }
@@ -272,7 +292,12 @@ impl Registry {
     /// Gives back the kept lease with the only acceptable address for an ADD. A kept lease under the ADD's own identity and
     /// Ethernet address does not keep its server from giving it.
     pub(super) fn unblock(&mut self, now: Now, id: BindingId, address: Ipv4Addr) {
-        let Some(identity) = self.bindings.get(id).map(|binding| &binding.identity) else {
+        let Some(identity) = self
+            .tables
+            .bindings
+            .get(id)
+            .map(|binding| &binding.identity)
+        else {
             return;
         };
         let blocks = |other: &&Binding| {
@@ -282,11 +307,17 @@ impl Registry {
                 .is_some_and(|lease| lease.ip() == address);
             has && is_kept && other.identity.lan == identity.lan && other.identity != *identity
         };
-        let Some(kept) = self.bindings.iter().find(blocks).map(|binding| binding.id) else {
+        let Some(kept) = self
+            .tables
+            .bindings
+            .iter()
+            .find(blocks)
+            .map(|binding| binding.id)
+        else {
             return;
         };
         tracing::info!(binding = id.0, kept = kept.0, %address, "giving back a kept lease: its address is requested");
-        self.with(now, kept, |binding, cx| {
+        self.tables.with(now, kept, |binding, cx| {
             binding.gives_back(cx, Release::make_way)
         });
     }
@@ -294,7 +325,7 @@ impl Registry {
     /// Returns how many leases of a LAN are kept for identities that may return.
     pub(super) fn kept_on(&self, lan: &Lan) -> usize {
         let on_lan = |binding: &&Binding| binding.identity.lan == *lan;
-        let kept = self.bindings.iter().filter(on_lan);
+        let kept = self.tables.bindings.iter().filter(on_lan);
         kept.filter(|binding| binding.kept_until().is_some())
             .count()
     }

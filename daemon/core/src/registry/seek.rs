@@ -95,7 +95,7 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        let binding = self.bindings.get(id);
+        let binding = self.tables.bindings.get(id);
         if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
             self.await_interface_for(now, id, long);
         }
@@ -103,7 +103,7 @@ impl Registry {
 
     /// Waits for it this long.
     pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
-        if self.bindings.is_sought(id) {
+        if self.tables.bindings.is_sought(id) {
             let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
             self.seeking.wait(id, next, until, None);
             self.time_seeking();
@@ -113,7 +113,7 @@ impl Registry {
     /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
     /// else its lease is released soon.
     pub(super) fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
-        let Some(mac) = self.bindings.get(id).and_then(Binding::sought) else {
+        let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, now.boot);
         };
         self.sight.forget(id);
@@ -150,12 +150,14 @@ impl Registry {
     fn time_seeking(&mut self) {
         let awaited = self.seeking.awaited.values();
         let next = awaited.map(|awaited| awaited.next).min();
-        self.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
+        self.tables
+            .timers
+            .set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
     /// Searches all namespaces for interfaces that should have appeared by now.
     pub(super) fn seek_on_clock(&mut self, now: Now) {
-        let bindings = &self.bindings;
+        let bindings = &self.tables.bindings;
         let awaited = &mut self.seeking.awaited;
         awaited.retain(|id, _| bindings.is_sought(*id));
         for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
@@ -173,7 +175,7 @@ impl Registry {
     /// Looks for the sought interfaces with this Ethernet address: one was seen in the namespace with this number, or in a known
     /// one.
     pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
-        if self.bindings.sought_by(mac).next().is_some() {
+        if self.tables.bindings.sought_by(mac).next().is_some() {
             self.seek(Some(mac), number);
         }
     }
@@ -203,8 +205,13 @@ impl Registry {
             })
         };
         let sought: BTreeSet<Sought> = match mac {
-            Some(mac) => self.bindings.sought_by(mac).filter_map(wanted).collect(),
-            None => self.bindings.sought().filter_map(wanted).collect(),
+            Some(mac) => self
+                .tables
+                .bindings
+                .sought_by(mac)
+                .filter_map(wanted)
+                .collect(),
+            None => self.tables.bindings.sought().filter_map(wanted).collect(),
         };
         if sought.is_empty() {
             return;
@@ -218,7 +225,9 @@ impl Registry {
             search.last_for = last_for.collect();
         }
         self.seeking.searches.insert(mac, search);
-        self.out.seek(mac, sought.into_iter().collect(), number);
+        self.tables
+            .out
+            .seek(mac, sought.into_iter().collect(), number);
     }
 
     /// Goes on after a search.
@@ -287,7 +296,7 @@ impl Registry {
             sought: Sought { mac, lan },
             ..
         } = &sighting;
-        let of_lan = self.bindings.sought_by(*mac);
+        let of_lan = self.tables.bindings.sought_by(*mac);
         let of_lan = of_lan.filter(|binding| binding.identity.lan == *lan);
         let Some(id) = of_lan.map(|binding| binding.id).min() else {
             return;
@@ -295,10 +304,11 @@ impl Registry {
         let link = sighting.link();
         let view = sighting.view;
         self.await_interface_no_more(id);
-        self.with(now, id, |binding, cx| {
+        self.tables.with(now, id, |binding, cx| {
             binding.holds(cx, |hold, common, cx| hold.move_in(common, link, &view, cx))
         });
-        self.interfaces
+        self.tables
+            .interfaces
             .on_carrier(view.at(), view.carrier, now.boot);
         // What has happened there since the search was reported before anybody listened.
         self.audit_one(id);
@@ -306,14 +316,14 @@ impl Registry {
 
     /// Gives back the lease of an interface that has not appeared.
     fn give_up(&mut self, now: Now, id: BindingId) {
-        let binding = self.bindings.get(id);
+        let binding = self.tables.bindings.get(id);
         let Some(binding) = binding.filter(|binding| binding.sought().is_some()) else {
             return;
         };
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
         let went = self.seeking.awaited.remove(&id).and_then(|it| it.went);
         self.time_seeking();
-        self.with(now, id, |binding, cx| {
+        self.tables.with(now, id, |binding, cx| {
             match went {
                 Some(event) => {
                     let wall = now.wall;

@@ -63,13 +63,13 @@ impl Unextended {
 impl Registry {
     /// Enters what a server said in the account of its LAN.
     pub(super) fn server_said(&mut self, now: Now, id: BindingId, said: Said) {
-        let Some(binding) = self.bindings.get(id) else {
+        let Some(binding) = self.tables.bindings.get(id) else {
             return;
         };
         let lan = binding.identity.lan.clone();
         let server = said.server;
         let is_awaited = self.awaits_server(now, &lan);
-        let silent = self.lans.heard(&lan, said, now.boot);
+        let silent = self.tables.lans.heard(&lan, said, now.boot);
         let cause = if let Some(silent) = silent {
             let after = brief(now.boot.saturating_since(silent.boot));
             tracing::info!(%lan, %server, after, "a server extends leases again");
@@ -88,7 +88,7 @@ impl Registry {
     /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
     pub(super) fn notice_silence(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
         for id in touched {
-            let Some(binding) = self.bindings.get(*id) else {
+            let Some(binding) = self.tables.bindings.get(*id) else {
                 continue;
             };
             let Some((lease, in_vain)) = binding.unextended(now.boot) else {
@@ -98,7 +98,7 @@ impl Registry {
             let server = lease.server;
             let is_news = in_vain
                 .since
-                .is_some_and(|since| self.lans.asked_in_vain(&lan, server, since, now));
+                .is_some_and(|since| self.tables.lans.asked_in_vain(&lan, server, since, now));
             if is_news {
                 let waiting = self.waiting_for(&lan, server, now.boot).text(now.boot);
                 tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
@@ -110,7 +110,7 @@ impl Registry {
 
     /// Returns the servers that do not extend leases any more, and for how long.
     pub(crate) fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
-        let silent = self.lans.silent();
+        let silent = self.tables.lans.silent();
         silent
             .map(|(lan, server, since)| (lan.clone(), server, now.saturating_since(since)))
             .collect()
@@ -123,7 +123,7 @@ impl Registry {
             let lease = it.lease(now);
             it.identity.lan == *lan && lease.is_some_and(|lease| lease.server == server)
         };
-        let leases = self.bindings.iter().filter(is_its);
+        let leases = self.tables.bindings.iter().filter(is_its);
         leases.for_each(|binding| waiting.add(binding, now));
         waiting
     }
@@ -137,7 +137,7 @@ impl Registry {
         server: Ipv4Addr,
         cause: String,
     ) {
-        let Some(attachment) = self.attachment(id) else {
+        let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
         let event = Event {
@@ -149,6 +149,6 @@ impl Registry {
             cause,
             run: None,
         };
-        self.out.note_alone(id, event);
+        self.tables.out.note_alone(id, event);
     }
 }

@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 
 /// Returns what is wrong with LANs and leases.
 pub(crate) fn troubles(core: &Registry, now: Now) -> Vec<Trouble> {
-    let mut found = core.lans.troubles(subnets(core, now), now.boot);
+    let mut found = core.tables.lans.troubles(subnets(core, now), now.boot);
     found.extend(without_address(core, now));
     found.extend(unreached(core, now));
     found.extend(unextended(core, now));
@@ -31,14 +31,23 @@ pub(crate) fn troubles(core: &Registry, now: Now) -> Vec<Trouble> {
 }
 
 pub(crate) fn parents(core: &Registry) -> impl Iterator<Item = &str> {
-    let live = core.bindings.iter().filter(|binding| binding.is_live());
+    let live = core
+        .tables
+        .bindings
+        .iter()
+        .filter(|binding| binding.is_live());
     live.filter_map(|binding| binding.identity.lan.parent())
 }
 
 /// Returns bindings by LAN.
 fn by_lan(core: &Registry, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
     let mut by_lan: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for binding in core.bindings.iter().filter(|binding| is_one(binding)) {
+    for binding in core
+        .tables
+        .bindings
+        .iter()
+        .filter(|binding| is_one(binding))
+    {
         by_lan
             .entry(&binding.identity.lan)
             .or_default()
@@ -85,7 +94,7 @@ fn unreached(core: &Registry, now: Now) -> Vec<Trouble> {
 
 fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
     let mut servers: BTreeMap<(&Lan, Ipv4Addr), Unextended> = BTreeMap::new();
-    for binding in core.bindings.iter() {
+    for binding in core.tables.bindings.iter() {
         if let Some(lease) = binding
             .lease(now.boot)
             .filter(|lease| lease.source.is_asked())
@@ -98,7 +107,7 @@ fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
     }
     let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
     let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Unextended)| {
-        let silent = core.lans.silent_since(lan, server);
+        let silent = core.tables.lans.silent_since(lan, server);
         let what = match silent {
             Some(_) => "does not extend leases",
             None => "extends other leases, but not all",
@@ -127,7 +136,7 @@ fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
 
 /// Returns the server and the subnet of each lease, where the configuration does not name the server.
 fn subnets(core: &Registry, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
-    core.bindings.iter().filter_map(move |binding| {
+    core.tables.bindings.iter().filter_map(move |binding| {
         let lease = binding
             .lease(now.boot)
             .filter(|lease| lease.source.is_asked())?;
@@ -172,7 +181,7 @@ fn held_up(core: &Registry, now: Now) -> Option<Trouble> {
     let held_up = |binding: &&Binding| {
         binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
     };
-    let count = core.bindings.iter().filter(held_up).count();
+    let count = core.tables.bindings.iter().filter(held_up).count();
     (count > 0).then(|| {
         of_host(
             TroubleKind::HeldUp,
@@ -188,6 +197,7 @@ fn held_up(core: &Registry, now: Now) -> Option<Trouble> {
 
 fn pathless(core: &Registry) -> Option<Trouble> {
     let count = core
+        .tables
         .bindings
         .iter()
         .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)

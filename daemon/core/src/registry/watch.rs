@@ -67,10 +67,10 @@ impl Registry {
                 self.gone(now, cookie, Some(ifindex), cause)
             }
             KernelMessage::Carrier(at, up) => {
-                self.interfaces.has_news(at);
-                let back = self.interfaces.on_carrier(at, up, now.boot);
+                self.tables.interfaces.has_news(at);
+                let back = self.tables.interfaces.on_carrier(at, up, now.boot);
                 if up {
-                    self.interfaces.on_up(at, now.boot);
+                    self.tables.interfaces.on_up(at, now.boot);
                 }
                 if let Some(lost) = back {
                     self.tell_all(now, at, News::CarrierBack(lost));
@@ -83,11 +83,11 @@ impl Registry {
                 }
             }
             KernelMessage::Down(at) => {
-                self.interfaces.has_news(at);
+                self.tables.interfaces.has_news(at);
                 self.tell_all(now, at, News::Down);
             }
             KernelMessage::Ethernet(at, mac) => {
-                self.interfaces.has_news(at);
+                self.tables.interfaces.has_news(at);
                 self.has_ethernet(now, at, mac);
                 self.appeared(mac, None);
             }
@@ -96,7 +96,7 @@ impl Registry {
                 self.notices.push_back(Notice::OwnLink { owner, there })
             }
             KernelMessage::AddressAdded(at, address) => {
-                self.interfaces.has_news(at);
+                self.tables.interfaces.has_news(at);
                 self.tell_all(now, at, News::AddressAdded(address));
                 // The kernel's report does not name the mask.
                 self.audit_if(at, |binding, _| binding.may_be_outdated(address));
@@ -117,12 +117,13 @@ impl Registry {
 
     /// Records the Ethernet address of an interface, and tells the bindings that know another.
     fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
-        self.interfaces.on_ethernet(at, mac);
-        for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            let binding = self.bindings.get(id);
+        self.tables.interfaces.on_ethernet(at, mac);
+        for id in self.tables.interfaces.bindings(at.0, Some(at.1)) {
+            let binding = self.tables.bindings.get(id);
             if binding.is_some_and(|binding| binding.link.mac() != mac) {
                 let news = News::Ethernet(mac);
-                self.with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.tables
+                    .with(now, id, |binding, cx| binding.on_news(news, cx));
             }
         }
     }
@@ -142,10 +143,11 @@ impl Registry {
         ifindex: Option<u32>,
         cause: impl Fn(PathBuf) -> LinkCause,
     ) {
-        for id in self.interfaces.bindings(cookie, ifindex) {
-            let path = self.bindings.get(id).and_then(|it| it.link.netns());
+        for id in self.tables.interfaces.bindings(cookie, ifindex) {
+            let path = self.tables.bindings.get(id).and_then(|it| it.link.netns());
             if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
-                self.with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.tables
+                    .with(now, id, |binding, cx| binding.on_news(news, cx));
                 self.audit_one(id);
             }
         }
@@ -154,22 +156,23 @@ impl Registry {
 
     /// Tells all bindings of an interface.
     fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
-        for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
+        for id in self.tables.interfaces.bindings(at.0, Some(at.1)) {
+            self.tables
+                .with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
         }
     }
 
     /// Looks at an interface if one of those that hold a lease there has reason to.
     fn audit_if(&mut self, at: At, has_reason: impl Fn(&Binding, &Interfaces) -> bool) {
         let mut held = self.held_at(at).into_iter();
-        if held.any(|binding| has_reason(binding, &self.interfaces)) {
+        if held.any(|binding| has_reason(binding, &self.tables.interfaces)) {
             self.audit_at(at);
         }
     }
 
     /// Looks at the interface of a binding that is held, if it has one.
     pub(super) fn audit_one(&mut self, id: BindingId) {
-        let at = self.bindings.get(id).and_then(watched);
+        let at = self.tables.bindings.get(id).and_then(watched);
         at.into_iter().for_each(|at| self.audit_at(at));
     }
 
@@ -182,7 +185,7 @@ impl Registry {
     }
 
     pub(super) fn audit_again(&mut self, at: At) {
-        self.timers.set(Key::Audit(at), None);
+        self.tables.timers.set(Key::Audit(at), None);
         self.audit_at(at);
     }
 
@@ -190,7 +193,7 @@ impl Registry {
     /// been looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace
     /// with changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn audit_all(&mut self) {
-        let mut all: BTreeSet<_> = self.bindings.iter().filter_map(watched).collect();
+        let mut all: BTreeSet<_> = self.tables.bindings.iter().filter_map(watched).collect();
         self.audit
             .waiting
             .iter()
@@ -204,7 +207,7 @@ impl Registry {
         while self.audit.under_way.len() < self.config.audits.max(1) {
             let Some(at) = self.audit.waiting.pop_front() else {
                 if self.audit.under_way.is_empty() {
-                    let witnesses = self.sight.witnesses(&self.bindings);
+                    let witnesses = self.sight.witnesses(&self.tables.bindings);
                     if !witnesses.is_empty() {
                         self.audit.wait(witnesses);
                         continue;
@@ -213,19 +216,22 @@ impl Registry {
                 return;
             };
             let held = self.held_at(at);
-            let settles = self.interfaces.is_settling(at);
+            let settles = self.tables.interfaces.is_settling(at);
             match held.first().map(|first| Target::Known(first.link.clone())) {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.repeat(at) => {}
                 Some(target) => {
                     self.audit
                         .under_way
-                        .insert(at, Some(self.interfaces.asked(at)));
-                    self.out.inspect_with(Waiter::Audit(at), target, settles);
+                        .insert(at, Some(self.tables.interfaces.asked(at)));
+                    self.tables
+                        .out
+                        .inspect_with(Waiter::Audit(at), target, settles);
                 }
                 None => {
                     self.audit.failures.remove(&at);
-                    self.interfaces
+                    self.tables
+                        .interfaces
                         .bindings(at.0, Some(at.1))
                         .into_iter()
                         .for_each(|id| self.sight.forget(id));
@@ -236,16 +242,20 @@ impl Registry {
 
     /// Returns the bindings of an interface that are held.
     fn held_at(&self, at: At) -> Vec<&Binding> {
-        let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter();
-        let here = here.filter_map(|id| self.bindings.get(id));
+        let here = self
+            .tables
+            .interfaces
+            .bindings(at.0, Some(at.1))
+            .into_iter();
+        let here = here.filter_map(|id| self.tables.bindings.get(id));
         here.filter(|binding| watched(binding).is_some()).collect()
     }
 
     pub(super) fn audited(&mut self, now: Now, at: At, outcome: Outcome) {
         let asked = self.audit.under_way.remove(&at);
         // What it shows may be older than what is known by now: it only proves that the link is there.
-        let outdated = asked != Some(Some(self.interfaces.asked(at)));
-        self.timers.set(Key::Audit(at), None);
+        let outdated = asked != Some(Some(self.tables.interfaces.asked(at)));
+        self.tables.timers.set(Key::Audit(at), None);
         let held: Vec<_> = self.held_at(at).iter().map(|binding| binding.id).collect();
         let Outcome::Inspected(result) = outcome else {
             return self.audit_next();
@@ -260,7 +270,11 @@ impl Registry {
 
     /// Records that a binding's namespace was not seen.
     fn doubt(&mut self, id: BindingId) {
-        let binding = self.bindings.get(id).filter(|binding| binding.is_held());
+        let binding = self
+            .tables
+            .bindings
+            .get(id)
+            .filter(|binding| binding.is_held());
         binding
             .into_iter()
             .for_each(|binding| self.sight.doubt(binding));
@@ -268,7 +282,7 @@ impl Registry {
 
     /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
     pub(super) fn saw(&mut self, id: BindingId) {
-        let Some(binding) = self.bindings.get(id) else {
+        let Some(binding) = self.tables.bindings.get(id) else {
             return;
         };
         self.sight
@@ -289,12 +303,15 @@ impl Registry {
             return;
         }
         self.has_ethernet(now, at, view.mac);
-        let back = self.interfaces.on_carrier(at, view.carrier, now.boot);
+        let back = self
+            .tables
+            .interfaces
+            .on_carrier(at, view.carrier, now.boot);
         if view.up {
-            self.interfaces.on_up(at, now.boot);
+            self.tables.interfaces.on_up(at, now.boot);
         }
         for id in held {
-            self.with(now, id, |binding, cx| {
+            self.tables.with(now, id, |binding, cx| {
                 binding.on_news(News::Seen { view, back }, cx)
             });
         }
@@ -312,7 +329,7 @@ impl Registry {
         let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
-            let binding = self.bindings.get(id);
+            let binding = self.tables.bindings.get(id);
             let was_pathless = binding.is_some_and(|binding| binding.is_pathless);
             let is_pathless = matches!(cause, LinkCause::NoPath(_));
             let counts = !outdated && (self.sight.takes_voucher(id) || was_pathless);
@@ -321,7 +338,7 @@ impl Registry {
             let is_over = !outdated
                 && cause.is_unseen()
                 && !is_pathless
-                && self.bindings.get(id).is_some_and(|binding| {
+                && self.tables.bindings.get(id).is_some_and(|binding| {
                     binding.lacks_lease(now.boot) || binding.profile.wants.is_found_later()
                 });
             let is_gone = cause.is_gone() && (counts || !cause.is_missing()) || is_over;
@@ -334,7 +351,7 @@ impl Registry {
                 self.doubt(id);
             }
             if is_gone || is_pathless && !outdated {
-                self.with(now, id, |binding, cx| {
+                self.tables.with(now, id, |binding, cx| {
                     binding.on_news(News::Gone(cause.clone()), cx)
                 });
             }
@@ -347,7 +364,7 @@ impl Registry {
             return self.audit_at(at);
         }
         backoff.fail();
-        let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
+        let pause = backoff.pause(LONGEST_PAUSE, &mut self.tables.rng);
         // If nothing in a directory is seen, that is reported once for all of it.
         match cause.is_unseen() {
             true => {
@@ -358,7 +375,8 @@ impl Registry {
             }
         }
         self.audit.failures.insert(at, backoff);
-        self.timers
+        self.tables
+            .timers
             .set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
     }
 }

@@ -57,11 +57,12 @@ impl LanInquiry {
         let Some(line) = &self.line else { return };
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let (lan, counts) = (&self.request.lan, !self.searches);
-        self.survey = Some(
-            desk.registry
-                .out
-                .survey_for(waiter, line.link.clone(), lan, counts),
-        );
+        self.survey = Some(desk.registry.tables.out.survey_for(
+            waiter,
+            line.link.clone(),
+            lan,
+            counts,
+        ));
     }
 
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
@@ -83,7 +84,7 @@ impl LanInquiry {
         self.survey
             .take()
             .into_iter()
-            .for_each(|op| desk.registry.out.forget(op));
+            .for_each(|op| desk.registry.tables.out.forget(op));
         self.surveys(id, desk);
         None
     }
@@ -100,7 +101,7 @@ impl LanInquiry {
 
     /// Looks for the LAN's link.
     fn find(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let out = &mut desk.registry.out;
+        let out = &mut desk.registry.tables.out;
         self.exchange
             .find(Owner::Above(id), self.request.place().ifname(), out);
     }
@@ -108,7 +109,7 @@ impl LanInquiry {
     /// Opens sockets, replacing those it has.
     fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
         let Some(line) = &self.line else { return };
-        let out = &mut desk.registry.out;
+        let out = &mut desk.registry.tables.out;
         let want = Sockets::new(self.request.mac, Hears::Answers);
         self.exchange.close(out);
         self.exchange.open(Owner::Above(id), &line.link, want, out);
@@ -220,7 +221,7 @@ impl LanInquiry {
                 if let Some(exchange) = self.exchange.opening()
                     && self.exchange.opened(exchange) =>
             {
-                self.asks(now.boot, &mut desk.registry.rng);
+                self.asks(now.boot, &mut desk.registry.tables.rng);
                 return self.time_out(desk, now, id);
             }
             Outcome::Opened(Err(cause)) if self.line.as_mut().is_some_and(Line::come_back) => {
@@ -250,7 +251,7 @@ impl LanInquiry {
             if again && self.line.as_mut().is_some_and(Line::go_beside) {
                 self.open(id, desk);
             } else {
-                let out = &mut desk.registry.out;
+                let out = &mut desk.registry.tables.out;
                 self.exchange.send(inquiry.on_clock(now.boot), out);
                 next = next.min(inquiry.deadline());
                 next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
@@ -273,11 +274,11 @@ impl LanInquiry {
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(desk, now, id, Ok(sight)),
-                Err(refused) => desk.registry.out.counts.refused(refused.name()),
+                Err(refused) => desk.registry.tables.out.counts.refused(refused.name()),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                desk.registry.out.counts.refused(cause.name());
+                desk.registry.tables.out.counts.refused(cause.name());
                 inquiry.on_unreadable(cause);
             }
         }
@@ -305,7 +306,7 @@ impl LanInquiry {
     }
 
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
-        let out = &mut desk.registry.out;
+        let out = &mut desk.registry.tables.out;
         self.survey.into_iter().for_each(|op| out.forget(op));
         self.exchange.close(out);
         Next::Nothing

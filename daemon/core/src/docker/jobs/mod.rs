@@ -80,11 +80,17 @@ impl Desk<'_> {
     }
 
     pub(super) fn write(&mut self, waiter: DoorWaiter, changes: Vec<Change>) -> OpId {
-        self.registry.out.write_for(Waiter::Above(waiter), changes)
+        self.registry
+            .tables
+            .out
+            .write_for(Waiter::Above(waiter), changes)
     }
 
     pub(super) fn inspect(&mut self, waiter: DoorWaiter, target: Target) -> OpId {
-        self.registry.out.inspect(Waiter::Above(waiter), target)
+        self.registry
+            .tables
+            .out
+            .inspect(Waiter::Above(waiter), target)
     }
 
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
@@ -254,7 +260,7 @@ impl Desk<'_> {
     fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.docker.jobs) {
             self.registry.set_timer(DoorTimer::Call(id), None);
-            self.registry.out.reply(id, answer);
+            self.registry.tables.out.reply(id, answer);
         }
     }
 

@@ -85,7 +85,7 @@ impl NetworkChange {
         let change = DockerKey::Network(network.clone()).remove();
         let Ok(record) = desk.docker.networks.get(network).cloned() else {
             // The store may have one that could not be read, or that it refused to delete.
-            desk.registry.out.write_alone(change);
+            desk.registry.tables.out.write_alone(change);
             return done();
         };
         desk.write(DoorWaiter::Call(id), vec![change]);
@@ -126,7 +126,7 @@ impl NetworkChange {
                     Ok(()) => match self.record.wiring.vlan() {
                         Some(vlan) => {
                             self.stage = NetworkStage::Making(
-                                desk.registry.out.make(DoorWaiter::Call(id), vlan),
+                                desk.registry.tables.out.make(DoorWaiter::Call(id), vlan),
                             );
                             self.waits()
                         }
@@ -221,6 +221,7 @@ impl NetworkChange {
         };
         let next = self.hang_up(desk);
         desk.registry
+            .tables
             .out
             .reply(id, Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)));
         next
@@ -229,14 +230,16 @@ impl NetworkChange {
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.stage {
-            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => desk.registry.out.forget(op),
+            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => {
+                desk.registry.tables.out.forget(op)
+            }
             // The link may still appear. Its deletion comes after that.
             NetworkStage::Making(op) => {
-                desk.registry.out.forget(op);
+                desk.registry.tables.out.forget(op);
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             }
             NetworkStage::Writing(op) => {
-                desk.registry.out.forget(op);
+                desk.registry.tables.out.forget(op);
                 take_back(desk, &self.record);
             }
             NetworkStage::Forgetting => {
@@ -257,7 +260,7 @@ fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Opti
     let vlan = wiring
         .vlan()
         .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
-    Some(desk.registry.out.unmake(waiter, vlan.owner))
+    Some(desk.registry.tables.out.unmake(waiter, vlan.owner))
 }
 
 /// Forgets a network that was not kept, unless another call has kept it or may still do so.
@@ -271,7 +274,7 @@ fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
     }
     desk.docker.networks.forget(&record.id);
     let change = DockerKey::Network(record.id.clone()).remove();
-    desk.registry.out.write_alone(change);
+    desk.registry.tables.out.write_alone(change);
     unmake_vlan(desk, &record.wiring, DoorWaiter::Nobody);
 }
 

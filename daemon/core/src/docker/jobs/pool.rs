@@ -216,7 +216,7 @@ impl Undo {
                 let change = unreserve(desk, now, &pool, address);
                 change
                     .into_iter()
-                    .for_each(|change| desk.registry.out.write_alone(change));
+                    .for_each(|change| desk.registry.tables.out.write_alone(change));
             }
         }
     }
@@ -245,7 +245,7 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
 
 fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
     if desk.docker.pools.remove(pool) {
-        desk.registry.out.write_alone(remove(pool.clone()));
+        desk.registry.tables.out.write_alone(remove(pool.clone()));
     }
 }
 

@@ -38,11 +38,12 @@ impl Collection {
             theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
         };
         let stale_bindings = core
+            .tables
             .bindings
             .iter()
             .filter(|binding| stale(&binding.attachment));
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
-            core.with(now, id, |binding, cx| {
+            core.tables.with(now, id, |binding, cx| {
                 binding.gives_back(cx, Release::end_grace)
             });
         }

@@ -214,7 +214,7 @@ impl Registry {
 
     /// Ends a call that has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.timers.set(Key::Call(id), None);
+        self.tables.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.time_out(self, now, id),
             Some(Job::Collect(job)) => job.time_out(),
@@ -230,7 +230,7 @@ impl Registry {
 
     /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
-        self.timers.set(Key::Call(id), None);
+        self.tables.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.hang_up(self, now, id),
             // What they have begun goes on.
@@ -248,14 +248,14 @@ impl Registry {
     /// Answers a call or has it wait.
     pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.jobs.by_id) {
-            self.timers.set(Key::Call(id), None);
-            self.out.reply(id, answer);
+            self.tables.timers.set(Key::Call(id), None);
+            self.tables.out.reply(id, answer);
         }
     }
 
     /// Answers a call about an attachment, unless it was answered or its caller hung up.
     pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
-        self.timers.set(Key::Call(id), None);
+        self.tables.timers.set(Key::Call(id), None);
         if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
             self.answer_attached(now, id, job, answer);
         }
@@ -265,7 +265,7 @@ impl Registry {
     fn answer_attached(&mut self, now: Now, id: RequestId, job: Attached, answer: Answer) {
         let Attached { attachment, by, .. } = job;
         match by {
-            Caller::Door => self.out.reply(id, answer),
+            Caller::Door => self.tables.out.reply(id, answer),
             Caller::Collection(collection) => {
                 Collection::go_on(self, collection, &attachment, answer)
             }
@@ -287,6 +287,6 @@ impl Registry {
     }
 
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
-        self.timers.set(Key::Call(id), Some((at, Why::Call)));
+        self.tables.timers.set(Key::Call(id), Some((at, Why::Call)));
     }
 }

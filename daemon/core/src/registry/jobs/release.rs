@@ -34,7 +34,7 @@ impl Returning {
     ) -> Next {
         let mut job = Self::default();
         for (of, row) in leases {
-            let upshot = match core.bindings.get(of) {
+            let upshot = match core.tables.bindings.get(of) {
                 Some(binding)
                     if binding.is_held()
                         && force
@@ -48,7 +48,7 @@ impl Returning {
                     interface: !binding.is_on_host(),
                 },
                 Some(_) if row.kept.is_some() => {
-                    core.with(now, of, |binding, cx| {
+                    core.tables.with(now, of, |binding, cx| {
                         binding.gives_back(cx, Release::end_grace)
                     });
                     Upshot::Leaves
@@ -128,22 +128,25 @@ impl Returning {
 /// Begins the DEL of an operator's release.
 pub(in crate::registry) fn begin_return(core: &mut Registry, now: Now, of: BindingId) {
     match core.is_inside(of) {
-        true => core.with(now, of, |binding, cx| {
+        true => core.tables.with(now, of, |binding, cx| {
             binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
         }),
-        false => core.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
+        false => core
+            .tables
+            .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
     }
 }
 
 /// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
 /// DEL.
 pub(in crate::registry) fn vacated(core: &mut Registry, now: Now, of: BindingId) -> bool {
-    let Some(attachment) = core.attachment(of) else {
+    let Some(attachment) = core.tables.attachment(of) else {
         return false;
     };
     let is_its = matches!(core.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
     if is_its {
-        core.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
+        core.tables
+            .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
     }
     is_its
 }

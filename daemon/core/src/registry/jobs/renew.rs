@@ -45,7 +45,7 @@ impl Renewal {
     ) -> Next {
         let mut job = Self::default();
         for (of, row) in leases {
-            let binding = core.bindings.get(of);
+            let binding = core.tables.bindings.get(of);
             if binding.is_some_and(|binding| is_of_range(binding, now.boot)) {
                 job.done.push(Obeyed::of(&row, Upshot::Local));
                 continue;
@@ -60,7 +60,7 @@ impl Renewal {
                     if row
                         .link
                         .as_ref()
-                        .is_some_and(|link| !core.interfaces.has_carrier(link)) =>
+                        .is_some_and(|link| !core.tables.interfaces.has_carrier(link)) =>
                 {
                     Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
                 }
@@ -84,7 +84,8 @@ impl Renewal {
         tracing::info!(leases = asked.len(), "an operator has leases extended");
         core.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
         for of in asked {
-            core.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
+            core.tables
+                .with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
         }
         job.goes_on()
     }
@@ -122,7 +123,7 @@ impl Renewal {
         let Some(asked) = self.left.get(&id) else {
             return;
         };
-        let binding = core.bindings.get(id);
+        let binding = core.tables.bindings.get(id);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let cause = || asked.cause.clone();
         let upshot = match binding.map_or(Standstill::Lost, |binding| {
@@ -165,7 +166,7 @@ impl Renewal {
     /// Reports the leases that no server has extended, which keep asking, and those whose extension the store has not recorded.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
-            let binding = core.bindings.get(id);
+            let binding = core.tables.bindings.get(id);
             let lease = binding.and_then(|binding| binding.lease(now.boot));
             let stands = binding.map(|binding| binding.stands_since(asked.start));
             let attachment = (*asked.attachment).clone();

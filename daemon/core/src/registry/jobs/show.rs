@@ -29,7 +29,7 @@ impl Showing {
         };
         let (of, row) = only;
         let mut shown = Shown::of(row);
-        let binding = core.bindings.get(of);
+        let binding = core.tables.bindings.get(of);
         shown.lease = binding
             .and_then(|binding| binding.lease(now.boot))
             .cloned()
@@ -40,7 +40,8 @@ impl Showing {
         let Some(link) = inside else {
             return Next::Answers(Answer::Shown(vec![shown]));
         };
-        core.out
+        core.tables
+            .out
             .inspect_with(Waiter::Call(id), Target::Known(link), true);
         core.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Showing(Self(Box::new(shown))))

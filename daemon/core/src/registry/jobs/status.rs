@@ -33,13 +33,15 @@ impl StatusCheck {
         id: RequestId,
         parent: Option<String>,
     ) -> Next {
-        core.out.write_for(Waiter::Call(id), Vec::new());
+        core.tables.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets::new(Mac::default(), Hears::Answers);
-        let (_, sockets) = core.out.open(Owner::Call(id), link, want);
+        let (_, sockets) = core.tables.out.open(Owner::Call(id), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
-            core.out.inspect(Waiter::Call(id), Target::Host { ifname });
+            core.tables
+                .out
+                .inspect(Waiter::Call(id), Target::Host { ifname });
         }
         core.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Status(Self {
@@ -51,7 +53,7 @@ impl StatusCheck {
 
     /// Begins the question for readiness.
     pub(super) fn ready(core: &mut Registry, now: Now, id: RequestId) -> Next {
-        core.out.write_for(Waiter::Call(id), Vec::new());
+        core.tables.out.write_for(Waiter::Call(id), Vec::new());
         core.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Status(Self {
             left: 1,
@@ -80,14 +82,14 @@ impl StatusCheck {
     pub(super) fn hang_up(self, core: &mut Registry) -> Next {
         self.sockets
             .into_iter()
-            .for_each(|sockets| core.out.close(sockets));
+            .for_each(|sockets| core.tables.out.close(sockets));
         Next::Nothing
     }
 
     fn end(mut self, core: &mut Registry) -> Next {
         self.sockets
             .into_iter()
-            .for_each(|sockets| core.out.close(sockets));
+            .for_each(|sockets| core.tables.out.close(sockets));
         // They come in any order, but the same faults should read the same.
         self.faults.sort();
         Next::Answers(match self.faults.as_slice() {

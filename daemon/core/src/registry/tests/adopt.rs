@@ -1,5 +1,6 @@
 //! Adoption: containers that already ran are taken over, sooner or later.
 
+use crate::time::BootId;
 use std::net::Ipv4Addr;
 
 use super::super::*;

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId};
+use crate::identity::Lan;
 use crate::link::{KernelMessage, Wire};
 use crate::source::Wanted;
 

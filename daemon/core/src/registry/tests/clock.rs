@@ -1,6 +1,7 @@
 //! A wall clock that jumps. Within a boot only the times in records and events come from it, never deadlines; but if it is set
 //! forward, the boot clock may have stood still.
 
+use crate::time::BootId;
 use std::time::Duration;
 
 use super::super::*;

@@ -1,5 +1,6 @@
 //! What a held lease costs in memory.
 
+use crate::interface::Interfaces;
 use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,7 +12,14 @@ use crate::source::Lease;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {
-    let binding = rig.reg.registry.bindings.iter().next().expect("a binding");
+    let binding = rig
+        .reg
+        .registry
+        .tables
+        .bindings
+        .iter()
+        .next()
+        .expect("a binding");
     let Life::Held(hold) = &binding.life else {
         panic!("{:?}", binding.life)
     };
@@ -54,7 +62,7 @@ fn bindings_share_what_is_the_same() {
     rig.give = Ipv4Addr::new(192, 0, 2, 51);
     rig.add("b", 2, "b");
     for when in ["after the ADDs", "after a restart"] {
-        let bindings: Vec<_> = rig.reg.registry.bindings.iter().collect();
+        let bindings: Vec<_> = rig.reg.registry.tables.bindings.iter().collect();
         let [a, b] = bindings[..] else {
             panic!("{bindings:?}")
         };

@@ -9,6 +9,7 @@ mod wired;
 
 pub(super) use self::values::*;
 use self::wired::Wired;
+use crate::time::BootId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! Values that the tests begin with.
 
 use super::*;
+use crate::time::BootId;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::registry::tests) enum Disk {

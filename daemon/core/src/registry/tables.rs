@@ -1,0 +1,115 @@
+//! The bindings, and what they work with and share. What concerns one binding is decided in it; what concerns several is decided by
+//! those who are given these tables.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::index::Index;
+use super::profiles::Profiles;
+use super::timers::Timers;
+use crate::binding::{Binding, Cx};
+use crate::conflict::departed::Departed;
+use crate::conflict::lans::Lans;
+use crate::identity::{Attachment, Lan};
+use crate::interface::Interfaces;
+use crate::lan::Accounts;
+use crate::outbox::Outbox;
+use crate::record::BindingId;
+use crate::time::{BootId, Now};
+
+/// The bindings, and what they work with.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(super) boot: BootId,
+    pub(crate) rng: Rng,
+    pub(crate) out: Outbox,
+    pub(super) bindings: Index,
+    pub(super) interfaces: Interfaces,
+    pub(super) departed: Departed,
+    /// What is known about each LAN.
+    pub(super) lans: Accounts,
+    pub(super) conflicts: Lans,
+    pub(super) profiles: Profiles,
+    pub(super) timers: Timers,
+}
+
+impl Tables {
+    /// Returns empty tables. All their randomness comes from `seed`.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            boot: BootId(String::new()),
+            rng: Rng::with_seed(seed),
+            out: Outbox::default(),
+            bindings: Index::default(),
+            interfaces: Interfaces::default(),
+            departed: Departed::default(),
+            lans: Accounts::default(),
+            conflicts: Lans::default(),
+            profiles: Profiles::default(),
+            timers: Timers::default(),
+        }
+    }
+
+    /// Has a binding handle something, and keeps the tables in step.
+    pub(super) fn with(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        f: impl FnOnce(&mut Binding, &mut Cx<'_>),
+    ) {
+        self.bindings.with(id, now.boot, |binding, holders| {
+            let mut cx = Cx {
+                now,
+                boot: &self.boot,
+                out: &mut self.out,
+                rng: &mut self.rng,
+                holders,
+                interfaces: &mut self.interfaces,
+                conflicts: &mut self.conflicts,
+                lans: &self.lans,
+                departed: &self.departed,
+            };
+            f(binding, &mut cx);
+        });
+    }
+
+    /// Adds a binding.
+    pub(super) fn insert(&mut self, now: Now, binding: Binding) {
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
+        self.bindings.insert(binding, now.boot);
+    }
+
+    /// Removes a binding that is closed.
+    pub(super) fn remove(&mut self, now: Now, id: BindingId) {
+        self.with(now, id, |binding, cx| binding.close(cx));
+        self.departs(now, id);
+        let Some(binding) = self.bindings.remove(id) else {
+            return;
+        };
+        self.interfaces.leave(&binding.link, id);
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
+    }
+
+    /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
+    pub(super) fn departs(&mut self, now: Now, id: BindingId) {
+        let binding = self.bindings.get(id);
+        let binding = binding.filter(|it| it.link.in_netns().is_some());
+        if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
+            let (lan, mac) = (&binding.identity.lan, binding.link.mac());
+            self.departed.add(lan, lease.ip(), mac, now.boot);
+        }
+    }
+
+    pub(super) fn lan(&self, id: BindingId) -> Option<Lan> {
+        Some(self.bindings.get(id)?.identity.lan.clone())
+    }
+
+    pub(super) fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
+        Some(self.bindings.get(id)?.attachment.clone())
+    }
+}
