@@ -137,7 +137,7 @@ impl Core {
 
     /// Returns the servers that do not extend leases any more, and for how long.
     pub fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
-        self.registry.silent_servers(now)
+        registry::silent_servers(&self.registry, now)
     }
 
     /// Returns what is wrong with LANs and leases.

@@ -44,7 +44,7 @@ pub(crate) use self::row::row;
 
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Seat};
+use crate::interface::{At, Interfaces, News, Seat};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
@@ -96,6 +96,12 @@ impl Binding {
     /// Returns the binding's standing: how far it is, and its claim on an address.
     pub(crate) fn standing(&self, now: Instant) -> Standing {
         self.life.get().standing(now)
+    }
+
+    /// Returns its interface, if that can be looked at: a host link shows nothing about the binding's container.
+    pub(crate) fn watched(&self) -> Option<At> {
+        let is_leaving = matches!(self.life, Life::Releasing(_));
+        self.link.in_netns().filter(|_| !is_leaving)
     }
 
     /// Returns whether the binding is the live holder of its identity. An abandoned binding is not.

@@ -47,7 +47,7 @@ impl Registry {
         });
         add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
-        let ready = Ready::Preparing(prepare(&mut self.tables.out, &self.pacing, &add));
+        let ready = Ready::Preparing(prepare(&mut self.tables.out, &self.turns.permits, &add));
         let latest = self.tables.bindings.latest();
         let admission = Admission {
             ran_with,
@@ -61,13 +61,13 @@ impl Registry {
     pub(super) fn look_on_clock(&mut self) {
         self.tables.timers.set(Key::Look, None);
         self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
-        for (_, slot) in self.slots.busy_mut() {
+        for (_, slot) in self.slots.iter_mut() {
             if let Some(Operation::Adding(admission)) = &mut slot.operation
                 && let Ready::AwaitingAddress(_) = admission.ready
             {
                 admission.ready = Ready::Preparing(prepare(
                     &mut self.tables.out,
-                    &self.pacing,
+                    &self.turns.permits,
                     &admission.quest.add,
                 ));
             }
@@ -210,7 +210,11 @@ impl Registry {
                 .tables
                 .out
                 .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
-            None => prepare(&mut self.tables.out, &self.pacing, &admission.quest.add),
+            None => prepare(
+                &mut self.tables.out,
+                &self.turns.permits,
+                &admission.quest.add,
+            ),
         };
         *look = Some(op);
     }
@@ -223,7 +227,7 @@ impl Registry {
                 .is_some_and(|view| is_meant(&admission.quest.add.place, view.at())),
             _ => false,
         };
-        let waiting = self.slots.busy().filter(|(_, slot)| waits(slot));
+        let waiting = self.slots.iter().filter(|(_, slot)| waits(slot));
         waiting.map(|(attachment, _)| attachment.clone()).collect()
     }
 
@@ -247,13 +251,6 @@ impl Registry {
                 admission.ready = Ready::Preparing(op);
             }
         }
-    }
-
-    /// Returns whether a binding's interface is being cleared for an ADD that replaces it.
-    pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
-        let binding = self.tables.bindings.get(id);
-        let operation = binding.and_then(|binding| self.slots.operation(&binding.attachment));
-        matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
     /// Fails the ADDs that wait on a link that is gone.
@@ -352,7 +349,7 @@ impl Registry {
             return;
         };
         if let Some(fallback) = &admission.quest.add.fallback {
-            self.enter_fallback(attachment.network(), &lan, fallback);
+            self.fallbacks.enter(attachment.network(), &lan, fallback);
         }
         let known = Known {
             quest: admission.quest,
@@ -375,7 +372,7 @@ impl Registry {
             Some(_) => Urgency::Background,
             None => Urgency::Caller,
         };
-        if self.pacing.ask(&lan, id, urgency) {
+        if self.turns.permits.ask(&lan, id, urgency) {
             let spare = self.spare.take_if(|it| it.attachment == *attachment);
             let sockets = spare.map(|spare| spare.exchange);
             self.tables
@@ -387,10 +384,10 @@ impl Registry {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        if !self.slots.contains(&attachment) {
+        if !self.knows(&attachment) {
             return;
         }
-        self.slots.hold(attachment.clone(), id);
+        self.tables.bindings.hold(attachment.clone(), id);
         if let Some(binding) = self.tables.bindings.get(id)
             && let Some(helped) = binding.client().and_then(Client::flag_helped)
         {
@@ -411,7 +408,7 @@ impl Registry {
         {
             self.tables.lans.add_succeeded(&lan);
         }
-        self.saw(id);
+        self.audit.saw(&mut self.tables, id);
         self.await_interface(now, id);
         let Some(profile) = self
             .tables

@@ -57,7 +57,7 @@ impl Registry {
     /// Begins to adopt a container, unless its attachment is known already.
     pub(crate) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
         let attachment = adoptee.add.attachment.clone();
-        if self.slots.contains(&attachment) {
+        if self.knows(&attachment) {
             return;
         }
         let errand = self.jobs.errand(Caller::Adoption, attachment.clone());
@@ -77,7 +77,7 @@ impl Registry {
         let Some(attachment) = self.jobs.attachment(errand).cloned() else {
             return;
         };
-        if self.slots.contains(&attachment) {
+        if self.knows(&attachment) {
             self.forget_adoption(&attachment);
             return;
         }
@@ -162,8 +162,11 @@ impl Registry {
         };
         let netns = adoption.adoptee.add.place.netns();
         let blind = !adoption.tries.has_failed()
-            || !netns
-                .is_some_and(|netns| self.sight.sees(directory_of(netns), &self.tables.bindings));
+            || !netns.is_some_and(|netns| {
+                self.audit
+                    .sight
+                    .sees(directory_of(netns), &self.tables.bindings)
+            });
         if cause.is_missing() {
             blind
         } else {

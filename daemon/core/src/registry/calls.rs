@@ -117,6 +117,11 @@ impl Registry {
         true
     }
 
+    /// Returns whether an attachment holds or does something.
+    pub(super) fn knows(&self, attachment: &Attachment) -> bool {
+        self.tables.bindings.holder(attachment).is_some() || self.slots.contains(attachment)
+    }
+
     pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }
@@ -212,7 +217,7 @@ impl Registry {
     /// Has an attachment's lease kept for as many seconds as its DEL says. This does not apply to a lease whose identity
     /// is the container's: that was leased under another configuration.
     pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
-        let holder = self.holder_of(attachment);
+        let holder = self.tables.bindings.held_by(attachment);
         let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else {
             return;
         };
@@ -254,7 +259,12 @@ impl Registry {
     }
 
     pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
-        let Some(holder) = self.holder_of(attachment).map(|holder| holder.id) else {
+        let Some(holder) = self
+            .tables
+            .bindings
+            .held_by(attachment)
+            .map(|holder| holder.id)
+        else {
             self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };
@@ -274,7 +284,7 @@ impl Registry {
     /// Records that a binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
         self.lease_left(id, Ok(()));
-        self.slots.vacate(attachment, id);
+        self.tables.bindings.vacate(attachment, id);
         match self.slots.operation(attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 let requests = requests.clone();
@@ -306,7 +316,7 @@ impl Registry {
             Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
             _ => return,
         };
-        self.slots.hold(attachment.clone(), id);
+        self.tables.bindings.hold(attachment.clone(), id);
         tracing::warn!(%attachment, %cause, "DEL failed");
         for request in requests {
             self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));
@@ -322,7 +332,9 @@ impl Registry {
         mut expected: Vec<IpNet>,
     ) {
         let binding = self
-            .holder_of(attachment)
+            .tables
+            .bindings
+            .held_by(attachment)
             .filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
             self.tables.interfaces.await_work(attachment);
@@ -402,7 +414,7 @@ impl Registry {
         let id = *request;
         let expected = std::mem::take(expected);
         let sought = look.map(|(_, address)| address);
-        let binding = self.holder_of(attachment);
+        let binding = self.tables.bindings.held_by(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let answer = match (binding, lease, view) {
             // It changed since the look was asked for, or is changing.

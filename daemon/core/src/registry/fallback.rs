@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use super::Registry;
+use super::tables::Tables;
 use crate::binding::Binding;
 use crate::effect::RangeRow;
 use crate::identity::{Attachment, Lan};
@@ -25,15 +25,16 @@ pub(super) struct Fallbacks {
     pub(super) recovered: bool,
 }
 
-impl Registry {
+impl Fallbacks {
     /// Records that an ADD has named a fallback.
-    pub(super) fn enter_fallback(&mut self, network: &str, lan: &Lan, fallback: &Fallback) {
-        let named = &mut self.fallbacks.named;
-        if named
+    pub(super) fn enter(&mut self, network: &str, lan: &Lan, fallback: &Fallback) {
+        if self
+            .named
             .get(network)
             .is_none_or(|(on, known)| on != lan || known != fallback)
         {
-            named.insert(network.to_owned(), (lan.clone(), fallback.clone()));
+            self.named
+                .insert(network.to_owned(), (lan.clone(), fallback.clone()));
         }
     }
 
@@ -41,32 +42,33 @@ impl Registry {
     /// is known to use. The last address of its identity comes first.
     pub(super) fn fall_back(
         &mut self,
+        tables: &mut Tables,
         now: Now,
         id: BindingId,
         fallback: &Fallback,
         used: &BTreeSet<Ipv4Addr>,
         last: Option<IpAddr>,
     ) {
-        let given = self.address_of_range(now, id, fallback, used, last);
-        self.tables
-            .with(now, id, |binding, cx| binding.on_resort(given, cx));
+        let given = self.address_of_range(tables, now, id, fallback, used, last);
+        tables.with(now, id, |binding, cx| binding.on_resort(given, cx));
     }
 
     fn address_of_range(
         &mut self,
+        tables: &Tables,
         now: Now,
         id: BindingId,
         fallback: &Fallback,
         used: &BTreeSet<Ipv4Addr>,
         last: Option<IpAddr>,
     ) -> Result<RangeAddress, NoAddress> {
-        let Some(own) = self.tables.bindings.get(id) else {
+        let Some(own) = tables.bindings.get(id) else {
             return fallback.allocator(None).peek();
         };
         let lan = own.identity.lan.clone();
-        let mut allocator = self.allocator_of(now, &lan, fallback, Some(id));
+        let mut allocator = self.allocator_of(tables, now, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
-        let hosts = self.tables.bindings.holders().hosts_on(&lan).into_iter();
+        let hosts = tables.bindings.holders().hosts_on(&lan).into_iter();
         let hosts = hosts.map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
             allocator.occupy(
@@ -84,26 +86,23 @@ impl Registry {
             return Ok(given);
         }
         let given = allocator.peek()?;
-        let lans = self
-            .tables
-            .bindings
-            .iter()
-            .map(|binding| &binding.identity.lan);
+        let lans = tables.bindings.iter().map(|binding| &binding.identity.lan);
         let lans: BTreeSet<_> = lans.collect();
-        self.fallbacks.last.retain(|lan, _| lans.contains(lan));
-        self.fallbacks.last.insert(lan, given.address.addr());
+        self.last.retain(|lan, _| lans.contains(lan));
+        self.last.insert(lan, given.address.addr());
         Ok(given)
     }
 
     /// Returns the ranges of a fallback with all addresses taken on a LAN, except by the binding `but`.
     fn allocator_of(
         &self,
+        tables: &Tables,
         now: Now,
         lan: &Lan,
         fallback: &Fallback,
         but: Option<BindingId>,
     ) -> FallbackAllocator {
-        let mut allocator = fallback.allocator(self.fallbacks.last.get(lan).copied());
+        let mut allocator = fallback.allocator(self.last.get(lan).copied());
         let since = |binding: &Binding| {
             let age = binding
                 .lease(now.boot)
@@ -111,8 +110,7 @@ impl Registry {
                 .unwrap_or_default();
             WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
         };
-        for other in self
-            .tables
+        for other in tables
             .bindings
             .iter()
             .filter(|other| Some(other.id) != but && other.identity.lan == *lan)
@@ -129,34 +127,26 @@ impl Registry {
     }
 
     /// Returns the ranges of all fallbacks, with what is taken of each on its LAN.
-    pub(super) fn range_rows(&self, now: Now) -> Vec<RangeRow> {
+    pub(super) fn rows(&self, tables: &Tables, now: Now) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
-            let allocator = self.allocator_of(now, lan, fallback, None);
+            let allocator = self.allocator_of(tables, now, lan, fallback, None);
             let rows = allocator
                 .usage()
                 .map(|usage| RangeRow::of(network, lan, usage));
             rows.collect::<Vec<_>>()
         };
-        self.fallbacks.named.iter().flat_map(of_fallback).collect()
+        self.named.iter().flat_map(of_fallback).collect()
     }
 
-    /// Returns whether a container has an address of a local range, and no server was heard on its LAN since.
-    fn is_unserved(&self, binding: &Binding, now: Now) -> bool {
-        let lease = binding.lease(now.boot);
-        let of_range = lease.filter(|lease| !lease.source.is_asked());
-        of_range.is_some_and(|lease| {
-            !self
-                .tables
-                .lans
-                .heard_since(&binding.identity.lan, lease.start)
-        })
-    }
-
-    /// Returns whether there is such a container on a LAN.
-    pub(super) fn awaits_server(&self, now: Now, lan: &Lan) -> bool {
-        let is_one = |it: &Binding| it.identity.lan == *lan && self.is_unserved(it, now);
-        let may_be = self.fallbacks.recovered || !self.fallbacks.named.is_empty();
-        may_be && self.tables.bindings.iter().any(is_one)
+    /// Returns whether a container on a LAN has an address of a local range, and no server was heard there since.
+    pub(super) fn awaits_server(&self, tables: &Tables, now: Now, lan: &Lan) -> bool {
+        let is_unserved = |it: &Binding| {
+            let lease = it.lease(now.boot).filter(|lease| !lease.source.is_asked());
+            it.identity.lan == *lan
+                && lease.is_some_and(|lease| !tables.lans.heard_since(lan, lease.start))
+        };
+        let may_be = self.recovered || !self.named.is_empty();
+        may_be && tables.bindings.iter().any(is_unserved)
     }
 }
 

@@ -3,9 +3,10 @@
 //! A binding changes only in [`Index::with`], after which all of it agrees again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::binding::{Binding, Holders};
-use crate::identity::{IdentityKey, Lan};
+use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -20,6 +21,8 @@ pub(super) struct Index {
     last: u64,
     /// Who holds which identity, and which address (invariant 4).
     holders: Holders,
+    /// The bindings that hold the attachments' leases.
+    attachments: BTreeMap<Arc<Attachment>, BindingId>,
     /// Held bindings whose interface is looked for, by its Ethernet address.
     sought: BTreeMap<Mac, BTreeSet<BindingId>>,
     /// Bindings whose deadline may have changed during the current input.
@@ -55,6 +58,30 @@ impl Index {
 
     pub(super) fn holders(&self) -> &Holders {
         &self.holders
+    }
+
+    /// Returns the attachments that hold a lease, or look for another, each with its binding.
+    pub(super) fn attachments(&self) -> impl Iterator<Item = (&Arc<Attachment>, BindingId)> {
+        self.attachments.iter().map(|(known, id)| (known, *id))
+    }
+
+    pub(super) fn holder(&self, attachment: &Attachment) -> Option<BindingId> {
+        self.attachments.get(attachment).copied()
+    }
+
+    /// Returns the binding that holds an attachment's lease, or looks for another.
+    pub(super) fn held_by(&self, attachment: &Attachment) -> Option<&Binding> {
+        self.get(self.holder(attachment)?)
+    }
+
+    pub(super) fn hold(&mut self, attachment: Arc<Attachment>, id: BindingId) {
+        self.attachments.insert(attachment, id);
+    }
+
+    pub(super) fn vacate(&mut self, attachment: &Attachment, id: BindingId) {
+        if self.holder(attachment) == Some(id) {
+            self.attachments.remove(attachment);
+        }
     }
 
     /// Returns the held bindings whose interface is looked for by this Ethernet address.

@@ -39,7 +39,8 @@ impl Kept {
         let mut kept = vec![
             of_bindings("bindings", bindings),
             of_bindings("holders", holders),
-            of_bindings("attachments", core.slots.len()),
+            of_bindings("attachments", core.tables.bindings.attachments().count()),
+            under_way("attachments that do something", core.slots.len()),
             of_bindings("bindings with a link of their own", seats),
             of_bindings("bindings being given back", leaving),
             of_bindings("identities being given back", identities),
@@ -54,8 +55,8 @@ impl Kept {
             under_way("calls", core.jobs.len().saturating_sub(adoptions)),
             under_way("leases that are given back", core.leavings.len()),
             under_way("name servers to publish", core.tables.out.resolvers.len()),
-            under_way("LANs with permits", core.pacing.len()),
-            under_way("LANs with extensions", core.extensions.len()),
+            under_way("LANs with permits", core.turns.permits.len()),
+            under_way("LANs with extensions", core.turns.extensions.len()),
             under_way("links to look at", core.audit.waiting()),
             under_way("links being looked at", core.audit.under_way()),
             under_way("links that could not be looked at", core.audit.failed()),
@@ -63,7 +64,7 @@ impl Kept {
             of_bindings("interfaces that are sought", sought),
             of_bindings("interfaces that have not come yet", core.seeking.awaited()),
             under_way("searches for interfaces", core.seeking.under_way()),
-            under_way("namespaces that are not seen", core.sight.unseen()),
+            under_way("namespaces that are not seen", core.audit.sight.unseen()),
         ];
         kept.extend(
             core.tables

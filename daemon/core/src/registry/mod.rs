@@ -48,6 +48,7 @@ mod troubles;
 mod watch;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,25 +63,26 @@ pub(crate) use self::notice::Notice;
 pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orders::chosen;
 use self::orphans::Orphans;
-use self::pacing::{Extensions, Pacing, Releases, Urgency};
+use self::pacing::Turns;
 use self::past::{LastAddress, Past};
 use self::port::Leavings;
 pub(crate) use self::port::PortHolding;
 use self::seek::Seeking;
-use self::sight::Sight;
+pub(crate) use self::servers::silent_servers;
+use self::servers::{notice_silence, server_said};
 use self::slots::Slots;
 use self::tables::Tables;
 pub(crate) use self::timers::{DoorTimer, Key};
 pub(crate) use self::troubles::{parents, troubles};
 use self::watch::Audit;
-use crate::binding::{Binding, Hold, Release};
+use crate::binding::{Hold, Release};
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::identity::{Attachment, IdentityKey};
-use crate::link::LinkCause;
+use crate::interface::{At, News};
+use crate::link::{Cookie, KernelMessage, LinkCause};
 use crate::outbox::{Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
-use crate::source::{Client, Timer};
 use crate::time::{Instant, Now};
 use crate::wire::frame;
 
@@ -117,15 +119,12 @@ pub(crate) struct Registry {
     slots: Slots,
     jobs: Jobs,
     adoptions: Adoptions,
-    pacing: Pacing,
+    turns: Turns,
     leavings: Leavings,
-    releases: Releases,
-    extensions: Extensions,
     past: Past,
     orphans: Orphans,
     fallbacks: Fallbacks,
     audit: Audit,
-    sight: Sight,
     seeking: Seeking,
     /// How many inputs bore an id that was no longer known. They came late, and were dropped.
     pub(crate) unknown: u64,
@@ -138,23 +137,19 @@ pub(crate) struct Registry {
 impl Registry {
     /// Returns an empty registry. All its randomness comes from `seed`.
     pub(crate) fn new(config: Config, seed: u64) -> Self {
-        let pacing = Pacing::new(config.permits.max(1));
         Self {
+            turns: Turns::new(config.permits),
+            audit: Audit::new(config.audits),
             config,
             tables: Tables::new(seed),
             clocks: Clocks::default(),
             slots: Slots::default(),
             jobs: Jobs::default(),
             adoptions: Adoptions::default(),
-            pacing,
             leavings: Leavings::default(),
-            releases: Releases::default(),
-            extensions: Extensions::default(),
             past: Past::default(),
             orphans: Orphans::default(),
             fallbacks: Fallbacks::default(),
-            audit: Audit::default(),
-            sight: Sight::default(),
             seeking: Seeking::default(),
             unknown: 0,
             spare: None,
@@ -191,12 +186,12 @@ impl Registry {
                 .tables
                 .with(now, id, |binding, cx| binding.on_clock(cx)),
             Key::Call(id) => self.call_timed_out(now, id),
-            Key::Audit(at) => self.audit_again(at),
+            Key::Audit(at) => self.audit.look_again(&mut self.tables, at),
             Key::Adoption(id) => self.adopt_again(now, id),
             Key::Look => self.look_on_clock(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
-            Key::Extensions => self.extend_next(now),
+            Key::Extensions => self.turns.extend_next(&mut self.tables, now),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
     }
@@ -267,7 +262,10 @@ impl Registry {
                     .into_iter()
                     .for_each(|it| self.tables.out.close(it.exchange));
             }
-            Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
+            Some(Waiter::Audit(at)) => {
+                self.audit
+                    .done(&mut self.tables, &self.slots, now, at, outcome)
+            }
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
@@ -334,6 +332,100 @@ impl Registry {
         }
     }
 
+    /// Handles what the kernel reports about links and namespaces.
+    pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
+        match message {
+            KernelMessage::NetnsDied(cookie) => self.gone(now, cookie, None, LinkCause::NoNetns),
+            // It may live on.
+            KernelMessage::PathGone(cookie) => self.gone(now, cookie, None, LinkCause::NoPath),
+            KernelMessage::LinkGone((cookie, ifindex)) => {
+                let cause =
+                    |path: PathBuf| LinkCause::NoLink(format!("{ifindex} in {}", path.display()));
+                self.gone(now, cookie, Some(ifindex), cause)
+            }
+            KernelMessage::Carrier(at, up) => {
+                self.tables.interfaces.has_news(at);
+                let back = self.tables.interfaces.on_carrier(at, up, now.boot);
+                if up {
+                    self.tables.interfaces.on_up(at, now.boot);
+                }
+                if let Some(lost) = back {
+                    self.tables.tell_all(now, at, News::CarrierBack(lost));
+                }
+                self.tables.tell_all(now, at, News::Free);
+                // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
+                self.audit
+                    .look_if(&mut self.tables, at, |binding, interfaces| {
+                        binding.is_to_announce(interfaces)
+                    });
+                if up {
+                    self.look_for_carrier(|_, waits_at| waits_at == at);
+                }
+            }
+            KernelMessage::Down(at) => {
+                self.tables.interfaces.has_news(at);
+                self.tables.tell_all(now, at, News::Down);
+            }
+            KernelMessage::Ethernet(at, mac) => {
+                self.tables.interfaces.has_news(at);
+                self.tables.has_ethernet(now, at, mac);
+                self.appeared(mac, None);
+            }
+            KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
+            KernelMessage::OwnLink { owner, there } => {
+                self.notices.push_back(Notice::OwnLink { owner, there })
+            }
+            KernelMessage::AddressAdded(at, address) => {
+                self.tables.interfaces.has_news(at);
+                self.tables.tell_all(now, at, News::AddressAdded(address));
+                // The kernel's report does not name the mask.
+                self.audit.look_if(&mut self.tables, at, |binding, _| {
+                    binding.may_be_outdated(address)
+                });
+            }
+            // It may be back by now, or the whole link may be disappearing: a look decides.
+            KernelMessage::AddressGone(at, address) => {
+                self.audit
+                    .look_if(&mut self.tables, at, |binding, interfaces| {
+                        binding.expected_address(interfaces) == Some(address)
+                    })
+            }
+            KernelMessage::Missed => {
+                tracing::warn!("kernel messages were lost: looking at every link");
+                self.audit.look_at_all(&mut self.tables);
+                self.look_for_carrier(|_, _| true);
+                self.seek_all();
+                self.notices.push_back(Notice::Missed);
+            }
+        }
+    }
+
+    /// Handles the end of a link of a namespace, or with `None` of all, or of the way there. A look at what is held there all the
+    /// same decides whether it lives.
+    fn gone(
+        &mut self,
+        now: Now,
+        cookie: Cookie,
+        ifindex: Option<u32>,
+        cause: impl Fn(PathBuf) -> LinkCause,
+    ) {
+        for id in self.tables.interfaces.bindings(cookie, ifindex) {
+            let path = self.tables.bindings.get(id).and_then(|it| it.link.netns());
+            if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
+                self.tables
+                    .with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.audit.look_for(&mut self.tables, id);
+            }
+        }
+        self.admissions_gone(now, cookie, ifindex);
+    }
+
+    /// Has those who waited for a change of an interface by the daemon look at the result.
+    pub(super) fn link_changed(&mut self, now: Now, at: At) {
+        self.tables.tell_all(now, at, News::Free);
+        self.admissions_changed(at);
+    }
+
     /// Carries out the next thing that follows from the current input. False if nothing more does.
     pub(crate) fn go_on(&mut self, now: Now) -> bool {
         match self.tables.out.reports.pop_front() {
@@ -351,7 +443,7 @@ impl Registry {
         let orphan = self.orphans.deadline().map(|at| (at, Why::Orphan));
         self.tables.timers.set(Key::Orphans, orphan);
         let touched = self.tables.bindings.take_touched();
-        self.notice_silence(now, &touched);
+        notice_silence(&mut self.tables, now, &touched);
         let bindings = &self.tables.bindings;
         self.tables.out.write_notes(|id| {
             bindings
@@ -391,22 +483,28 @@ impl Registry {
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.tables.out.resolvers.pop_first()?;
-        let dns = self.holder_of(&attachment).and_then(|it| it.resolver());
+        let dns = self
+            .tables
+            .bindings
+            .held_by(&attachment)
+            .and_then(|it| it.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
-            Report::WantsPermit => self.want_permit(now, id),
-            Report::WantsTurn => self.want_turn(now, id),
-            Report::ExchangeOver => self.give_permit_back(now, id),
+            Report::WantsPermit => self.turns.want_permit(&mut self.tables, now, id),
+            Report::WantsTurn => self.turns.want_release(&mut self.tables, now, id),
+            Report::ExchangeOver => self.turns.end(&mut self.tables, now, id),
             Report::Insists(address) => self.unblock(now, id, address),
             Report::FallsBack {
                 fallback,
                 used,
                 last,
-            } => self.fall_back(now, id, &fallback, &used, last),
-            Report::Heard(said) => self.server_said(now, id, said),
+            } => self
+                .fallbacks
+                .fall_back(&mut self.tables, now, id, &fallback, &used, last),
+            Report::Heard(said) => server_said(&mut self.tables, &self.fallbacks, now, id, said),
             Report::WantsRenewed(other) => self.tables.with(now, other, |binding, cx| {
                 binding.holds(cx, Hold::renew_early)
             }),
@@ -431,7 +529,7 @@ impl Registry {
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
             Report::Orphaned(event) => self.link_went(now, id, event),
-            Report::WantsLook => self.audit_one(id),
+            Report::WantsLook => self.audit.look_for(&mut self.tables, id),
             Report::Vacated => _ = self.left_inside(now, id),
             Report::NotExtended(cause) => Renewal::not_extended(self, id, &cause),
             Report::Over => self.over(now, id),
@@ -480,68 +578,11 @@ impl Registry {
         }
     }
 
-    fn want_permit(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self.tables.bindings.get(id) else {
-            return;
-        };
-        let lan = binding.identity.lan.clone();
-        if let Some(lease) = binding.client().and_then(Client::lease) {
-            // One without end is in no hurry.
-            let endless = now.boot + Duration::from_secs(u32::MAX.into());
-            let ends = lease.expires().unwrap_or(endless);
-            self.extensions.wait(lan, id, lease.server, ends);
-            self.extend_next(now);
-        } else if self.pacing.ask(&lan, id, Urgency::Background) {
-            self.tables
-                .with(now, id, |binding, cx| binding.on_permit(None, cx));
-        }
-    }
-
-    /// Gives each free turn to the next lease that is to be extended.
-    fn extend_next(&mut self, now: Now) {
-        while let Some(next) = self.extensions.next(now.boot) {
-            self.tables
-                .with(now, next, |binding, cx| binding.on_permit(None, cx));
-        }
-        let next = self.extensions.deadline();
-        let why = Why::Dhcp(Timer::ReceiveWindow);
-        self.tables
-            .timers
-            .set(Key::Extensions, next.map(|at| (at, why)));
-    }
-
-    fn give_permit_back(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.tables.lan(id) else {
-            return;
-        };
-        self.extensions.leave(&lan, id);
-        self.extend_next(now);
-        if let Some(next) = self.pacing.leave(&lan, id) {
-            self.tables
-                .with(now, next, |binding, cx| binding.on_permit(None, cx));
-        }
-    }
-
-    fn want_turn(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.tables.lan(id) else {
-            return;
-        };
-        let at = self.releases.take(lan, now.boot);
-        self.tables.with(now, id, |binding, cx| {
-            binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
-        });
-    }
-
     /// Removes a binding from all tables.
     fn remove(&mut self, now: Now, id: BindingId) {
-        self.give_permit_back(now, id);
-        self.sight.forget(id);
+        self.turns.end(&mut self.tables, now, id);
+        self.audit.sight.forget(id);
         self.await_interface_no_more(id);
         self.tables.remove(now, id);
-    }
-
-    /// Returns the binding that holds an attachment's lease, or looks for another.
-    fn holder_of(&self, attachment: &Attachment) -> Option<&Binding> {
-        self.tables.bindings.get(self.slots.holder(attachment)?)
     }
 }

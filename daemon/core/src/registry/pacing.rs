@@ -11,11 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use super::tables::Tables;
+use super::timers::Key;
+use crate::effect::Why;
 use crate::identity::Lan;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
-use crate::source::RECEIVE_WINDOW;
-use crate::time::Instant;
+use crate::source::{Client, RECEIVE_WINDOW, Timer};
+use crate::time::{Instant, Now};
 
 /// How RELEASEs of one LAN leave: a server's socket holds about twice as many (`net.core.rmem_default`), and a server that
 /// works on each for 20 ms has processed half of 500 when the last one arrives.
@@ -25,6 +28,70 @@ const RELEASES_APART: Duration = Duration::from_millis(10);
 /// How many extensions of one LAN wait for an answer: a server that works on each for 100 ms answers the last before its client
 /// stops listening.
 const EXTENSIONS: usize = 32;
+
+/// The permits and the turns of all LANs.
+#[derive(Debug)]
+pub(super) struct Turns {
+    pub(super) permits: Pacing,
+    pub(super) extensions: Extensions,
+    releases: Releases,
+}
+
+impl Turns {
+    pub(super) fn new(permits: usize) -> Self {
+        Self {
+            permits: Pacing::new(permits.max(1)),
+            extensions: Extensions::default(),
+            releases: Releases::default(),
+        }
+    }
+
+    /// Asks for a turn to have a binding's lease extended, or for a permit to look for another.
+    pub(super) fn want_permit(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        let Some(binding) = tables.bindings.get(id) else {
+            return;
+        };
+        let lan = binding.identity.lan.clone();
+        if let Some(lease) = binding.client().and_then(Client::lease) {
+            // One without end is in no hurry.
+            let endless = now.boot + Duration::from_secs(u32::MAX.into());
+            let ends = lease.expires().unwrap_or(endless);
+            self.extensions.wait(lan, id, lease.server, ends);
+            self.extend_next(tables, now);
+        } else if self.permits.ask(&lan, id, Urgency::Background) {
+            tables.with(now, id, |binding, cx| binding.on_permit(None, cx));
+        }
+    }
+
+    /// Gives each free turn to the next lease that is to be extended.
+    pub(super) fn extend_next(&mut self, tables: &mut Tables, now: Now) {
+        while let Some(next) = self.extensions.next(now.boot) {
+            tables.with(now, next, |binding, cx| binding.on_permit(None, cx));
+        }
+        let next = self.extensions.deadline();
+        let why = Why::Dhcp(Timer::ReceiveWindow);
+        tables.timers.set(Key::Extensions, next.map(|at| (at, why)));
+    }
+
+    /// Takes back a binding's permit or turn.
+    pub(super) fn end(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        let Some(lan) = tables.lan(id) else { return };
+        self.extensions.leave(&lan, id);
+        self.extend_next(tables, now);
+        if let Some(next) = self.permits.leave(&lan, id) {
+            tables.with(now, next, |binding, cx| binding.on_permit(None, cx));
+        }
+    }
+
+    /// Gives a binding the next turn of its LAN's RELEASEs.
+    pub(super) fn want_release(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        let Some(lan) = tables.lan(id) else { return };
+        let at = self.releases.take(lan, now.boot);
+        tables.with(now, id, |binding, cx| {
+            binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
+        });
+    }
+}
 
 /// The permits of all LANs.
 #[derive(Debug)]

@@ -131,11 +131,11 @@ impl Registry {
     }
 
     pub(crate) fn holding(&self, attachment: &Attachment) -> Option<PortHolding<'_>> {
-        self.holder_of(attachment).map(PortHolding)
+        self.tables.bindings.held_by(attachment).map(PortHolding)
     }
 
     pub(crate) fn is_held(&self, attachment: &Attachment) -> bool {
-        self.slots.holder(attachment).is_some()
+        self.tables.bindings.holder(attachment).is_some()
     }
 
     pub(crate) fn every_holding(&self) -> impl Iterator<Item = PortHolding<'_>> {
@@ -145,8 +145,9 @@ impl Registry {
     /// Returns those that hold a lease for the attachments of a network, or look for another.
     pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = PortHolding<'_>> {
         let holders = self
-            .slots
-            .holders()
+            .tables
+            .bindings
+            .attachments()
             .filter(move |(attachment, _)| attachment.network() == network);
         holders
             .filter_map(|(_, id)| self.tables.bindings.get(id))
@@ -180,7 +181,7 @@ impl Registry {
     pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
         for (_, slot) in self
             .slots
-            .busy_mut()
+            .iter_mut()
             .filter(|(attachment, _)| attachment.network() == network)
         {
             let waiting = slot
@@ -306,7 +307,7 @@ impl Registry {
         self.tables.with(now, id, |binding, cx| {
             binding.give_back(Leave::Released, cx)
         });
-        self.slots.vacate(&attachment, id);
+        self.tables.bindings.vacate(&attachment, id);
         self.await_interface_no_more(id);
         self.next_call(now, &attachment);
     }

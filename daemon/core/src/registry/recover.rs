@@ -54,7 +54,7 @@ impl Registry {
 
     /// Looks at the interfaces of all held bindings, and searches for those that are sought.
     pub(crate) fn look_around(&mut self, now: Now) {
-        self.audit_all();
+        self.audit.look_at_all(&mut self.tables);
         let awaited: Vec<_> = self
             .tables
             .bindings
@@ -88,10 +88,10 @@ impl Registry {
         } = record;
         let attachment = Arc::new(attachment);
         // An attachment does not have two bindings either: the older one is nobody's.
-        let known = self.slots.holder(&attachment).is_some();
+        let known = self.tables.bindings.holder(&attachment).is_some();
         let taken = known || self.tables.bindings.holders().of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
-            self.slots.hold(attachment.clone(), id);
+            self.tables.bindings.hold(attachment.clone(), id);
         }
         let holder = Holder {
             attachment,

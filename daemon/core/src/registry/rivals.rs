@@ -38,7 +38,7 @@ impl Registry {
         let netns = admission.quest.add.place.netns().map(Path::to_owned);
         let waited = whole_millis(now.boot.saturating_since(admission.quest.began));
         let limits = admission.quest.add.limits.clone();
-        let own = self.slots.holder(attachment);
+        let own = self.tables.bindings.holder(attachment);
         let rivals = [own, self.tables.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self
@@ -285,7 +285,7 @@ impl Registry {
             binding.give_back(why, cx);
         });
         if let Some(attachment) = self.tables.attachment(rival) {
-            self.slots.vacate(&attachment, rival);
+            self.tables.bindings.vacate(&attachment, rival);
         }
     }
 

@@ -116,7 +116,7 @@ impl Registry {
         let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, now.boot);
         };
-        self.sight.forget(id);
+        self.audit.sight.forget(id);
         if self.left_inside(now, id) {
             return;
         }
@@ -311,7 +311,7 @@ impl Registry {
             .interfaces
             .on_carrier(view.at(), view.carrier, now.boot);
         // What has happened there since the search was reported before anybody listened.
-        self.audit_one(id);
+        self.audit.look_for(&mut self.tables, id);
     }
 
     /// Gives back the lease of an interface that has not appeared.

@@ -6,6 +6,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::Registry;
+use super::fallback::Fallbacks;
+use super::tables::Tables;
 use crate::binding::Binding;
 use crate::event::{Event, EventKind};
 use crate::identity::Lan;
@@ -60,95 +62,99 @@ impl Unextended {
     }
 }
 
-impl Registry {
-    /// Enters what a server said in the account of its LAN.
-    pub(super) fn server_said(&mut self, now: Now, id: BindingId, said: Said) {
-        let Some(binding) = self.tables.bindings.get(id) else {
-            return;
+/// Enters what a server said in the account of its LAN.
+pub(super) fn server_said(
+    tables: &mut Tables,
+    fallbacks: &Fallbacks,
+    now: Now,
+    id: BindingId,
+    said: Said,
+) {
+    let Some(binding) = tables.bindings.get(id) else {
+        return;
+    };
+    let lan = binding.identity.lan.clone();
+    let server = said.server;
+    let is_awaited = fallbacks.awaits_server(tables, now, &lan);
+    let silent = tables.lans.heard(&lan, said, now.boot);
+    let cause = if let Some(silent) = silent {
+        let after = brief(now.boot.saturating_since(silent.boot));
+        tracing::info!(%lan, %server, after, "a server extends leases again");
+        format!("server {server} of {lan} extends leases again, after {after}")
+    } else if is_awaited {
+        tracing::info!(%lan, %server, "a server answers again: it serves the next container");
+        format!(
+            "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
+        )
+    } else {
+        return;
+    };
+    note_server(tables, now, id, EventKind::ServerBack, server, cause);
+}
+
+/// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
+pub(super) fn notice_silence(tables: &mut Tables, now: Now, touched: &BTreeSet<BindingId>) {
+    for id in touched {
+        let Some(binding) = tables.bindings.get(*id) else {
+            continue;
+        };
+        let Some((lease, in_vain)) = binding.unextended(now.boot) else {
+            continue;
         };
         let lan = binding.identity.lan.clone();
-        let server = said.server;
-        let is_awaited = self.awaits_server(now, &lan);
-        let silent = self.tables.lans.heard(&lan, said, now.boot);
-        let cause = if let Some(silent) = silent {
-            let after = brief(now.boot.saturating_since(silent.boot));
-            tracing::info!(%lan, %server, after, "a server extends leases again");
-            format!("server {server} of {lan} extends leases again, after {after}")
-        } else if is_awaited {
-            tracing::info!(%lan, %server, "a server answers again: it serves the next container");
-            format!(
-                "a server of {lan} answers again: containers keep what the fallback gave them until their DEL"
-            )
-        } else {
-            return;
-        };
-        self.note_server(now, id, EventKind::ServerBack, server, cause);
-    }
-
-    /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
-    pub(super) fn notice_silence(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
-        for id in touched {
-            let Some(binding) = self.tables.bindings.get(*id) else {
-                continue;
-            };
-            let Some((lease, in_vain)) = binding.unextended(now.boot) else {
-                continue;
-            };
-            let lan = binding.identity.lan.clone();
-            let server = lease.server;
-            let is_news = in_vain
-                .since
-                .is_some_and(|since| self.tables.lans.asked_in_vain(&lan, server, since, now));
-            if is_news {
-                let waiting = self.waiting_for(&lan, server, now.boot).text(now.boot);
-                tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
-                let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
-                self.note_server(now, *id, EventKind::ServerSilent, server, cause);
-            }
+        let server = lease.server;
+        let is_news = in_vain
+            .since
+            .is_some_and(|since| tables.lans.asked_in_vain(&lan, server, since, now));
+        if is_news {
+            let waiting = waiting_for(tables, &lan, server, now.boot).text(now.boot);
+            tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
+            let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
+            note_server(tables, now, *id, EventKind::ServerSilent, server, cause);
         }
     }
+}
 
-    /// Returns the servers that do not extend leases any more, and for how long.
-    pub(crate) fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
-        let silent = self.tables.lans.silent();
-        silent
-            .map(|(lan, server, since)| (lan.clone(), server, now.saturating_since(since)))
-            .collect()
-    }
+/// Returns the servers that do not extend leases any more, and for how long.
+pub(crate) fn silent_servers(core: &Registry, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
+    let silent = core.tables.lans.silent();
+    silent
+        .map(|(lan, server, since)| (lan.clone(), server, now.saturating_since(since)))
+        .collect()
+}
 
-    /// Returns the leases of a server that wait to be extended.
-    fn waiting_for(&self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Unextended {
-        let mut waiting = Unextended::default();
-        let is_its = |it: &&Binding| {
-            let lease = it.lease(now);
-            it.identity.lan == *lan && lease.is_some_and(|lease| lease.server == server)
-        };
-        let leases = self.tables.bindings.iter().filter(is_its);
-        leases.for_each(|binding| waiting.add(binding, now));
-        waiting
-    }
+/// Returns the leases of a server that wait to be extended.
+fn waiting_for(tables: &Tables, lan: &Lan, server: Ipv4Addr, now: Instant) -> Unextended {
+    let mut waiting = Unextended::default();
+    let is_its = |it: &&Binding| {
+        let lease = it.lease(now);
+        it.identity.lan == *lan && lease.is_some_and(|lease| lease.server == server)
+    };
+    let leases = tables.bindings.iter().filter(is_its);
+    leases.for_each(|binding| waiting.add(binding, now));
+    waiting
+}
 
-    /// Notes an event about a server, under the attachment that met it.
-    pub(super) fn note_server(
-        &mut self,
-        now: Now,
-        id: BindingId,
-        kind: EventKind,
-        server: Ipv4Addr,
-        cause: String,
-    ) {
-        let Some(attachment) = self.tables.attachment(id) else {
-            return;
-        };
-        let event = Event {
-            wall: now.wall,
-            attachment: (*attachment).clone(),
-            kind,
-            address: None,
-            server: Some(server.into()),
-            cause,
-            run: None,
-        };
-        self.tables.out.note_alone(id, event);
-    }
+/// Notes an event about a server, under the attachment that met it.
+fn note_server(
+    tables: &mut Tables,
+    now: Now,
+    id: BindingId,
+    kind: EventKind,
+    server: Ipv4Addr,
+    cause: String,
+) {
+    let Some(attachment) = tables.attachment(id) else {
+        return;
+    };
+    let event = Event {
+        wall: now.wall,
+        attachment: (*attachment).clone(),
+        kind,
+        address: None,
+        server: Some(server.into()),
+        cause,
+        run: None,
+    };
+    tables.out.note_alone(id, event);
 }

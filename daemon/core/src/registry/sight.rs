@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::index::Index;
-use super::watch::watched;
 use crate::binding::Binding;
 use crate::interface::At;
 use crate::link::directory_of;
@@ -116,7 +115,10 @@ impl Sight {
                     && !doubt.unseen.contains(&binding.id)
                     && directory(binding) == Some(at)
             };
-            let others = bindings.iter().filter(is_other).filter_map(watched);
+            let others = bindings
+                .iter()
+                .filter(is_other)
+                .filter_map(Binding::watched);
             // Usually one is enough.
             let most = if doubt.unseen.len() == 1 {
                 1

@@ -1,4 +1,4 @@
-//! Attachments: what each holds, what it is doing, and who waits for that to end.
+//! What each attachment is doing, and who waits for that to end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,16 +8,11 @@ use ipnet::{IpNet, Ipv4Net};
 use super::operation::Operation;
 use crate::effect::{Add, RequestId};
 use crate::identity::Attachment;
-use crate::record::BindingId;
 use crate::time::Instant;
 
-/// All attachments that hold or do something. Most hold a lease and do nothing.
+/// All attachments that do something. Most hold a lease and do nothing.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
-    /// The bindings that hold the attachments' leases.
-    holders: BTreeMap<Arc<Attachment>, BindingId>,
-    busy: BTreeMap<Arc<Attachment>, Slot>,
-}
+pub(super) struct Slots(BTreeMap<Arc<Attachment>, Slot>);
 
 /// What one attachment is doing.
 #[derive(Debug, Default)]
@@ -48,79 +43,51 @@ pub(super) enum Asked {
 }
 
 impl Slots {
-    /// Returns how many attachments there are.
+    /// Returns how many attachments do something.
     pub(super) fn len(&self) -> usize {
-        self.holders.len()
-            + self
-                .busy
-                .keys()
-                .filter(|attachment| !self.holders.contains_key(*attachment))
-                .count()
+        self.0.len()
     }
 
     pub(super) fn contains(&self, attachment: &Attachment) -> bool {
-        self.holders.contains_key(attachment) || self.busy.contains_key(attachment)
+        self.0.contains_key(attachment)
     }
 
-    /// Returns the attachments that hold something or are busy; those that are both come twice.
-    pub(super) fn attachments(&self) -> impl Iterator<Item = &Arc<Attachment>> {
-        self.holders.keys().chain(self.busy.keys())
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
+        self.0.iter()
     }
 
-    pub(super) fn holders(&self) -> impl Iterator<Item = (&Arc<Attachment>, BindingId)> {
-        self.holders
-            .iter()
-            .map(|(attachment, id)| (attachment, *id))
-    }
-
-    pub(super) fn busy(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
-        self.busy.iter()
-    }
-
-    pub(super) fn busy_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
-        self.busy.iter_mut()
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
+        self.0.iter_mut()
     }
 
     pub(super) fn get(&self, attachment: &Attachment) -> Option<&Slot> {
-        self.busy.get(attachment)
+        self.0.get(attachment)
     }
 
     pub(super) fn get_mut(&mut self, attachment: &Attachment) -> Option<&mut Slot> {
-        self.busy.get_mut(attachment)
+        self.0.get_mut(attachment)
     }
 
     /// Returns the slot of an attachment, which is made if there is none.
     pub(super) fn make(&mut self, attachment: &Attachment) -> &mut Slot {
         let attachment = self.shared(attachment);
-        self.busy.entry(attachment).or_default()
+        self.0.entry(attachment).or_default()
     }
 
-    /// Returns an attachment as shared with those that are known, if it is one of them.
+    /// Returns an attachment as shared with the one that is known.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let holds = self.holders.get_key_value(attachment);
-        let holds = holds.map(|(known, _)| known);
-        let known = holds.or_else(|| self.busy.get_key_value(attachment).map(|(known, _)| known));
-        known
-            .cloned()
-            .unwrap_or_else(|| Arc::new(attachment.clone()))
-    }
-
-    pub(super) fn holder(&self, attachment: &Attachment) -> Option<BindingId> {
-        self.holders.get(attachment).copied()
+        let known = self.0.get_key_value(attachment);
+        known.map_or_else(|| Arc::new(attachment.clone()), |(known, _)| known.clone())
     }
 
     pub(super) fn operation(&self, attachment: &Attachment) -> Option<&Operation> {
         self.get(attachment)?.operation.as_ref()
     }
 
-    pub(super) fn hold(&mut self, attachment: Arc<Attachment>, id: BindingId) {
-        self.holders.insert(attachment, id);
-    }
-
-    pub(super) fn vacate(&mut self, attachment: &Attachment, id: BindingId) {
-        if self.holder(attachment) == Some(id) {
-            self.holders.remove(attachment);
-        }
+    /// Returns whether an attachment's interface is being cleared for an ADD that replaces its binding.
+    pub(super) fn is_being_cleared(&self, attachment: &Attachment) -> bool {
+        let operation = self.operation(attachment);
+        matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
     /// Forgets what an attachment does, if that is nothing.
@@ -129,7 +96,7 @@ impl Slots {
             .get(attachment)
             .is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty())
         {
-            self.busy.remove(attachment);
+            self.0.remove(attachment);
         }
     }
 }

@@ -12,11 +12,12 @@ use crate::binding::{Binding, Cx};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::identity::{Attachment, Lan};
-use crate::interface::Interfaces;
+use crate::interface::{At, Interfaces, News};
 use crate::lan::Accounts;
 use crate::outbox::Outbox;
 use crate::record::BindingId;
 use crate::time::{BootId, Now};
+use crate::wire::Mac;
 
 /// The bindings, and what they work with.
 #[derive(Debug)]
@@ -111,5 +112,31 @@ impl Tables {
 
     pub(super) fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
         Some(self.bindings.get(id)?.attachment.clone())
+    }
+
+    /// Records the Ethernet address of an interface, and tells the bindings that know another.
+    pub(super) fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
+        self.interfaces.on_ethernet(at, mac);
+        for id in self.interfaces.bindings(at.0, Some(at.1)) {
+            let binding = self.bindings.get(id);
+            if binding.is_some_and(|binding| binding.link.mac() != mac) {
+                let news = News::Ethernet(mac);
+                self.with(now, id, |binding, cx| binding.on_news(news, cx));
+            }
+        }
+    }
+
+    /// Tells all bindings of an interface.
+    pub(super) fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
+        for id in self.interfaces.bindings(at.0, Some(at.1)) {
+            self.with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
+        }
+    }
+
+    /// Returns the bindings of an interface that are held.
+    pub(super) fn held_at(&self, at: At) -> Vec<&Binding> {
+        let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter();
+        let here = here.filter_map(|id| self.bindings.get(id));
+        here.filter(|binding| binding.watched().is_some()).collect()
     }
 }

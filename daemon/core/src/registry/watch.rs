@@ -1,31 +1,44 @@
-//! What the kernel reports about links and namespaces, and audits of interfaces when reports may have been lost.
+//! Looks at interfaces when the kernel's reports may have been lost, or leave something open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 
+use super::sight::Sight;
+use super::slots::Slots;
+use super::tables::Tables;
 use super::timers::Key;
-use super::{Notice, Registry};
 use crate::backoff::{Backoff, LONGEST_PAUSE};
-use crate::binding::{Binding, Life};
+use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::interface::{At, Interfaces, News, NewsCount};
-use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
+use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::time::Now;
-use crate::wire::Mac;
 
 /// Interfaces that must still be looked at, a few at a time. One look serves all bindings there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Audit {
+    /// How many are looked at at once.
+    most: usize,
     waiting: VecDeque<At>,
     /// The looks under way, one for each interface, with the time of asking; `None`: it is to be repeated.
     under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
+    pub(super) sight: Sight,
 }
 
 impl Audit {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            waiting: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            sight: Sight::default(),
+        }
+    }
+
     /// Returns how many links must still be looked at.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -41,11 +54,6 @@ impl Audit {
         self.failures.len()
     }
 
-    /// Has these looked at, after those that wait already.
-    pub(super) fn wait(&mut self, all: impl IntoIterator<Item = At>) {
-        self.waiting.extend(all);
-    }
-
     /// Has a look that is under way repeated. Returns whether there is one.
     fn repeat(&mut self, at: At) -> bool {
         self.under_way
@@ -53,184 +61,78 @@ impl Audit {
             .map(|asked| *asked = None)
             .is_some()
     }
-}
-
-impl Registry {
-    pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
-        match message {
-            KernelMessage::NetnsDied(cookie) => self.gone(now, cookie, None, LinkCause::NoNetns),
-            // It may live on.
-            KernelMessage::PathGone(cookie) => self.gone(now, cookie, None, LinkCause::NoPath),
-            KernelMessage::LinkGone((cookie, ifindex)) => {
-                let cause =
-                    |path: PathBuf| LinkCause::NoLink(format!("{ifindex} in {}", path.display()));
-                self.gone(now, cookie, Some(ifindex), cause)
-            }
-            KernelMessage::Carrier(at, up) => {
-                self.tables.interfaces.has_news(at);
-                let back = self.tables.interfaces.on_carrier(at, up, now.boot);
-                if up {
-                    self.tables.interfaces.on_up(at, now.boot);
-                }
-                if let Some(lost) = back {
-                    self.tell_all(now, at, News::CarrierBack(lost));
-                }
-                self.tell_all(now, at, News::Free);
-                // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
-                self.audit_if(at, |binding, interfaces| binding.is_to_announce(interfaces));
-                if up {
-                    self.look_for_carrier(|_, waits_at| waits_at == at);
-                }
-            }
-            KernelMessage::Down(at) => {
-                self.tables.interfaces.has_news(at);
-                self.tell_all(now, at, News::Down);
-            }
-            KernelMessage::Ethernet(at, mac) => {
-                self.tables.interfaces.has_news(at);
-                self.has_ethernet(now, at, mac);
-                self.appeared(mac, None);
-            }
-            KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
-            KernelMessage::OwnLink { owner, there } => {
-                self.notices.push_back(Notice::OwnLink { owner, there })
-            }
-            KernelMessage::AddressAdded(at, address) => {
-                self.tables.interfaces.has_news(at);
-                self.tell_all(now, at, News::AddressAdded(address));
-                // The kernel's report does not name the mask.
-                self.audit_if(at, |binding, _| binding.may_be_outdated(address));
-            }
-            // It may be back by now, or the whole link may be disappearing: a look decides.
-            KernelMessage::AddressGone(at, address) => self.audit_if(at, |binding, interfaces| {
-                binding.expected_address(interfaces) == Some(address)
-            }),
-            KernelMessage::Missed => {
-                tracing::warn!("kernel messages were lost: looking at every link");
-                self.audit_all();
-                self.look_for_carrier(|_, _| true);
-                self.seek_all();
-                self.notices.push_back(Notice::Missed);
-            }
-        }
-    }
-
-    /// Records the Ethernet address of an interface, and tells the bindings that know another.
-    fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
-        self.tables.interfaces.on_ethernet(at, mac);
-        for id in self.tables.interfaces.bindings(at.0, Some(at.1)) {
-            let binding = self.tables.bindings.get(id);
-            if binding.is_some_and(|binding| binding.link.mac() != mac) {
-                let news = News::Ethernet(mac);
-                self.tables
-                    .with(now, id, |binding, cx| binding.on_news(news, cx));
-            }
-        }
-    }
-
-    /// Has those who waited for a change of an interface by the daemon look at the result.
-    pub(super) fn link_changed(&mut self, now: Now, at: At) {
-        self.tell_all(now, at, News::Free);
-        self.admissions_changed(at);
-    }
-
-    /// Handles the end of a link of a namespace, or with `None` of all, or of the way there. A look at what is held there all the
-    /// same decides whether it lives.
-    fn gone(
-        &mut self,
-        now: Now,
-        cookie: Cookie,
-        ifindex: Option<u32>,
-        cause: impl Fn(PathBuf) -> LinkCause,
-    ) {
-        for id in self.tables.interfaces.bindings(cookie, ifindex) {
-            let path = self.tables.bindings.get(id).and_then(|it| it.link.netns());
-            if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
-                self.tables
-                    .with(now, id, |binding, cx| binding.on_news(news, cx));
-                self.audit_one(id);
-            }
-        }
-        self.admissions_gone(now, cookie, ifindex);
-    }
-
-    /// Tells all bindings of an interface.
-    fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
-        for id in self.tables.interfaces.bindings(at.0, Some(at.1)) {
-            self.tables
-                .with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
-        }
-    }
 
     /// Looks at an interface if one of those that hold a lease there has reason to.
-    fn audit_if(&mut self, at: At, has_reason: impl Fn(&Binding, &Interfaces) -> bool) {
-        let mut held = self.held_at(at).into_iter();
-        if held.any(|binding| has_reason(binding, &self.tables.interfaces)) {
-            self.audit_at(at);
+    pub(super) fn look_if(
+        &mut self,
+        tables: &mut Tables,
+        at: At,
+        has_reason: impl Fn(&Binding, &Interfaces) -> bool,
+    ) {
+        let mut held = tables.held_at(at).into_iter();
+        if held.any(|binding| has_reason(binding, &tables.interfaces)) {
+            self.look_at(tables, at);
         }
     }
 
     /// Looks at the interface of a binding that is held, if it has one.
-    pub(super) fn audit_one(&mut self, id: BindingId) {
-        let at = self.tables.bindings.get(id).and_then(watched);
-        at.into_iter().for_each(|at| self.audit_at(at));
+    pub(super) fn look_for(&mut self, tables: &mut Tables, id: BindingId) {
+        let at = tables.bindings.get(id).and_then(Binding::watched);
+        at.into_iter().for_each(|at| self.look_at(tables, at));
     }
 
     /// Looks at an interface.
-    fn audit_at(&mut self, at: At) {
-        if !self.audit.waiting.contains(&at) {
-            self.audit.waiting.push_back(at);
+    fn look_at(&mut self, tables: &mut Tables, at: At) {
+        if !self.waiting.contains(&at) {
+            self.waiting.push_back(at);
         }
-        self.audit_next();
+        self.look_at_next(tables);
     }
 
-    pub(super) fn audit_again(&mut self, at: At) {
-        self.tables.timers.set(Key::Audit(at), None);
-        self.audit_at(at);
+    pub(super) fn look_again(&mut self, tables: &mut Tables, at: At) {
+        tables.timers.set(Key::Audit(at), None);
+        self.look_at(tables, at);
     }
 
     /// Looks at the interface of every held binding, and of every ADD's: the kernel reports nothing about a namespace that has not
     /// been looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace
     /// with changes, messages may be lost more often than all interfaces can be looked at.
-    pub(super) fn audit_all(&mut self) {
-        let mut all: BTreeSet<_> = self.tables.bindings.iter().filter_map(watched).collect();
-        self.audit
-            .waiting
+    pub(super) fn look_at_all(&mut self, tables: &mut Tables) {
+        let mut all: BTreeSet<_> = tables
+            .bindings
             .iter()
-            .for_each(|waits| _ = all.remove(waits));
-        self.audit.waiting.extend(all);
-        self.audit.failures.clear();
-        self.audit_next();
+            .filter_map(Binding::watched)
+            .collect();
+        self.waiting.iter().for_each(|waits| _ = all.remove(waits));
+        self.waiting.extend(all);
+        self.failures.clear();
+        self.look_at_next(tables);
     }
 
-    fn audit_next(&mut self) {
-        while self.audit.under_way.len() < self.config.audits.max(1) {
-            let Some(at) = self.audit.waiting.pop_front() else {
-                if self.audit.under_way.is_empty() {
-                    let witnesses = self.sight.witnesses(&self.tables.bindings);
+    fn look_at_next(&mut self, tables: &mut Tables) {
+        while self.under_way.len() < self.most {
+            let Some(at) = self.waiting.pop_front() else {
+                if self.under_way.is_empty() {
+                    let witnesses = self.sight.witnesses(&tables.bindings);
                     if !witnesses.is_empty() {
-                        self.audit.wait(witnesses);
+                        self.waiting.extend(witnesses);
                         continue;
                     }
                 }
                 return;
             };
-            let held = self.held_at(at);
-            let settles = self.tables.interfaces.is_settling(at);
+            let held = tables.held_at(at);
+            let settles = tables.interfaces.is_settling(at);
             match held.first().map(|first| Target::Known(first.link.clone())) {
                 // Two at once could come back in any order.
-                Some(_) if self.audit.repeat(at) => {}
+                Some(_) if self.repeat(at) => {}
                 Some(target) => {
-                    self.audit
-                        .under_way
-                        .insert(at, Some(self.tables.interfaces.asked(at)));
-                    self.tables
-                        .out
-                        .inspect_with(Waiter::Audit(at), target, settles);
+                    self.under_way.insert(at, Some(tables.interfaces.asked(at)));
+                    tables.out.inspect_with(Waiter::Audit(at), target, settles);
                 }
                 None => {
-                    self.audit.failures.remove(&at);
-                    self.tables
+                    self.failures.remove(&at);
+                    tables
                         .interfaces
                         .bindings(at.0, Some(at.1))
                         .into_iter()
@@ -240,78 +142,82 @@ impl Registry {
         }
     }
 
-    /// Returns the bindings of an interface that are held.
-    fn held_at(&self, at: At) -> Vec<&Binding> {
-        let here = self
-            .tables
-            .interfaces
-            .bindings(at.0, Some(at.1))
-            .into_iter();
-        let here = here.filter_map(|id| self.tables.bindings.get(id));
-        here.filter(|binding| watched(binding).is_some()).collect()
-    }
-
-    pub(super) fn audited(&mut self, now: Now, at: At, outcome: Outcome) {
-        let asked = self.audit.under_way.remove(&at);
+    pub(super) fn done(
+        &mut self,
+        tables: &mut Tables,
+        slots: &Slots,
+        now: Now,
+        at: At,
+        outcome: Outcome,
+    ) {
+        let asked = self.under_way.remove(&at);
         // What it shows may be older than what is known by now: it only proves that the link is there.
-        let outdated = asked != Some(Some(self.tables.interfaces.asked(at)));
-        self.tables.timers.set(Key::Audit(at), None);
-        let held: Vec<_> = self.held_at(at).iter().map(|binding| binding.id).collect();
+        let outdated = asked != Some(Some(tables.interfaces.asked(at)));
+        tables.timers.set(Key::Audit(at), None);
+        let held: Vec<_> = tables
+            .held_at(at)
+            .iter()
+            .map(|binding| binding.id)
+            .collect();
         let Outcome::Inspected(result) = outcome else {
-            return self.audit_next();
+            return self.look_at_next(tables);
         };
         match result {
-            Ok(_) if outdated => self.audit_at(at),
-            Ok(view) => self.saw_interface(now, (at, held), &view),
-            Err(cause) => self.missed_interface(now, at, held, cause, outdated),
+            Ok(_) if outdated => self.look_at(tables, at),
+            Ok(view) => self.saw_interface(tables, slots, now, at, held, &view),
+            Err(cause) => self.missed_interface(tables, now, at, held, cause, outdated),
         }
-        self.audit_next();
+        self.look_at_next(tables);
     }
 
     /// Records that a binding's namespace was not seen.
-    fn doubt(&mut self, id: BindingId) {
-        let binding = self
-            .tables
-            .bindings
-            .get(id)
-            .filter(|binding| binding.is_held());
+    fn doubt(&mut self, tables: &mut Tables, id: BindingId) {
+        let binding = tables.bindings.get(id).filter(|binding| binding.is_held());
         binding
             .into_iter()
             .for_each(|binding| self.sight.doubt(binding));
     }
 
     /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
-    pub(super) fn saw(&mut self, id: BindingId) {
-        let Some(binding) = self.tables.bindings.get(id) else {
+    pub(super) fn saw(&mut self, tables: &mut Tables, id: BindingId) {
+        let Some(binding) = tables.bindings.get(id) else {
             return;
         };
         self.sight
             .saw(binding)
             .into_iter()
-            .for_each(|other| self.audit_one(other));
+            .for_each(|other| self.look_for(tables, other));
     }
 
     /// Tells the bindings of an interface what a look showed there.
-    fn saw_interface(&mut self, now: Now, (at, mut held): (At, Vec<BindingId>), view: &LinkView) {
-        self.audit.failures.remove(&at);
+    fn saw_interface(
+        &mut self,
+        tables: &mut Tables,
+        slots: &Slots,
+        now: Now,
+        at: At,
+        mut held: Vec<BindingId>,
+        view: &LinkView,
+    ) {
+        self.failures.remove(&at);
         for id in &held {
-            self.saw(*id);
+            self.saw(tables, *id);
         }
         // If something is missing there, nobody else removed it.
-        held.retain(|id| !self.is_being_cleared(*id));
+        held.retain(|id| {
+            let binding = tables.bindings.get(*id);
+            !binding.is_some_and(|binding| slots.is_being_cleared(&binding.attachment))
+        });
         if held.is_empty() {
             return;
         }
-        self.has_ethernet(now, at, view.mac);
-        let back = self
-            .tables
-            .interfaces
-            .on_carrier(at, view.carrier, now.boot);
+        tables.has_ethernet(now, at, view.mac);
+        let back = tables.interfaces.on_carrier(at, view.carrier, now.boot);
         if view.up {
-            self.tables.interfaces.on_up(at, now.boot);
+            tables.interfaces.on_up(at, now.boot);
         }
         for id in held {
-            self.tables.with(now, id, |binding, cx| {
+            tables.with(now, id, |binding, cx| {
                 binding.on_news(News::Seen { view, back }, cx)
             });
         }
@@ -320,16 +226,17 @@ impl Registry {
     /// Tells the bindings of an interface that it is gone, if the look that failed shows that; else it is tried again.
     fn missed_interface(
         &mut self,
+        tables: &mut Tables,
         now: Now,
         at: At,
         held: Vec<BindingId>,
         cause: LinkCause,
         outdated: bool,
     ) {
-        let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
+        let mut backoff = self.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
-            let binding = self.tables.bindings.get(id);
+            let binding = tables.bindings.get(id);
             let was_pathless = binding.is_some_and(|binding| binding.is_pathless);
             let is_pathless = matches!(cause, LinkCause::NoPath(_));
             let counts = !outdated && (self.sight.takes_voucher(id) || was_pathless);
@@ -338,33 +245,33 @@ impl Registry {
             let is_over = !outdated
                 && cause.is_unseen()
                 && !is_pathless
-                && self.tables.bindings.get(id).is_some_and(|binding| {
+                && tables.bindings.get(id).is_some_and(|binding| {
                     binding.lacks_lease(now.boot) || binding.profile.wants.is_found_later()
                 });
             let is_gone = cause.is_gone() && (counts || !cause.is_missing()) || is_over;
             if is_gone {
                 self.sight.forget(id);
                 if !cause.is_unseen() {
-                    self.saw(id);
+                    self.saw(tables, id);
                 }
             } else if !outdated && cause.is_unseen() && !counts {
-                self.doubt(id);
+                self.doubt(tables, id);
             }
             if is_gone || is_pathless && !outdated {
-                self.tables.with(now, id, |binding, cx| {
+                tables.with(now, id, |binding, cx| {
                     binding.on_news(News::Gone(cause.clone()), cx)
                 });
             }
         }
-        let held = self.held_at(at);
+        let held = tables.held_at(at);
         let Some(attachment) = held.first().map(|binding| binding.attachment.clone()) else {
             return;
         };
         if outdated {
-            return self.audit_at(at);
+            return self.look_at(tables, at);
         }
         backoff.fail();
-        let pause = backoff.pause(LONGEST_PAUSE, &mut self.tables.rng);
+        let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
         // If nothing in a directory is seen, that is reported once for all of it.
         match cause.is_unseen() {
             true => {
@@ -374,15 +281,9 @@ impl Registry {
                 tracing::warn!(%attachment, %cause, ?pause, "link could not be looked at: trying again")
             }
         }
-        self.audit.failures.insert(at, backoff);
-        self.tables
+        self.failures.insert(at, backoff);
+        tables
             .timers
             .set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
     }
-}
-
-/// Returns the interface of a binding that can be looked at: a host link shows nothing about the binding's container.
-pub(super) fn watched(binding: &Binding) -> Option<At> {
-    let is_leaving = matches!(binding.life, Life::Releasing(_));
-    binding.link.in_netns().filter(|_| !is_leaving)
 }

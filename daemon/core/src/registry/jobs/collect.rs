@@ -47,13 +47,10 @@ impl Collection {
                 binding.gives_back(cx, Release::end_grace)
             });
         }
-        let left: BTreeSet<_> = core
-            .slots
-            .attachments()
-            .map(|known| &**known)
-            .filter(|known| stale(known))
-            .cloned()
-            .collect();
+        let holds = core.tables.bindings.attachments().map(|(known, _)| known);
+        let does = core.slots.iter().map(|(known, _)| known);
+        let known = holds.chain(does).map(|known| &**known);
+        let left: BTreeSet<_> = known.filter(|known| stale(known)).cloned().collect();
         core.forget_adoptions(stale);
         if left.is_empty() {
             return Next::Answers(Answer::Collected);

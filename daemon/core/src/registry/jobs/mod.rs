@@ -175,7 +175,7 @@ impl Registry {
             Call::Ready => StatusCheck::ready(self, now, id),
             Call::Show(which) => Showing::begin(self, now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
-            Call::Ranges => Next::Answers(Answer::Ranges(self.range_rows(now))),
+            Call::Ranges => Next::Answers(Answer::Ranges(self.fallbacks.rows(&self.tables, now))),
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };

@@ -38,7 +38,7 @@ impl Returning {
                 Some(binding)
                     if binding.is_held()
                         && force
-                        && core.slots.holder(&row.attachment) == Some(of) =>
+                        && core.tables.bindings.holder(&row.attachment) == Some(of) =>
                 {
                     let address = row.addresses().next();
                     job.left.insert(row.attachment, address);

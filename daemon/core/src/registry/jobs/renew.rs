@@ -1,7 +1,6 @@
 //! An operator extends leases now. Each asks in turn, like those that are due at the same moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Job, Next, obeyed};
@@ -28,7 +27,7 @@ pub(in crate::registry) struct Renewal {
 /// A lease that should be extended.
 #[derive(Debug)]
 struct AskedLease {
-    attachment: Arc<Attachment>,
+    attachment: Attachment,
     /// When its previous lease began.
     start: Instant,
     /// Why it was not extended so far, if that is known.
@@ -65,11 +64,10 @@ impl Renewal {
                     Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
                 }
                 Some((start, _)) => {
-                    let attachment = core.slots.shared(&row.attachment);
                     job.left.insert(
                         of,
                         AskedLease {
-                            attachment,
+                            attachment: row.attachment,
                             start,
                             cause: None,
                         },
@@ -148,7 +146,7 @@ impl Renewal {
         };
         let address = lease.map(|lease| lease.address.into());
         self.done.push(Obeyed {
-            attachment: (*asked.attachment).clone(),
+            attachment: asked.attachment.clone(),
             address,
             upshot,
         });
@@ -169,10 +167,9 @@ impl Renewal {
             let binding = core.tables.bindings.get(id);
             let lease = binding.and_then(|binding| binding.lease(now.boot));
             let stands = binding.map(|binding| binding.stands_since(asked.start));
-            let attachment = (*asked.attachment).clone();
             let address = lease.map(|lease| lease.address.into());
             self.done.push(Obeyed {
-                attachment,
+                attachment: asked.attachment,
                 address,
                 upshot: match stands {
                     Some(Standstill::Extended) => Upshot::Unrecorded,
