@@ -264,9 +264,11 @@ impl Desk<'_> {
     pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
         let record = self.docker.endpoint(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
-        lease
-            .into_iter()
-            .for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
+        lease.into_iter().for_each(|lease| {
+            self.registry
+                .seeking
+                .wait_for(&mut self.registry.tables, now, lease, SLOW_START)
+        });
     }
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
@@ -296,9 +298,11 @@ impl Desk<'_> {
             return;
         }
         let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id());
-        lease
-            .into_iter()
-            .for_each(|lease| self.registry.await_interface_soon(now, lease));
+        lease.into_iter().for_each(|lease| {
+            self.registry
+                .seeking
+                .wait_less(&mut self.registry.tables, now, lease)
+        });
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never

@@ -409,7 +409,7 @@ impl Registry {
             self.tables.lans.add_succeeded(&lan);
         }
         self.audit.saw(&mut self.tables, id);
-        self.await_interface(now, id);
+        self.seeking.wait(&mut self.tables, now, id);
         let Some(profile) = self
             .tables
             .bindings

@@ -75,8 +75,9 @@ use self::tables::Tables;
 pub(crate) use self::timers::{DoorTimer, Key};
 pub(crate) use self::troubles::{parents, troubles};
 use self::watch::Audit;
-use crate::binding::{Hold, Release};
+use crate::binding::{Binding, Hold, Release};
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
+use crate::event::Event;
 use crate::identity::{Attachment, IdentityKey};
 use crate::interface::{At, News};
 use crate::link::{Cookie, KernelMessage, LinkCause};
@@ -84,7 +85,7 @@ use crate::outbox::{Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::time::{Instant, Now};
-use crate::wire::frame;
+use crate::wire::{Mac, frame};
 
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
@@ -125,7 +126,7 @@ pub(crate) struct Registry {
     orphans: Orphans,
     fallbacks: Fallbacks,
     audit: Audit,
-    seeking: Seeking,
+    pub(crate) seeking: Seeking,
     /// How many inputs bore an id that was no longer known. They came late, and were dropped.
     pub(crate) unknown: u64,
     /// Open during the current input.
@@ -190,7 +191,7 @@ impl Registry {
             Key::Adoption(id) => self.adopt_again(now, id),
             Key::Look => self.look_on_clock(),
             Key::Orphans => {}
-            Key::Seek => self.seek_on_clock(now),
+            Key::Seek => self.seeking.on_clock(&mut self.tables, now),
             Key::Extensions => self.turns.extend_next(&mut self.tables, now),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
@@ -267,7 +268,7 @@ impl Registry {
                     .done(&mut self.tables, &self.slots, now, at, outcome)
             }
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
-            Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
+            Some(Waiter::Seek(by)) => self.searched(now, by, outcome),
             Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
             Some(Waiter::Journal) => {}
             None => {
@@ -332,6 +333,33 @@ impl Registry {
         }
     }
 
+    /// Goes on after a search of the namespaces.
+    fn searched(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
+        let (tables, audit) = (&mut self.tables, &mut self.audit);
+        let Some(searched) = self.seeking.done(tables, audit, now, by, outcome) else {
+            return;
+        };
+        for attachment in searched.adds {
+            self.rival_sought(now, &attachment, searched.whole);
+        }
+        if let Some(number) = searched.again {
+            self.seeking.seek(&mut self.tables, by, number);
+        }
+    }
+
+    /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
+    /// else its lease is released soon.
+    fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
+        let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
+            return self.orphans.add(id, event, now.boot);
+        };
+        self.audit.sight.forget(id);
+        if !self.left_inside(now, id) {
+            self.seeking
+                .wait_again(&mut self.tables, now, id, mac, event);
+        }
+    }
+
     /// Handles what the kernel reports about links and namespaces.
     pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
         match message {
@@ -369,9 +397,11 @@ impl Registry {
             KernelMessage::Ethernet(at, mac) => {
                 self.tables.interfaces.has_news(at);
                 self.tables.has_ethernet(now, at, mac);
-                self.appeared(mac, None);
+                self.seeking.appeared(&mut self.tables, mac, None);
             }
-            KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
+            KernelMessage::Appeared { number, mac } => {
+                self.seeking.appeared(&mut self.tables, mac, Some(number))
+            }
             KernelMessage::OwnLink { owner, there } => {
                 self.notices.push_back(Notice::OwnLink { owner, there })
             }
@@ -394,7 +424,7 @@ impl Registry {
                 tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.look_at_all(&mut self.tables);
                 self.look_for_carrier(|_, _| true);
-                self.seek_all();
+                self.seeking.seek(&mut self.tables, None, None);
                 self.notices.push_back(Notice::Missed);
             }
         }
@@ -582,7 +612,7 @@ impl Registry {
     fn remove(&mut self, now: Now, id: BindingId) {
         self.turns.end(&mut self.tables, now, id);
         self.audit.sight.forget(id);
-        self.await_interface_no_more(id);
+        self.seeking.wait_no_more(&mut self.tables, id);
         self.tables.remove(now, id);
     }
 }

@@ -308,7 +308,7 @@ impl Registry {
             binding.give_back(Leave::Released, cx)
         });
         self.tables.bindings.vacate(&attachment, id);
-        self.await_interface_no_more(id);
+        self.seeking.wait_no_more(&mut self.tables, id);
         self.next_call(now, &attachment);
     }
 }

@@ -63,8 +63,8 @@ impl Registry {
             .collect();
         awaited
             .into_iter()
-            .for_each(|id| self.await_interface(now, id));
-        self.seek_all();
+            .for_each(|id| self.seeking.wait(&mut self.tables, now, id));
+        self.seeking.seek(&mut self.tables, None, None);
     }
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {

@@ -70,7 +70,7 @@ impl Registry {
                     self.tables
                         .with(now, rival, |binding, cx| binding.route_again(cx));
                     // The rival waits for the ADD's interface, not for the one that disappeared.
-                    self.await_interface(now, rival);
+                    self.seeking.wait(&mut self.tables, now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment)
                     else {
                         return;
@@ -121,7 +121,7 @@ impl Registry {
                 if let Some(Operation::Adding(admission)) = self.operation(attachment) {
                     admission.ready = Ready::AwaitingSearch(rival, view);
                 }
-                return self.search_for(attachment);
+                return self.seeking.seek_for(&mut self.tables, attachment);
             }
             // If a host link is there, that says nothing about the binding's container.
             if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {

@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Registry;
+use super::tables::Tables;
 use super::timers::Key;
+use super::watch::Audit;
 use crate::backoff::RARELY;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
@@ -30,7 +31,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(10);
 
 /// What is searched for, and how far the search is.
 #[derive(Debug, Default)]
-pub(super) struct Seeking {
+pub(crate) struct Seeking {
     /// The searches under way, by the Ethernet address; `None`: the one for all.
     searches: BTreeMap<Option<Mac>, Search>,
     /// The bindings whose interface has not been seen yet.
@@ -50,6 +51,17 @@ struct Search {
     adds: BTreeSet<Attachment>,
 }
 
+/// What follows from the end of a search.
+#[derive(Debug)]
+pub(super) struct Searched {
+    /// Where to search once more.
+    pub(super) again: Option<Option<i32>>,
+    /// The ADDs that waited for it.
+    pub(super) adds: BTreeSet<Attachment>,
+    /// Whether it saw every namespace.
+    pub(super) whole: bool,
+}
+
 /// An interface that has not been seen yet, or has disappeared.
 #[derive(Debug)]
 struct Awaited {
@@ -66,8 +78,76 @@ struct Awaited {
 }
 
 impl Seeking {
+    /// Returns how many searches are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.searches.len()
+    }
+
+    /// Returns how many interfaces have not been seen yet.
+    pub(super) fn awaited(&self) -> usize {
+        self.awaited.len()
+    }
+
+    /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
+    pub(super) fn wait(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        let binding = tables.bindings.get(id);
+        if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
+            self.wait_for(tables, now, id, long);
+        }
+    }
+
+    /// Waits for it this long.
+    pub(crate) fn wait_for(
+        &mut self,
+        tables: &mut Tables,
+        now: Now,
+        id: BindingId,
+        long: Duration,
+    ) {
+        if tables.bindings.is_sought(id) {
+            let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
+            self.begin(tables, id, next, until, None);
+        }
+    }
+
+    /// Gives a binding's interface no more than a minute to be found: no other link will become it.
+    pub(crate) fn wait_less(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        if let Some(awaited) = self.awaited.get_mut(&id) {
+            awaited.until = awaited.until.min(now.boot + NEXT_STEP);
+            awaited.next = awaited.next.min(awaited.until);
+            self.time(tables);
+        }
+    }
+
+    pub(crate) fn wait_less_for_all(&mut self, tables: &mut Tables, now: Now) {
+        let all: Vec<_> = self.awaited.keys().copied().collect();
+        all.into_iter()
+            .for_each(|id| self.wait_less(tables, now, id));
+    }
+
+    /// Waits for the interface of a binding whose link is gone, and looks for it: it may have appeared elsewhere unnoticed.
+    pub(super) fn wait_again(
+        &mut self,
+        tables: &mut Tables,
+        now: Now,
+        id: BindingId,
+        mac: Mac,
+        went: Box<Event>,
+    ) {
+        let until = now.boot + NEXT_STEP;
+        self.begin(tables, id, until, until, Some(went));
+        self.seek(tables, Some(mac), None);
+    }
+
     /// Waits for a binding's interface from now on: a search under way, which may come too early, is not the last one.
-    fn wait(&mut self, id: BindingId, next: Instant, until: Instant, went: Option<Box<Event>>) {
+    fn begin(
+        &mut self,
+        tables: &mut Tables,
+        id: BindingId,
+        next: Instant,
+        until: Instant,
+        went: Option<Box<Event>>,
+    ) {
         for search in self.searches.values_mut() {
             search.last_for.remove(&id);
         }
@@ -79,86 +159,25 @@ impl Seeking {
             went,
         };
         self.awaited.insert(id, awaited);
+        self.time(tables);
     }
 
-    /// Returns how many searches are under way.
-    pub(super) fn under_way(&self) -> usize {
-        self.searches.len()
-    }
-
-    /// Returns how many interfaces have not been seen yet.
-    pub(super) fn awaited(&self) -> usize {
-        self.awaited.len()
-    }
-}
-
-impl Registry {
-    /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
-    pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        let binding = self.tables.bindings.get(id);
-        if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
-            self.await_interface_for(now, id, long);
+    pub(super) fn wait_no_more(&mut self, tables: &mut Tables, id: BindingId) {
+        if self.awaited.remove(&id).is_some() {
+            self.time(tables);
         }
     }
 
-    /// Waits for it this long.
-    pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
-        if self.tables.bindings.is_sought(id) {
-            let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
-            self.seeking.wait(id, next, until, None);
-            self.time_seeking();
-        }
-    }
-
-    /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
-    /// else its lease is released soon.
-    pub(super) fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
-        let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
-            return self.orphans.add(id, event, now.boot);
-        };
-        self.audit.sight.forget(id);
-        if self.left_inside(now, id) {
-            return;
-        }
-        let until = now.boot + NEXT_STEP;
-        self.seeking.wait(id, until, until, Some(event));
-        self.time_seeking();
-        self.seek(Some(mac), None);
-    }
-
-    /// Gives a binding's interface no more than a minute to be found: no other link will become it.
-    pub(crate) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
-        if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
-            awaited.until = awaited.until.min(now.boot + NEXT_STEP);
-            awaited.next = awaited.next.min(awaited.until);
-            self.time_seeking();
-        }
-    }
-
-    pub(crate) fn await_all_interfaces_soon(&mut self, now: Now) {
-        let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
-        all.into_iter()
-            .for_each(|id| self.await_interface_soon(now, id));
-    }
-
-    pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
-        if self.seeking.awaited.remove(&id).is_some() {
-            self.time_seeking();
-        }
-    }
-
-    fn time_seeking(&mut self) {
-        let awaited = self.seeking.awaited.values();
+    fn time(&mut self, tables: &mut Tables) {
+        let awaited = self.awaited.values();
         let next = awaited.map(|awaited| awaited.next).min();
-        self.tables
-            .timers
-            .set(Key::Seek, next.map(|at| (at, Why::Work)));
+        tables.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
     /// Searches all namespaces for interfaces that should have appeared by now.
-    pub(super) fn seek_on_clock(&mut self, now: Now) {
-        let bindings = &self.tables.bindings;
-        let awaited = &mut self.seeking.awaited;
+    pub(super) fn on_clock(&mut self, tables: &mut Tables, now: Now) {
+        let bindings = &tables.bindings;
+        let awaited = &mut self.awaited;
         awaited.retain(|id, _| bindings.is_sought(*id));
         for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
             (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
@@ -168,31 +187,27 @@ impl Registry {
                 awaited.until
             };
         }
-        self.time_seeking();
-        self.seek(None, None);
+        self.time(tables);
+        self.seek(tables, None, None);
     }
 
     /// Looks for the sought interfaces with this Ethernet address: one was seen in the namespace with this number, or in a known
     /// one.
-    pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
-        if self.tables.bindings.sought_by(mac).next().is_some() {
-            self.seek(Some(mac), number);
+    pub(super) fn appeared(&mut self, tables: &mut Tables, mac: Mac, number: Option<i32>) {
+        if tables.bindings.sought_by(mac).next().is_some() {
+            self.seek(tables, Some(mac), number);
         }
     }
 
     /// Looks for all interfaces that are sought, on behalf of an ADD.
-    pub(super) fn search_for(&mut self, attachment: &Attachment) {
-        self.seeking.adds.insert(attachment.clone());
-        self.seek(None, None);
-    }
-
-    pub(super) fn seek_all(&mut self) {
-        self.seek(None, None);
+    pub(super) fn seek_for(&mut self, tables: &mut Tables, attachment: &Attachment) {
+        self.adds.insert(attachment.clone());
+        self.seek(tables, None, None);
     }
 
     /// Looks for the interfaces with this Ethernet address, or for all, in the namespace of this number, or in all.
-    fn seek(&mut self, mac: Option<Mac>, number: Option<i32>) {
-        if let Some(search) = self.seeking.searches.get_mut(&mac) {
+    pub(super) fn seek(&mut self, tables: &mut Tables, mac: Option<Mac>, number: Option<i32>) {
+        if let Some(search) = self.searches.get_mut(&mac) {
             // Two different namespaces: a search through all covers both.
             let both = search.again.is_some_and(|other| other != number);
             search.again = Some(number.filter(|_| !both));
@@ -205,81 +220,68 @@ impl Registry {
             })
         };
         let sought: BTreeSet<Sought> = match mac {
-            Some(mac) => self
-                .tables
-                .bindings
-                .sought_by(mac)
-                .filter_map(wanted)
-                .collect(),
-            None => self.tables.bindings.sought().filter_map(wanted).collect(),
+            Some(mac) => tables.bindings.sought_by(mac).filter_map(wanted).collect(),
+            None => tables.bindings.sought().filter_map(wanted).collect(),
         };
         if sought.is_empty() {
             return;
         }
         let mut search = Search::default();
         if mac.is_none() {
-            search.adds = std::mem::take(&mut self.seeking.adds);
-            let awaited = self.seeking.awaited.iter_mut();
+            search.adds = std::mem::take(&mut self.adds);
+            let awaited = self.awaited.iter_mut();
             let last = |it: &mut Awaited| std::mem::take(&mut it.is_last);
             let last_for = awaited.filter_map(|(id, it)| last(it).then_some(*id));
             search.last_for = last_for.collect();
         }
-        self.seeking.searches.insert(mac, search);
-        self.tables
-            .out
-            .seek(mac, sought.into_iter().collect(), number);
+        self.searches.insert(mac, search);
+        tables.out.seek(mac, sought.into_iter().collect(), number);
     }
 
-    /// Goes on after a search.
-    pub(super) fn sought(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
-        let Some(Search {
-            again,
-            last_for,
-            adds,
-        }) = self.seeking.searches.remove(&by)
-        else {
-            return;
-        };
+    /// Handles the end of a search. Returns what follows from it.
+    pub(super) fn done(
+        &mut self,
+        tables: &mut Tables,
+        audit: &mut Audit,
+        now: Now,
+        by: Option<Mac>,
+        outcome: Outcome,
+    ) -> Option<Searched> {
+        let search = self.searches.remove(&by)?;
         let Outcome::Sought(result) = outcome else {
-            return;
+            return None;
         };
         let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
+        // What a search through all namespaces may have missed is searched for again before long.
         if by.is_none() && !whole {
-            self.seek_before_long(now);
+            for awaited in self.awaited.values_mut() {
+                awaited.next = awaited.next.min(now.boot + RARELY);
+            }
+            self.time(tables);
         }
         match result {
             Ok(Sightings { found, unseen, .. }) => {
                 found
                     .into_iter()
-                    .for_each(|sighting| self.found_inside(now, sighting));
+                    .for_each(|sighting| self.found(tables, audit, now, sighting));
                 if let Some(cause) = unseen {
                     self.warn_of_unseen(&cause);
                 }
             }
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
-        last_for
-            .into_iter()
-            .filter(|_| whole)
-            .for_each(|id| self.give_up(now, id));
-        adds.into_iter()
-            .for_each(|attachment| self.rival_sought(now, &attachment, whole));
-        if let Some(number) = again {
-            self.seek(by, number);
-        }
-    }
-
-    /// Searches again before long for what a search through all namespaces may have missed.
-    fn seek_before_long(&mut self, now: Now) {
-        for awaited in self.seeking.awaited.values_mut() {
-            awaited.next = awaited.next.min(now.boot + RARELY);
-        }
-        self.time_seeking();
+        let last_for = search.last_for.into_iter().filter(|_| whole);
+        last_for.for_each(|id| self.give_up(tables, now, id));
+        Some(Searched {
+            again: search.again,
+            adds: search.adds,
+            whole,
+        })
     }
 
     /// Says why leases stay without an interface that should have appeared by now.
     fn warn_of_unseen(&self, cause: &LinkCause) {
-        let awaited = self.seeking.awaited.values();
+        let awaited = self.awaited.values();
         let waiting = awaited.filter(|awaited| awaited.is_late).count();
         if waiting > 0 {
             tracing::warn!(
@@ -291,39 +293,39 @@ impl Registry {
     }
 
     /// Moves the bindings that sought an interface onto it.
-    fn found_inside(&mut self, now: Now, sighting: Sighting) {
+    fn found(&mut self, tables: &mut Tables, audit: &mut Audit, now: Now, sighting: Sighting) {
         let Sighting {
             sought: Sought { mac, lan },
             ..
         } = &sighting;
-        let of_lan = self.tables.bindings.sought_by(*mac);
+        let of_lan = tables.bindings.sought_by(*mac);
         let of_lan = of_lan.filter(|binding| binding.identity.lan == *lan);
         let Some(id) = of_lan.map(|binding| binding.id).min() else {
             return;
         };
         let link = sighting.link();
         let view = sighting.view;
-        self.await_interface_no_more(id);
-        self.tables.with(now, id, |binding, cx| {
+        self.wait_no_more(tables, id);
+        tables.with(now, id, |binding, cx| {
             binding.holds(cx, |hold, common, cx| hold.move_in(common, link, &view, cx))
         });
-        self.tables
+        tables
             .interfaces
             .on_carrier(view.at(), view.carrier, now.boot);
         // What has happened there since the search was reported before anybody listened.
-        self.audit.look_for(&mut self.tables, id);
+        audit.look_for(tables, id);
     }
 
     /// Gives back the lease of an interface that has not appeared.
-    fn give_up(&mut self, now: Now, id: BindingId) {
-        let binding = self.tables.bindings.get(id);
+    fn give_up(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+        let binding = tables.bindings.get(id);
         let Some(binding) = binding.filter(|binding| binding.sought().is_some()) else {
             return;
         };
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
-        let went = self.seeking.awaited.remove(&id).and_then(|it| it.went);
-        self.time_seeking();
-        self.tables.with(now, id, |binding, cx| {
+        let went = self.awaited.remove(&id).and_then(|it| it.went);
+        self.time(tables);
+        tables.with(now, id, |binding, cx| {
             match went {
                 Some(event) => {
                     let wall = now.wall;

@@ -169,7 +169,9 @@ impl Desk<'_> {
         let next = match call {
             NetworkCall::Started => {
                 self.abandon_strays(now);
-                self.registry.await_all_interfaces_soon(now);
+                self.registry
+                    .seeking
+                    .wait_less_for_all(&mut self.registry.tables, now);
                 Ok(NetworkAnswer::Done).into()
             }
             NetworkCall::Create(record) => NetworkChange::make(self, now, id, record),
