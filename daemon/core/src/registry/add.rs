@@ -125,7 +125,7 @@ impl Registry {
         attachment: &Attachment,
         view: Result<LinkView, LinkCause>,
     ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
             return;
         };
         if let Ok(view) = &view
@@ -234,7 +234,7 @@ impl Registry {
     /// Looks at the interface of ADDs that waited for a change of it to end.
     pub(super) fn admissions_changed(&mut self, at: At) {
         for attachment in self.tables.interfaces.take_adds(at) {
-            let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
+            let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) else {
                 continue;
             };
             let Ready::AwaitingChange(view) = &admission.ready else {
@@ -247,7 +247,7 @@ impl Registry {
             let target = admission.target.clone();
             let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
             let op = self.tables.out.inspect(waiter, target);
-            if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
+            if let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) {
                 admission.ready = Ready::Preparing(op);
             }
         }
@@ -258,7 +258,7 @@ impl Registry {
         for attachment in self
             .awaiting_carrier(|_, at| at.0 == cookie && ifindex.is_none_or(|index| index == at.1))
         {
-            let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
+            let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) else {
                 continue;
             };
             let failure = admission.link_failure(LinkCause::NoLink(
@@ -278,7 +278,7 @@ impl Registry {
         link: Link,
         identity: Identity,
     ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
             return;
         };
         let request = admission.request;
@@ -425,7 +425,7 @@ impl Registry {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else {
+        let Some(Operation::Acquiring(request, _)) = self.slots.operation_mut(&attachment) else {
             return;
         };
         let request = *request;
@@ -487,7 +487,7 @@ impl Registry {
 
     /// Fails an ADD that has no binding.
     pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
-        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+        if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
             let request = admission.request;
             let lan = admission.quest.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
@@ -525,7 +525,7 @@ impl Registry {
     }
 
     pub(super) fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {
-        let request = match self.operation(attachment) {
+        let request = match self.slots.operation_mut(attachment) {
             Some(Operation::Adding(admission)) => admission.request,
             Some(Operation::Acquiring(request, _)) => *request,
             Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..))

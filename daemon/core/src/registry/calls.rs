@@ -2,14 +2,6 @@
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. A DEL goes before them and ends
 //! an ADD that is under way (invariant 2). What an ADD does is in `add`.
-//!
-//! A CHECK asks whether the attachment still holds what its ADD was given, and whether that is on its interface.
-//! It looks when the daemon itself changes nothing there: between an extended lease and the interface that follows it, a look
-//! shows neither state. It does not wait for what failed, for room in the store, or while another call waits behind it. On a
-//! host link there is nothing to look for.
-//!
-//! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never appeared
-//! on the interface is not a fault: its caller only asked for an address, and has it elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,8 +9,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::Registry;
+use super::check::Check;
 use super::jobs::{Caller, begin_return};
-use super::operation::{Check, Operation};
+use super::operation::Operation;
 use super::slots::{Asked, Waiting};
 use crate::binding::{Abort, Binding, Leave, Release};
 use crate::effect::{Add, Answer, Failure, Outcome, RequestId, StoreCause};
@@ -112,7 +105,12 @@ impl Registry {
         match asked {
             Asked::Add(add, ran_with) => self.begin_add(id, add, since, ran_with),
             Asked::Del => self.begin_delete(now, attachment, id),
-            Asked::Check(expected) => self.begin_check(now, attachment, id, expected),
+            Asked::Check(expected) => {
+                let is_last = slot.waiting.is_empty();
+                let tables = &mut self.tables;
+                let next = Check::begin(tables, now, attachment, id, expected, is_last);
+                self.check_goes_on(now, attachment, id, next);
+            }
         }
         true
     }
@@ -120,10 +118,6 @@ impl Registry {
     /// Returns whether an attachment holds or does something.
     pub(super) fn knows(&self, attachment: &Attachment) -> bool {
         self.tables.bindings.holder(attachment).is_some() || self.slots.contains(attachment)
-    }
-
-    pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
-        self.slots.get_mut(attachment)?.operation.as_mut()
     }
 
     pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
@@ -236,7 +230,7 @@ impl Registry {
 
     /// Abandons the ADD under way, if there is one.
     pub(super) fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
-        match self.operation(attachment) {
+        match self.slots.operation_mut(attachment) {
             Some(Operation::Adding(admission)) => {
                 let request = admission.request;
                 if let Some(failure) = why {
@@ -309,7 +303,7 @@ impl Registry {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        let requests = match self.operation(&attachment) {
+        let requests = match self.slots.operation_mut(&attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 std::mem::take(requests)
             }
@@ -324,142 +318,31 @@ impl Registry {
         self.end(now, &attachment);
     }
 
-    pub(super) fn begin_check(
+    /// Has a CHECK wait, or answers it.
+    fn check_goes_on(
         &mut self,
         now: Now,
         attachment: &Attachment,
         id: RequestId,
-        mut expected: Vec<IpNet>,
+        next: Result<Check, Answer>,
     ) {
-        let binding = self
-            .tables
-            .bindings
-            .held_by(attachment)
-            .filter(|binding| binding.is_live());
-        if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
-            self.tables.interfaces.await_work(attachment);
-            return self.begin_looking(
-                attachment,
-                Check {
-                    request: id,
-                    expected,
-                    look: None,
-                },
-            );
+        match next {
+            Ok(check) => self.begin(attachment, Operation::Checking(Box::new(check))),
+            Err(answer) => {
+                self.reply(now, id, answer);
+                self.end(now, attachment);
+            }
         }
-        let lease = binding.and_then(|binding| binding.lease(now.boot));
-        let (Some(binding), Some(lease)) = (binding, lease) else {
-            self.reply(
-                now,
-                id,
-                Answer::Failed(Failure::Unknown(attachment.clone())),
-            );
-            return self.end(now, attachment);
-        };
-        let address = lease.address;
-        // Nothing is known about the other family.
-        expected.retain(|expected| matches!(expected, IpNet::V4(_)));
-        if !expected.is_empty() && !expected.contains(&address.into()) {
-            let expected = expected
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
-            let failure = Failure::Differs {
-                attachment: attachment.clone(),
-                held: address,
-                expected,
-            };
-            self.reply(now, id, Answer::Failed(failure));
-            return self.end(now, attachment);
-        }
-        if binding.is_on_host() {
-            self.reply(now, id, Answer::Checked);
-            return self.end(now, attachment);
-        }
-        let target = Target::Known(binding.link.clone());
-        let op = self.tables.out.inspect_with(
-            Waiter::Operation(attachment.clone(), Look::Check),
-            target,
-            true,
-        );
-        self.begin_looking(
-            attachment,
-            Check {
-                request: id,
-                expected,
-                look: Some((op, address)),
-            },
-        );
     }
 
-    fn begin_looking(&mut self, attachment: &Attachment, check: Check) {
-        self.begin(attachment, Operation::Checking(Box::new(check)));
-    }
-
-    pub(super) fn checked(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        view: Result<LinkView, LinkCause>,
-    ) {
-        let Some(Operation::Checking(check)) = self.operation(attachment) else {
+    fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
+        let is_last = self.slots.is_last(attachment);
+        let Some(Operation::Checking(check)) = self.slots.operation_mut(attachment) else {
             return;
         };
-        let Check {
-            request,
-            expected,
-            look,
-        } = &mut **check;
-        let id = *request;
-        let expected = std::mem::take(expected);
-        let sought = look.map(|(_, address)| address);
-        let binding = self.tables.bindings.held_by(attachment);
-        let lease = binding.and_then(|binding| binding.lease(now.boot));
-        let answer = match (binding, lease, view) {
-            // It changed since the look was asked for, or is changing.
-            (Some(binding), lease, Ok(_))
-                if self.is_worth_waiting(now, attachment, binding)
-                    || lease.is_some_and(|lease| Some(lease.address) != sought) =>
-            {
-                return self.begin_check(now, attachment, id, expected);
-            }
-            (Some(binding), Some(lease), Ok(view))
-                if view.addresses.contains(&lease.address.into()) =>
-            {
-                match binding.lacks_route(&view, &self.tables.interfaces) {
-                    Some(route) => Answer::Failed(Failure::NoRoute {
-                        attachment: attachment.clone(),
-                        route: Box::new(route),
-                        ifname: view.ifname,
-                    }),
-                    None => Answer::Checked,
-                }
-            }
-            (Some(binding), Some(_), Ok(_))
-                if self
-                    .tables
-                    .interfaces
-                    .seat(&binding.link, binding.id)
-                    .is_some_and(Seat::never_came) =>
-            {
-                Answer::Checked
-            }
-            (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
-                attachment: attachment.clone(),
-                address: lease.address,
-                ifname: view.ifname,
-            }),
-            (Some(binding), _, Err(cause)) => {
-                let target = Target::Known(binding.link.clone()).to_string();
-                Answer::Failed(Failure::Link { target, cause })
-            }
-            (Some(_), None, Ok(_)) | (None, ..) => {
-                Answer::Failed(Failure::Unknown(attachment.clone()))
-            }
-        };
-        self.reply(now, id, answer);
-        self.end(now, attachment);
+        let id = check.request;
+        let next = check.seen(&mut self.tables, now, attachment, view, is_last);
+        self.check_goes_on(now, attachment, id, next);
     }
 
     /// Resumes the CHECKs whose interface is no longer being changed. Returns whether there were any.
@@ -467,24 +350,15 @@ impl Registry {
         let waiting = self.tables.interfaces.take_checks();
         let before = waiting.len();
         for attachment in waiting {
-            let Some(Operation::Checking(check)) = self.operation(&attachment) else {
+            let is_last = self.slots.is_last(&attachment);
+            let Some(Operation::Checking(check)) = self.slots.operation_mut(&attachment) else {
                 continue;
             };
-            if check.look.is_none() {
-                let id = check.request;
-                let expected = std::mem::take(&mut check.expected);
-                self.begin_check(now, &attachment, id, expected);
+            let id = check.request;
+            if let Some(next) = check.resume(&mut self.tables, now, &attachment, is_last) {
+                self.check_goes_on(now, &attachment, id, next);
             }
         }
         self.tables.interfaces.checks() < before
-    }
-
-    /// Returns whether a CHECK waits for what the binding does at its interface. With another call behind it, it does not wait.
-    fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
-        let is_last = self
-            .slots
-            .get(attachment)
-            .is_none_or(|slot| slot.waiting.is_empty());
-        is_last && binding.is_changing(&self.tables.interfaces, now.boot)
     }
 }

@@ -20,6 +20,7 @@
 mod add;
 mod adopt;
 mod calls;
+mod check;
 mod clocks;
 mod fallback;
 mod holdings;

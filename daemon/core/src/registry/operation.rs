@@ -1,16 +1,16 @@
 //! What an attachment can be doing: one operation at a time (invariant 2), and how far it is.
 //!
-//! Values only. What an ADD does next is in `add`, a CHECK in `check`, a DEL in `delete`.
+//! Values only. What an ADD does next is in `add`, what a CHECK does in `check`.
 
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::Ipv4Net;
 
+use super::check::Check;
 use crate::binding::Quest;
 use crate::effect::{Failure, OpId, RequestId};
 use crate::identity::Identity;
 use crate::interface::without;
-use crate::job::LIMIT;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
@@ -182,30 +182,5 @@ impl Admission {
             client_id: self.quest.add.client_id.resolve(chaddr),
             chaddr,
         }
-    }
-}
-
-/// A CHECK under way.
-#[derive(Debug)]
-pub(super) struct Check {
-    pub(super) request: RequestId,
-    /// The addresses that the caller expects; empty: it did not say.
-    pub(super) expected: Vec<IpNet>,
-    /// The look at the interface, and the address to look for; `None`: it waits for the daemon to finish there.
-    pub(super) look: Option<(OpId, Ipv4Net)>,
-}
-
-impl Check {
-    fn op(&self) -> Option<OpId> {
-        self.look.map(|(op, _)| op)
-    }
-
-    /// Returns why there is no answer when time is up.
-    pub(super) fn timed_out(&self) -> Failure {
-        let waiting_for = match self.look {
-            Some(_) => "a look at the interface",
-            None => "a change of the interface to end",
-        };
-        Failure::TimedOut(waiting_for, LIMIT)
     }
 }

@@ -118,7 +118,7 @@ impl Registry {
                     let failure = held_by(binding, false);
                     return self.refuse(now, attachment, failure);
                 }
-                if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+                if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
                     admission.ready = Ready::AwaitingSearch(rival, view);
                 }
                 return self.seeking.seek_for(&mut self.tables, attachment);
@@ -133,7 +133,7 @@ impl Registry {
                 Waiter::Operation(attachment.clone(), Look::Rival(rival)),
                 target,
             );
-            if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
                 admission.ready = Ready::AwaitingRival(op, view);
             }
             return;
@@ -141,7 +141,7 @@ impl Registry {
         if self.tables.interfaces.is_changing(view.at()) {
             return self.await_change(attachment, view);
         }
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
             return;
         };
         match admission.leavings(&view) {
@@ -152,7 +152,7 @@ impl Registry {
 
     /// Has an ADD wait for the end of a change of its interface that was begun for an earlier binding.
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
-        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+        if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
             let at = view.at();
             admission.ready = Ready::AwaitingChange(view);
             self.tables.interfaces.await_change(at, attachment);
@@ -166,7 +166,7 @@ impl Registry {
         rival: BindingId,
         seen: Result<LinkView, LinkCause>,
     ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
             return;
         };
         let Ready::AwaitingRival(_, view) = &admission.ready else {
@@ -212,7 +212,7 @@ impl Registry {
     /// Goes on after a search of the namespaces for the interface of an ADD's rival; `whole`: of every one. If it is nowhere, the
     /// rival yields.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
+        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
             return;
         };
         let Ready::AwaitingSearch(rival, view) = &admission.ready else {
@@ -269,7 +269,7 @@ impl Registry {
             &link,
             steps,
         );
-        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+        if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
             (admission.ready, admission.cleared) = (Ready::Preparing(op), true);
         }
     }

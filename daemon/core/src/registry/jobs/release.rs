@@ -143,7 +143,7 @@ pub(in crate::registry) fn vacated(core: &mut Registry, now: Now, of: BindingId)
     let Some(attachment) = core.tables.attachment(of) else {
         return false;
     };
-    let is_its = matches!(core.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
+    let is_its = matches!(core.slots.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
     if is_its {
         core.tables
             .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
