@@ -1,28 +1,23 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. After that its binding carries on.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use super::Registry;
+use super::admission::{Admission, Admitted};
 use super::jobs::Caller;
-use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready};
-use super::pacing::{Pacing, Urgency};
-use super::slots::Slot;
+use super::operation::Operation;
+use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Binding, Holder, Known, Life, Owed, Quest, Release};
-use crate::effect::{
-    Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why,
-};
+use super::{Registry, rivals};
+use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
+use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, RequestId};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::interface::At;
-use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
-use crate::outbox::{Look, Outbox, Waiter};
+use crate::link::{Cookie, Link, LinkCause, LinkView};
 use crate::record::BindingId;
-use crate::rules::{Rule, cut};
-use crate::source::{Client, Lease, Wanted};
+use crate::source::{Client, Lease};
 use crate::time::{Instant, Now};
 
 /// Sockets that were opened when an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
@@ -33,6 +28,7 @@ pub(super) struct Spare {
 }
 
 impl Registry {
+    /// Begins the ADD whose turn it is.
     pub(super) fn begin_add(
         &mut self,
         request: RequestId,
@@ -41,65 +37,102 @@ impl Registry {
         ran_with: Option<Ipv4Net>,
     ) {
         self.settle_client_id(&mut add, false);
-        let same = ran_with.map(|net| Wanted {
-            address: net.addr(),
-            preferred: true,
-        });
-        add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
-        let ready = Ready::Preparing(prepare(&mut self.tables.out, &self.turns.permits, &add));
-        let latest = self.tables.bindings.latest();
-        let admission = Admission {
-            ran_with,
-            ..Admission::new(request, Quest::new(add, began), latest, ready)
-        };
+        let (tables, permits) = (&mut self.tables, &self.turns.permits);
+        let admission = Admission::begin(tables, permits, request, add, began, ran_with);
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
-    /// Looks again at what ADDs wait for and the kernel does not report here: the carrier of the host's links, and an Ethernet address
-    /// that another link has.
-    pub(super) fn look_on_clock(&mut self) {
-        self.tables.timers.set(Key::Look, None);
-        self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
-        for (_, slot) in self.slots.iter_mut() {
-            if let Some(Operation::Adding(admission)) = &mut slot.operation
-                && let Ready::AwaitingAddress(_) = admission.ready
-            {
-                admission.ready = Ready::Preparing(prepare(
-                    &mut self.tables.out,
-                    &self.turns.permits,
-                    &admission.quest.add,
-                ));
-            }
+    /// Begins the ADD of a container that runs already.
+    pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, mut adoptee: Adoptee) {
+        self.settle_client_id(&mut adoptee.add, true);
+        let attachment = adoptee.add.attachment.clone();
+        self.time_call(request, now.boot + adoptee.add.timeout);
+        let admission = Admission::adopt(&mut self.tables, request, adoptee, now.boot);
+        self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Has the ADDs whose interface is meant look for carrier.
+    pub(super) fn look_for_carrier(&mut self, at: Option<At>) {
+        let is_meant = |it: &&mut Admission| {
+            at.is_none_or(|(cookie, index)| it.waits_for_carrier(cookie, Some(index)))
+        };
+        for admission in self.slots.admissions().filter(is_meant) {
+            admission.look_for_carrier(&mut self.tables, &self.turns.permits);
         }
     }
 
-    /// Begins the ADD of a container that runs already: its link is looked at, not changed.
-    pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
-        let Adoptee {
-            mut add,
-            address,
-            mac,
-        } = adoptee;
-        self.settle_client_id(&mut add, true);
-        let attachment = add.attachment.clone();
-        let target = match (add.place.target(), mac) {
-            (Target::Named(at), Some(mac)) => Target::OfServer(at, mac),
-            (target, _) => target,
+    pub(super) fn look_on_clock(&mut self) {
+        self.tables.timers.set(Key::Look, None);
+        for admission in self.slots.admissions() {
+            admission.on_clock(&mut self.tables, &self.turns.permits);
+        }
+    }
+
+    /// Fails the ADDs that wait on a link that is gone.
+    pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
+        let waits = |it: &&mut Admission| it.waits_for_carrier(cookie, ifindex);
+        let gone = self.slots.admissions().filter(waits);
+        let failure = |it: &mut Admission| {
+            let cause = LinkCause::NoLink(it.quest.add.place.ifname().to_owned());
+            (it.attachment().clone(), it.link_failure(cause))
         };
-        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = self.tables.out.inspect(waiter, target.clone());
-        self.time_call(request, now.boot + add.timeout);
-        let latest = self.tables.bindings.latest();
-        let quest = Quest {
-            adopts: Some(address),
-            ..Quest::new(add, now.boot)
+        for (attachment, failure) in gone.map(failure).collect::<Vec<_>>() {
+            self.refuse(now, &attachment, failure);
+        }
+    }
+
+    /// Goes on with an ADD after a look at its interface.
+    pub(super) fn prepared(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        view: Result<LinkView, LinkCause>,
+    ) {
+        let Some(admission) = self.slots.admission(attachment) else {
+            return;
         };
-        let admission = Admission {
-            target,
-            ..Admission::new(request, quest, latest, Ready::Preparing(op))
+        let (tables, permits) = (&mut self.tables, &self.turns.permits);
+        let next = match admission.prepared(tables, permits, now, view) {
+            Ok(view) => rivals::settle(admission, tables, &mut self.seeking, now, view),
+            Err(next) => next,
         };
-        self.begin(&attachment, Operation::Adding(Box::new(admission)));
+        self.admission_goes_on(now, attachment, next);
+    }
+
+    /// Goes on with an ADD after a look at the interface of its rival.
+    pub(super) fn rival_seen(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        rival: BindingId,
+        seen: Result<LinkView, LinkCause>,
+    ) {
+        if let Some(admission) = self.slots.admission(attachment) {
+            let (tables, seeking) = (&mut self.tables, &mut self.seeking);
+            let next = rivals::seen(admission, tables, seeking, now, rival, seen);
+            self.admission_goes_on(now, attachment, next);
+        }
+    }
+
+    /// Goes on with an ADD after a search for the interface of its rival.
+    pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
+        if let Some(admission) = self.slots.admission(attachment) {
+            let (tables, seeking) = (&mut self.tables, &mut self.seeking);
+            let next = rivals::sought(admission, tables, seeking, now, whole);
+            self.admission_goes_on(now, attachment, next);
+        }
+    }
+
+    fn admission_goes_on(&mut self, now: Now, attachment: &Attachment, next: Admitted) {
+        match next {
+            Admitted::Waits => {}
+            Admitted::Fails(failure) => self.refuse(now, attachment, failure),
+            Admitted::Holds(answer) => self.answer_add(now, attachment, answer),
+            Admitted::Claims(view, link, identity) => {
+                self.claim(now, attachment, &view, link, identity)
+            }
+        }
     }
 
     /// Settles an ADD's client identifier: a client that `ran` before this daemon knew about it, or that has, had or is
@@ -119,155 +152,6 @@ impl Registry {
         add.client_id = ClientIdRule::Bytes(known.unwrap_or(sent).clone());
     }
 
-    pub(super) fn prepared(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        view: Result<LinkView, LinkCause>,
-    ) {
-        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
-            return;
-        };
-        if let Ok(view) = &view
-            && let Some(wire) = &view.wire
-        {
-            admission.quest.add.lan = wire.lan(&admission.quest.add.lan);
-        }
-        match view {
-            Err(cause @ LinkCause::MacTaken(_)) if !cut(Rule::MacTaken) => {
-                admission.ready = Ready::AwaitingAddress(cause);
-                // Usually the other link is in a dead namespace that the kernel is removing.
-                let at = now.boot + CARRIER_PAUSE / 20;
-                self.tables.timers.set_no_later(Key::Look, (at, Why::Call));
-            }
-            Err(cause) => {
-                let failure = admission.link_failure(cause);
-                self.refuse(now, attachment, failure);
-            }
-            Ok(view) if let Some(address) = admission.lacks_address(&view) => {
-                let failure = Failure::NotOnLink {
-                    attachment: attachment.clone(),
-                    address,
-                    ifname: view.ifname,
-                };
-                self.refuse(now, attachment, failure);
-            }
-            Ok(view) if !admission.has_carrier(&view) => {
-                // Carrier may have come since the look; from now on the kernel reports it.
-                let again = matches!(
-                    admission.ready,
-                    Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. }
-                );
-                admission.ready = Ready::AwaitingCarrier {
-                    view,
-                    look: None,
-                    news: false,
-                };
-                if matches!(admission.quest.add.place, Place::Parent { .. }) {
-                    let at = now.boot + CARRIER_PAUSE;
-                    return self.tables.timers.set_no_later(Key::Look, (at, Why::Call));
-                }
-                if again {
-                    self.look_again(attachment);
-                }
-            }
-            Ok(view) => {
-                if view.was_down || matches!(admission.ready, Ready::AwaitingCarrier { .. }) {
-                    admission.quest.came_up = Some(now.boot);
-                }
-                self.settle_rivals(now, attachment, view);
-            }
-        }
-    }
-
-    /// Looks again where ADDs wait for carrier and `is_meant`: the kernel has reported it, or its report may have been missed.
-    ///
-    /// It reports one end of a veth before the bridge at the other end forwards, and on a busy host a DISCOVER that leaves at
-    /// once is lost there. A look waits until the kernel is done with both: it works on links under one lock.
-    pub(super) fn look_for_carrier(&mut self, is_meant: impl Fn(&Place, At) -> bool) {
-        for attachment in self.awaiting_carrier(is_meant) {
-            self.look_again(&attachment);
-        }
-    }
-
-    /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
-    fn look_again(&mut self, attachment: &Attachment) {
-        let slot = self.slots.get_mut(attachment);
-        let Some(Operation::Adding(admission)) = slot.and_then(|slot| slot.operation.as_mut())
-        else {
-            return;
-        };
-        let target = admission.target.clone();
-        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else {
-            return;
-        };
-        if look.is_some() {
-            *news = true;
-            return;
-        }
-        let op = match admission.quest.adopts {
-            Some(_) => self
-                .tables
-                .out
-                .inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
-            None => prepare(
-                &mut self.tables.out,
-                &self.turns.permits,
-                &admission.quest.add,
-            ),
-        };
-        *look = Some(op);
-    }
-
-    /// Returns the attachments whose ADDs wait for carrier where `is_meant`.
-    fn awaiting_carrier(&self, is_meant: impl Fn(&Place, At) -> bool) -> Vec<Arc<Attachment>> {
-        let waits = |slot: &Slot| match &slot.operation {
-            Some(Operation::Adding(admission)) => admission
-                .waits_for_carrier()
-                .is_some_and(|view| is_meant(&admission.quest.add.place, view.at())),
-            _ => false,
-        };
-        let waiting = self.slots.iter().filter(|(_, slot)| waits(slot));
-        waiting.map(|(attachment, _)| attachment.clone()).collect()
-    }
-
-    /// Looks at the interface of ADDs that waited for a change of it to end.
-    pub(super) fn admissions_changed(&mut self, at: At) {
-        for attachment in self.tables.interfaces.take_adds(at) {
-            let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) else {
-                continue;
-            };
-            let Ready::AwaitingChange(view) = &admission.ready else {
-                continue;
-            };
-            // A later ADD may wait for another interface.
-            if view.at() != at {
-                continue;
-            }
-            let target = admission.target.clone();
-            let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-            let op = self.tables.out.inspect(waiter, target);
-            if let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) {
-                admission.ready = Ready::Preparing(op);
-            }
-        }
-    }
-
-    /// Fails the ADDs that wait on a link that is gone.
-    pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for attachment in self
-            .awaiting_carrier(|_, at| at.0 == cookie && ifindex.is_none_or(|index| index == at.1))
-        {
-            let Some(Operation::Adding(admission)) = self.slots.operation_mut(&attachment) else {
-                continue;
-            };
-            let failure = admission.link_failure(LinkCause::NoLink(
-                admission.quest.add.place.ifname().to_owned(),
-            ));
-            self.refuse(now, &attachment, failure);
-        }
-    }
-
     /// Takes the identity: from here on its binding carries on the ADD. No lease is given back under the same identity any more;
     /// one of whose end the server does not know yet is requested again.
     pub(super) fn claim(
@@ -278,7 +162,7 @@ impl Registry {
         link: Link,
         identity: Identity,
     ) {
-        let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) else {
+        let Some(admission) = self.slots.admission(attachment) else {
             return;
         };
         let request = admission.request;
@@ -444,7 +328,7 @@ impl Registry {
             ..
         } = &mut failure
         {
-            *kept = self.kept_on(lan);
+            *kept = rivals::kept_on(&self.tables, lan);
             let server = silence.as_mut().and_then(|silence| silence.server.as_mut());
             if let Some(server) = server {
                 let began = now.boot.since_boot().saturating_sub(*waited + *queued);
@@ -487,7 +371,7 @@ impl Registry {
 
     /// Fails an ADD that has no binding.
     pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
-        if let Some(Operation::Adding(admission)) = self.slots.operation_mut(attachment) {
+        if let Some(admission) = self.slots.admission(attachment) {
             let request = admission.request;
             let lan = admission.quest.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
@@ -543,21 +427,4 @@ fn owed(binding: &Binding, now: Instant) -> Option<&Lease> {
     };
     let is_owed = matches!(release.owed, Owed::Leased | Owed::Left);
     Some(&release.lease).filter(|lease| is_owed && !lease.expired(now))
-}
-
-/// Sets the link of an ADD up and looks at it.
-fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
-    let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
-    match &add.place {
-        // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-        place if add.opens_at_once() && pacing.has_room(&add.lan) => out.prepare(
-            add.attachment.clone(),
-            place.clone(),
-            add.lan.clone(),
-            add.chaddr,
-        ),
-        Place::InNetns(at) => out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
-        // The daemon does not change the host's link.
-        Place::Parent { .. } => out.inspect(waiter, add.place.target()),
-    }
 }

@@ -18,6 +18,7 @@
 //!   decides whether a missing namespace is gone, `orphans` waits for a DEL, `pacing` gives permits and turns.
 
 mod add;
+mod admission;
 mod adopt;
 mod calls;
 mod check;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::add::Spare;
+pub(crate) use self::admission::CARRIER_PAUSE;
 use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;
@@ -61,7 +63,6 @@ pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::jobs::{Jobs, Renewal};
 pub use self::kept::Kept;
 pub(crate) use self::notice::Notice;
-pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orders::chosen;
 use self::orphans::Orphans;
 use self::pacing::Turns;
@@ -388,7 +389,7 @@ impl Registry {
                         binding.is_to_announce(interfaces)
                     });
                 if up {
-                    self.look_for_carrier(|_, waits_at| waits_at == at);
+                    self.look_for_carrier(Some(at));
                 }
             }
             KernelMessage::Down(at) => {
@@ -424,7 +425,7 @@ impl Registry {
             KernelMessage::Missed => {
                 tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.look_at_all(&mut self.tables);
-                self.look_for_carrier(|_, _| true);
+                self.look_for_carrier(None);
                 self.seeking.seek(&mut self.tables, None, None);
                 self.notices.push_back(Notice::Missed);
             }
@@ -454,7 +455,11 @@ impl Registry {
     /// Has those who waited for a change of an interface by the daemon look at the result.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         self.tables.tell_all(now, at, News::Free);
-        self.admissions_changed(at);
+        for attachment in self.tables.interfaces.take_adds(at) {
+            if let Some(admission) = self.slots.admission(&attachment) {
+                admission.change_ended(&mut self.tables, at);
+            }
+        }
     }
 
     /// Carries out the next thing that follows from the current input. False if nothing more does.
@@ -527,7 +532,7 @@ impl Registry {
             Report::WantsPermit => self.turns.want_permit(&mut self.tables, now, id),
             Report::WantsTurn => self.turns.want_release(&mut self.tables, now, id),
             Report::ExchangeOver => self.turns.end(&mut self.tables, now, id),
-            Report::Insists(address) => self.unblock(now, id, address),
+            Report::Insists(address) => rivals::unblock(&mut self.tables, now, id, address),
             Report::FallsBack {
                 fallback,
                 used,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 
+use super::admission::Admission;
 use super::operation::Operation;
 use crate::effect::{Add, RequestId};
 use crate::identity::Attachment;
@@ -86,6 +87,24 @@ impl Slots {
 
     pub(super) fn operation_mut(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
         self.get_mut(attachment)?.operation.as_mut()
+    }
+
+    /// Returns the ADD of an attachment that has no binding yet.
+    pub(super) fn admission(&mut self, attachment: &Attachment) -> Option<&mut Admission> {
+        match self.operation_mut(attachment)? {
+            Operation::Adding(admission) => Some(admission),
+            _ => None,
+        }
+    }
+
+    /// Returns all ADDs that have no binding yet.
+    pub(super) fn admissions(&mut self) -> impl Iterator<Item = &mut Admission> {
+        self.0
+            .values_mut()
+            .filter_map(|slot| match &mut slot.operation {
+                Some(Operation::Adding(admission)) => Some(&mut **admission),
+                _ => None,
+            })
     }
 
     /// Returns whether no call of an attachment waits behind the one under way.
