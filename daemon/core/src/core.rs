@@ -47,12 +47,12 @@ impl Core {
                     .iter_mut()
                     .for_each(|(_, record)| docker::complete(record));
                 self.desk().recover(doors);
-                self.registry.recover_all(now, boot, records);
+                registry::recover(&mut self.registry, now, boot, records);
                 self.desk().give_back_those_without_endpoint(now);
                 spooled
                     .into_iter()
                     .for_each(|(id, call)| self.request(now, id, call));
-                self.registry.look_around(now);
+                registry::look_around(&mut self.registry, now);
                 self.desk().list_own_links();
                 adoptees
                     .into_iter()
@@ -68,15 +68,15 @@ impl Core {
                 exchange,
                 bytes,
                 meta,
-            } => match self.registry.above(exchange) {
+            } => match self.registry.tables.out.above(exchange) {
                 Some(id) => self.desk().hears(now, id, (bytes, meta)),
                 None => self.registry.frame(now, exchange, bytes, meta),
             },
-            Input::Broken { exchange, cause } => match self.registry.above(exchange) {
+            Input::Broken { exchange, cause } => match self.registry.tables.out.above(exchange) {
                 Some(id) => self.desk().broken(now, id, cause),
                 None => self.registry.broken(now, exchange, cause),
             },
-            Input::Unsent { exchange, cause } => match self.registry.above(exchange) {
+            Input::Unsent { exchange, cause } => match self.registry.tables.out.above(exchange) {
                 Some(id) => self.desk().unsent(id, &cause),
                 None => self.registry.unsent(now, exchange, &cause),
             },

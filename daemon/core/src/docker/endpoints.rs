@@ -23,7 +23,7 @@ use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault};
 use crate::outbox::DoorWaiter;
-use crate::registry::PortHolding;
+use crate::registry::{PortHolding, leave};
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -309,7 +309,7 @@ impl Desk<'_> {
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
         let network = self.docker.networks.get(&record.network).ok();
         let network = network.filter(|network| network.leases)?;
-        let leased = self.registry.every_holding();
+        let leased = PortHolding::all(self.registry);
         let leased = leased.filter(|it| it.told() == Some(record.address) && it.is_live());
         // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
         let leased = leased.filter(|it| it.chaddr() == record.mac || it.is_on_parent());
@@ -452,7 +452,9 @@ impl Desk<'_> {
             .map(|(grant, of)| (grant.mtu, of.id()))
             .unzip();
         if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
-            self.registry.set_mtu(now, holder, network.wiring.mtu);
+            self.registry
+                .tables
+                .change_profile(now, holder, |it| it.policy.mtu = network.wiring.mtu);
         }
         let link = network
             .wiring
@@ -573,9 +575,9 @@ impl Desk<'_> {
                 .leased_by(&attachment)
                 .next()
                 .is_none()
-            && let Some(holder) = self.registry.holding(&attachment).map(PortHolding::id)
+            && let Some(holder) = PortHolding::of(self.registry, &attachment).map(PortHolding::id)
         {
-            self.registry.release(now, holder);
+            leave(self.registry, now, holder, None);
         }
         self.endpoint_over(id, failure.map_or(Ok(()), Err));
     }
@@ -665,7 +667,7 @@ impl Desk<'_> {
         now: Instant,
     ) -> Option<(Grant, PortHolding<'_>)> {
         let holder = match &record.source {
-            AddressSource::Leased(attachment) => self.registry.holding(attachment)?,
+            AddressSource::Leased(attachment) => PortHolding::of(self.registry, attachment)?,
             AddressSource::Ipam => {
                 let network = self.docker.networks.get(&record.network).ok();
                 let is_it = |holding: &PortHolding<'_>| {
@@ -674,7 +676,7 @@ impl Desk<'_> {
                         && network.is_none_or(|network| network.wiring.is_on(holding.lan()))
                         && holding.is_live()
                 };
-                self.registry.every_holding().find(is_it)?
+                PortHolding::all(self.registry).find(is_it)?
             }
         };
         // Docker chooses which network a container's default route uses: it gets each router.
@@ -685,7 +687,7 @@ impl Desk<'_> {
     /// was killed never says so.
     pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // That was an earlier container's lease: its own is held.
-        if self.registry.is_held(attachment) {
+        if PortHolding::of(self.registry, attachment).is_some() {
             return;
         }
         let rests = |(_, endpoint): &(&DoorId, &Endpoint)| endpoint.rests().is_some();

@@ -19,7 +19,7 @@ use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
-use crate::registry::{DoorTimer, PortHolding};
+use crate::registry::{DoorTimer, Key, PortHolding, leave};
 use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now};
 
@@ -78,7 +78,10 @@ impl Desk<'_> {
 
     /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
-        self.registry.set_timer(DoorTimer::OwnLinks, None);
+        self.registry
+            .tables
+            .timers
+            .set(Key::Above(DoorTimer::OwnLinks), None);
         let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
@@ -93,8 +96,10 @@ impl Desk<'_> {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
-        self.registry
-            .set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
+        self.registry.tables.timers.set(
+            Key::Above(DoorTimer::OwnLinks),
+            Some((now.boot + pause, Why::Work)),
+        );
     }
 
     /// Goes on with the list of our links in the host's namespace.
@@ -183,8 +188,10 @@ impl Desk<'_> {
     pub(super) fn time_strays(&mut self) {
         let first = self.docker.endpoints.by_id.values().filter_map(goes_at);
         let first = first.min();
-        self.registry
-            .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
+        self.registry.tables.timers.set(
+            Key::Above(DoorTimer::Strays),
+            first.map(|at| (at, Why::Orphan)),
+        );
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
@@ -249,7 +256,7 @@ impl Desk<'_> {
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over = |record: &EndpointRecord| {
-            matches!(&record.source, AddressSource::Leased(of) if !self.registry.is_held(of))
+            matches!(&record.source, AddressSource::Leased(of) if !PortHolding::of(self.registry, of).is_some())
                 && !cut(Rule::EndpointWithoutLease)
         };
         for id in self
@@ -322,11 +329,11 @@ impl Desk<'_> {
                     .next()
                     .is_none()
         };
-        let found = self.registry.every_holding().filter(is_one);
+        let found = PortHolding::all(self.registry).filter(is_one);
         let found: Vec<_> = found.map(PortHolding::id).collect();
         found
             .into_iter()
-            .for_each(|id| self.registry.release(now, id));
+            .for_each(|id| leave(self.registry, now, id, None));
     }
 }
 

@@ -212,6 +212,14 @@ impl Outbox {
         self.exchanges.get(&exchange).copied()
     }
 
+    /// Returns the call of a door above the registry that has these sockets.
+    pub(crate) fn above(&self, exchange: ExchangeId) -> Option<RequestId> {
+        match self.exchange(exchange)? {
+            Owner::Above(id) => Some(id),
+            Owner::Binding(_) | Owner::Call(_) => None,
+        }
+    }
+
     pub(crate) fn persist(&mut self, owner: BindingId, changes: Vec<Change>) -> OpId {
         self.writes.push((owner, self.effects.len()));
         self.write_for(Waiter::Binding(owner, Task::Persist), changes)

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use ipnet::Ipv4Net;
 
-use super::Registry;
-use super::jobs::Caller;
+use super::jobs::{Caller, Jobs};
+use super::sight::Sight;
+use super::tables::Tables;
 use super::timers::Key;
 use crate::backoff::{Backoff, RARELY};
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
@@ -26,6 +27,18 @@ pub(super) struct Adoptions {
     failures: BTreeMap<Attachment, String>,
 }
 
+/// A container that runs and is not adopted yet.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    adoptee: Adoptee,
+    /// Tries that failed.
+    tries: Backoff,
+    /// The request of the try under way, or of the next one.
+    errand: RequestId,
+    /// Whether the next try waits for its time.
+    waits: bool,
+}
+
 impl Adoptions {
     pub(super) fn len(&self) -> usize {
         self.pending.len()
@@ -39,139 +52,132 @@ impl Adoptions {
     fn known(&self) -> impl Iterator<Item = &Attachment> {
         self.failures.keys().chain(self.pending.keys())
     }
-}
 
-/// A container that runs and is not adopted yet.
-#[derive(Debug)]
-pub(super) struct Adoption {
-    adoptee: Adoptee,
-    /// Tries that failed.
-    tries: Backoff,
-    /// The request of the try under way, or of the next one.
-    errand: RequestId,
-    /// Whether the next try waits for its time.
-    waits: bool,
-}
-
-impl Registry {
-    /// Begins to adopt a container, unless its attachment is known already.
-    pub(crate) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
+    /// Enters a container that is to be adopted. Returns the request of the first try.
+    pub(super) fn enter(&mut self, jobs: &mut Jobs, adoptee: Adoptee) -> RequestId {
         let attachment = adoptee.add.attachment.clone();
-        if self.knows(&attachment) {
-            return;
-        }
-        let errand = self.jobs.errand(Caller::Adoption, attachment.clone());
+        let errand = jobs.errand(Caller::Adoption, attachment.clone());
         let adoption = Adoption {
-            adoptee: adoptee.clone(),
+            adoptee,
             tries: Backoff::default(),
             errand,
             waits: false,
         };
-        self.adoptions.pending.insert(attachment, adoption);
-        self.begin_adoption(now, errand, adoptee);
+        self.pending.insert(attachment, adoption);
+        errand
     }
 
-    /// Tries once more: the pause is over.
-    pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
-        self.tables.timers.set(Key::Adoption(errand), None);
-        let Some(attachment) = self.jobs.attachment(errand).cloned() else {
-            return;
-        };
-        if self.knows(&attachment) {
-            self.forget_adoption(&attachment);
-            return;
-        }
-        let Some(adoption) = self.adoptions.pending.get_mut(&attachment) else {
-            return;
-        };
+    /// Returns the container whose next try begins: the pause is over.
+    pub(super) fn next_try(&mut self, attachment: &Attachment) -> Option<Adoptee> {
+        let adoption = self.pending.get_mut(attachment)?;
         adoption.waits = false;
-        let adoptee = adoption.adoptee.clone();
-        self.begin_adoption(now, errand, adoptee);
+        Some(adoption.adoptee.clone())
     }
 
     /// Leaves an attachment to its runtime, which has decided about it. Returns the address that its container ran with, if it
     /// still had to be adopted.
-    pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
-        self.adoptions.failures.remove(attachment);
+    pub(super) fn forget(
+        &mut self,
+        tables: &mut Tables,
+        jobs: &mut Jobs,
+        attachment: &Attachment,
+    ) -> Option<Ipv4Net> {
+        self.failures.remove(attachment);
         let Adoption {
             errand,
             waits,
             adoptee,
             ..
-        } = self.adoptions.pending.remove(attachment)?;
+        } = self.pending.remove(attachment)?;
         if waits {
-            self.tables.timers.set(Key::Adoption(errand), None);
-            self.jobs.forget(errand);
+            tables.timers.set(Key::Adoption(errand), None);
+            jobs.forget(errand);
         }
         Some(adoptee.address)
     }
 
     /// Forgets the adoptions of all attachments that their runtime has called gone.
-    pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
-        let known = self.adoptions.known().filter(|attachment| gone(attachment));
+    pub(super) fn forget_all(
+        &mut self,
+        tables: &mut Tables,
+        jobs: &mut Jobs,
+        gone: impl Fn(&Attachment) -> bool,
+    ) {
+        let known = self.known().filter(|attachment| gone(attachment));
         for attachment in known.cloned().collect::<Vec<_>>() {
-            self.forget_adoption(&attachment);
+            self.forget(tables, jobs, &attachment);
         }
     }
 
-    pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
+    /// Handles the answer to a try.
+    pub(super) fn tried(
+        &mut self,
+        tables: &mut Tables,
+        jobs: &mut Jobs,
+        sight: &Sight,
+        now: Now,
+        attachment: Attachment,
+        answer: Answer,
+    ) {
         match answer {
             Answer::Leased { tenures } => {
                 for tenure in tenures {
                     let server = tenure.by.server().map(tracing::field::display);
                     tracing::info!(%attachment, address = %tenure.net(), server, "adopted");
                 }
-                self.forget_adoption(&attachment);
+                self.forget(tables, jobs, &attachment);
             }
-            Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),
+            Answer::Failed(failure) => self.failed(tables, jobs, sight, now, attachment, &failure),
             // An ADD gets no other answer.
             _ => {}
         }
     }
 
-    fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
-        let Some(mut adoption) = self.adoptions.pending.remove(&attachment) else {
+    fn failed(
+        &mut self,
+        tables: &mut Tables,
+        jobs: &mut Jobs,
+        sight: &Sight,
+        now: Now,
+        attachment: Attachment,
+        failure: &Failure,
+    ) {
+        let Some(mut adoption) = self.pending.remove(&attachment) else {
             return;
         };
-        self.adoptions
-            .failures
-            .insert(attachment.clone(), reason(failure));
-        if !self.may_live(&adoption, failure) {
+        self.failures.insert(attachment.clone(), reason(failure));
+        if !may_live(tables, sight, &adoption, failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
         }
         let was_tried = adoption.tries.has_failed();
         adoption.tries.fail();
-        let pause = adoption.tries.pause(RARELY, &mut self.tables.rng);
+        let pause = adoption.tries.pause(RARELY, &mut tables.rng);
         match was_tried {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
         (adoption.errand, adoption.waits) =
-            (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
+            (jobs.errand(Caller::Adoption, attachment.clone()), true);
         let next = Some((now.boot + pause, Why::Work));
-        self.tables.timers.set(Key::Adoption(adoption.errand), next);
-        self.adoptions.pending.insert(attachment, adoption);
+        tables.timers.set(Key::Adoption(adoption.errand), next);
+        self.pending.insert(attachment, adoption);
     }
+}
 
-    /// Returns whether a container may still run after its adoption failed like this. A namespace that is not seen is gone if the
-    /// next look does not find it either, and another namespace with a lease is seen in the same directory.
-    fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
-        let Failure::Link { cause, .. } = failure else {
-            return true;
-        };
-        let netns = adoption.adoptee.add.place.netns();
-        let blind = !adoption.tries.has_failed()
-            || !netns.is_some_and(|netns| {
-                self.audit
-                    .sight
-                    .sees(directory_of(netns), &self.tables.bindings)
-            });
-        if cause.is_missing() {
-            blind
-        } else {
-            !cause.is_gone()
-        }
+/// Returns whether a container may still run after its adoption failed like this. A namespace that is not seen is gone if the
+/// next look does not find it either, and another namespace with a lease is seen in the same directory.
+fn may_live(tables: &Tables, sight: &Sight, adoption: &Adoption, failure: &Failure) -> bool {
+    let Failure::Link { cause, .. } = failure else {
+        return true;
+    };
+    let netns = adoption.adoptee.add.place.netns();
+    let blind = !adoption.tries.has_failed()
+        || !netns.is_some_and(|netns| sight.sees(directory_of(netns), &tables.bindings));
+    if cause.is_missing() {
+        blind
+    } else {
+        !cause.is_gone()
     }
 }
 

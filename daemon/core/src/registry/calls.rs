@@ -10,20 +10,112 @@ use ipnet::IpNet;
 
 use super::Registry;
 use super::check::Check;
-use super::jobs::{Caller, begin_return};
+use super::jobs::{Attached, Caller, Collection, Job, Next, Returning, begin_return, left};
+use super::notice::Notice;
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
+use super::timers::Key;
 use crate::binding::{Abort, Leave, Release};
-use crate::effect::{Add, Answer, Failure, Outcome, RequestId, StoreCause};
+use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView};
 use crate::outbox::Look;
 use crate::profile::Profile;
 use crate::record::BindingId;
-use crate::time::Now;
+use crate::time::{Instant, Now};
 
 impl Registry {
+    /// Begins a call.
+    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
+        let next = Job::begin(self, now, id, call);
+        self.call_goes_on(id, next);
+    }
+
+    /// Goes on with a call after one of its effects is done.
+    pub(super) fn call_done(&mut self, id: RequestId, outcome: Outcome) {
+        if let Some(job) = self.jobs.by_id.remove(&id) {
+            let next = job.done(self, outcome);
+            self.call_goes_on(id, next);
+        }
+    }
+
+    /// Ends a call that has waited for as long as it may.
+    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
+        self.tables.timers.set(Key::Call(id), None);
+        if let Some(job) = self.jobs.by_id.remove(&id) {
+            let next = job.time_out(self, now, id);
+            self.call_goes_on(id, next);
+        }
+    }
+
+    /// Drops a call whose caller hung up. Returns false if it is not known here.
+    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
+        self.tables.timers.set(Key::Call(id), None);
+        let job = self.jobs.by_id.remove(&id);
+        let is_known = job.is_some();
+        job.into_iter().for_each(|job| job.hang_up(self, now, id));
+        is_known
+    }
+
+    /// Answers a call or has it wait.
+    pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
+        if let Some(answer) = next.settle(id, &mut self.jobs.by_id) {
+            self.tables.timers.set(Key::Call(id), None);
+            self.tables.out.reply(id, answer);
+        }
+    }
+
+    /// Answers a call about an attachment, unless it was answered or its caller hung up.
+    pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
+        self.tables.timers.set(Key::Call(id), None);
+        if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
+            self.answer_attached(now, id, job, answer);
+        }
+    }
+
+    /// Gives the answer to the caller.
+    pub(super) fn answer_attached(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        job: Attached,
+        answer: Answer,
+    ) {
+        let Attached { attachment, by, .. } = job;
+        match by {
+            Caller::Door => self.tables.out.reply(id, answer),
+            Caller::Collection(collection) => {
+                Collection::go_on(self, collection, &attachment, answer)
+            }
+            Caller::Operator(order) => Returning::go_on(self, order, &attachment, answer),
+            Caller::Adoption => self.adoptions.tried(
+                &mut self.tables,
+                &mut self.jobs,
+                &self.audit.sight,
+                now,
+                attachment,
+                answer,
+            ),
+            Caller::Above => self.notices.push_back(Notice::Answered {
+                id,
+                attachment,
+                answer,
+            }),
+        }
+    }
+
+    /// Answers any other call that waits, unless its caller hung up.
+    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
+        if self.jobs.by_id.remove(&id).is_some() {
+            self.call_goes_on(id, Next::Answers(answer));
+        }
+    }
+
+    pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
+        self.tables.timers.set(Key::Call(id), Some((at, Why::Call)));
+    }
+
     /// Handles an ADD.
     pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
@@ -32,6 +124,13 @@ impl Registry {
         let attachment = add.attachment.clone();
         let limit = add.timeout;
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
+    }
+
+    /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`](super::Notice).
+    pub(crate) fn lease(&mut self, now: Now, add: Box<Add>) -> RequestId {
+        let errand = self.jobs.errand(Caller::Above, add.attachment.clone());
+        self.add(now, errand, add);
+        errand
     }
 
     /// Handles a DEL.
@@ -209,22 +308,13 @@ impl Registry {
 
     /// Has an attachment's lease kept for as many seconds as its DEL says. This does not apply to a lease whose identity
     /// is the container's: that was leased under another configuration.
-    pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
+    fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
         let holder = self.tables.bindings.held_by(attachment);
-        let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else {
-            return;
-        };
-        if attachment.is_named_by(&binding.identity.client_id) {
-            return;
+        let holder = holder.filter(|it| !attachment.is_named_by(&it.identity.client_id));
+        if let Some(id) = holder.map(|holder| holder.id) {
+            let keep = |profile: &mut Profile| profile.grace = Some(grace);
+            self.tables.change_profile(now, id, keep);
         }
-        let id = binding.id;
-        let profile = Profile {
-            grace: Some(grace),
-            ..(*binding.profile).clone()
-        };
-        let profile = self.tables.profiles.share(profile);
-        self.tables
-            .with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
     /// Abandons the ADD under way, if there is one.
@@ -276,7 +366,7 @@ impl Registry {
 
     /// Records that a binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
-        self.lease_left(id, Ok(()));
+        left(self, id, Ok(()));
         self.tables.bindings.vacate(attachment, id);
         match self.slots.operation(attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
@@ -298,7 +388,7 @@ impl Registry {
     /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying,
     /// and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
-        self.lease_left(id, Err(cause.clone()));
+        left(self, id, Err(cause.clone()));
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };

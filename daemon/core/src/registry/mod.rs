@@ -60,15 +60,16 @@ use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
-use self::jobs::{Jobs, Renewal};
+use self::jobs::{Jobs, Leavings, Renewal, left_inside};
+pub(crate) use self::jobs::{leave, leave_for};
 pub use self::kept::Kept;
 pub(crate) use self::notice::Notice;
 use self::orders::chosen;
 use self::orphans::Orphans;
 use self::pacing::Turns;
 use self::past::{LastAddress, Past};
-use self::port::Leavings;
-pub(crate) use self::port::PortHolding;
+pub(crate) use self::port::{PortHolding, limit};
+pub(crate) use self::recover::{look_around, recover};
 use self::seek::Seeking;
 pub(crate) use self::servers::silent_servers;
 use self::servers::{notice_silence, server_said};
@@ -356,7 +357,7 @@ impl Registry {
             return self.orphans.add(id, event, now.boot);
         };
         self.audit.sight.forget(id);
-        if !self.left_inside(now, id) {
+        if !left_inside(self, now, id) {
             self.seeking
                 .wait_again(&mut self.tables, now, id, mac, event);
         }
@@ -566,7 +567,7 @@ impl Registry {
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
             Report::Orphaned(event) => self.link_went(now, id, event),
             Report::WantsLook => self.audit.look_for(&mut self.tables, id),
-            Report::Vacated => _ = self.left_inside(now, id),
+            Report::Vacated => _ = left_inside(self, now, id),
             Report::NotExtended(cause) => Renewal::not_extended(self, id, &cause),
             Report::Over => self.over(now, id),
         }

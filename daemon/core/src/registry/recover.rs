@@ -17,140 +17,138 @@ use crate::record::{BindingId, Record, RecordState};
 use crate::rules::{Rule, cut};
 use crate::time::{BootId, Now};
 
-impl Registry {
-    /// Takes over what the store holds.
-    pub(crate) fn recover_all(
-        &mut self,
-        now: Now,
-        boot: BootId,
-        records: Vec<(BindingId, Record)>,
-    ) {
-        self.tables.boot = boot;
-        records
-            .iter()
-            .for_each(|(id, _)| self.tables.bindings.begin_after(*id));
-        let (mut past, records): (Vec<_>, Vec<_>) = records
-            .into_iter()
-            .partition(|(_, record)| record.state == RecordState::Past);
-        past.sort_unstable_by_key(|(_, record)| record.since);
-        for (id, record) in past {
-            let last = LastAddress {
-                record: id,
-                address: record.lease.ip(),
-                returns: record.profile.returns(),
+/// Takes over what the store holds.
+pub(crate) fn recover(
+    core: &mut Registry,
+    now: Now,
+    boot: BootId,
+    records: Vec<(BindingId, Record)>,
+) {
+    core.tables.boot = boot;
+    records
+        .iter()
+        .for_each(|(id, _)| core.tables.bindings.begin_after(*id));
+    let (mut past, records): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|(_, record)| record.state == RecordState::Past);
+    past.sort_unstable_by_key(|(_, record)| record.since);
+    for (id, record) in past {
+        let last = LastAddress {
+            record: id,
+            address: record.lease.ip(),
+            returns: record.profile.returns(),
+        };
+        core.remember(record.identity.key(), last);
+    }
+    let count = records.len();
+    // The latest first: if two bindings have one identity, which our transactions never leave behind, the latest is the
+    // live one.
+    let mut latest_first = records;
+    latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
+    latest_first
+        .into_iter()
+        .for_each(|(id, record)| resume(core, now, id, record));
+    tracing::info!(leases = count, boot = %core.tables.boot, "started");
+}
+
+/// Looks at the interfaces of all held bindings, and searches for those that are sought.
+pub(crate) fn look_around(core: &mut Registry, now: Now) {
+    core.audit.look_at_all(&mut core.tables);
+    let awaited: Vec<_> = core
+        .tables
+        .bindings
+        .sought()
+        .map(|binding| binding.id)
+        .collect();
+    awaited
+        .into_iter()
+        .for_each(|id| core.seeking.wait(&mut core.tables, now, id));
+    core.seeking.seek(&mut core.tables, None, None);
+}
+
+fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
+    let same_boot = record.boot == core.tables.boot;
+    let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
+    record.rebase(&core.tables.boot, now);
+    let presence = Presence::recorded(record.taken_off, record.elsewhere);
+    core.fallbacks.recovered |= !record.lease.source.is_asked();
+    let Record {
+        attachment,
+        identity,
+        profile,
+        link,
+        lease,
+        state,
+        kept,
+        former,
+        unconfirmed,
+        told,
+        ..
+    } = record;
+    let attachment = Arc::new(attachment);
+    // An attachment does not have two bindings either: the older one is nobody's.
+    let known = core.tables.bindings.holder(&attachment).is_some();
+    let taken = known || core.tables.bindings.holders().of(&identity.key()).is_some();
+    if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
+        core.tables.bindings.hold(attachment.clone(), id);
+    }
+    let holder = Holder {
+        attachment,
+        identity,
+        profile: core.tables.profiles.share(profile),
+        link,
+        told,
+    };
+    let out = &mut core.tables.out;
+    let rng = &mut core.tables.rng;
+    let holders = core.tables.bindings.holders();
+    let interfaces = &mut core.tables.interfaces;
+    let conflicts = &mut core.tables.conflicts;
+    interfaces.enter(&holder.link, id);
+    let departed = &core.tables.departed;
+    let mut cx = Cx {
+        now,
+        boot: &core.tables.boot,
+        out,
+        rng,
+        holders,
+        interfaces,
+        conflicts,
+        lans: &core.tables.lans,
+        departed,
+    };
+    let mut common = Common::new(id, holder);
+    let life = match (state, same_boot) {
+        (RecordState::Bound, true) if !taken => {
+            Hold::resumed(&mut common, lease, unconfirmed, former, presence, &mut cx)
+        }
+        (RecordState::Seeking, true) if !taken => {
+            Hold::seeking(&common, lease, former, presence, &mut cx)
+        }
+        (RecordState::Seeking, _) => Release::forgotten(&mut common, lease, &mut cx),
+        // No server keeps it for the container.
+        (RecordState::Bound, _) if !lease.source.is_asked() => {
+            Release::forgotten(&mut common, lease, &mut cx)
+        }
+        (RecordState::Bound, false) => {
+            // No container can return before there is a daemon.
+            let grace = match cut(Rule::RebootGrace) {
+                true => Duration::ZERO,
+                false => core.config.reboot_grace,
             };
-            self.remember(record.identity.key(), last);
+            let kept = now.boot + grace;
+            Release::recorded(&common, lease, Some(kept), true, now.boot)
         }
-        let count = records.len();
-        // The latest first: if two bindings have one identity, which our transactions never leave behind, the latest is the
-        // live one.
-        let mut latest_first = records;
-        latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
-        latest_first
-            .into_iter()
-            .for_each(|(id, record)| self.recover(now, id, record));
-        tracing::info!(leases = count, boot = %self.tables.boot, "started");
-    }
-
-    /// Looks at the interfaces of all held bindings, and searches for those that are sought.
-    pub(crate) fn look_around(&mut self, now: Now) {
-        self.audit.look_at_all(&mut self.tables);
-        let awaited: Vec<_> = self
-            .tables
-            .bindings
-            .sought()
-            .map(|binding| binding.id)
-            .collect();
-        awaited
-            .into_iter()
-            .for_each(|id| self.seeking.wait(&mut self.tables, now, id));
-        self.seeking.seek(&mut self.tables, None, None);
-    }
-
-    fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
-        let same_boot = record.boot == self.tables.boot;
-        let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
-        record.rebase(&self.tables.boot, now);
-        let presence = Presence::recorded(record.taken_off, record.elsewhere);
-        self.fallbacks.recovered |= !record.lease.source.is_asked();
-        let Record {
-            attachment,
-            identity,
-            profile,
-            link,
-            lease,
-            state,
-            kept,
-            former,
-            unconfirmed,
-            told,
-            ..
-        } = record;
-        let attachment = Arc::new(attachment);
-        // An attachment does not have two bindings either: the older one is nobody's.
-        let known = self.tables.bindings.holder(&attachment).is_some();
-        let taken = known || self.tables.bindings.holders().of(&identity.key()).is_some();
-        if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
-            self.tables.bindings.hold(attachment.clone(), id);
+        (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
+            // A wall clock that went back across a reboot makes no wait longer than it was at first.
+            let longest = Duration::from_secs(common.profile.grace.unwrap_or(0).into());
+            let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
+            Release::recorded(&common, lease, kept, !same_boot, now.boot)
         }
-        let holder = Holder {
-            attachment,
-            identity,
-            profile: self.tables.profiles.share(profile),
-            link,
-            told,
-        };
-        let out = &mut self.tables.out;
-        let rng = &mut self.tables.rng;
-        let holders = self.tables.bindings.holders();
-        let interfaces = &mut self.tables.interfaces;
-        let conflicts = &mut self.tables.conflicts;
-        interfaces.enter(&holder.link, id);
-        let departed = &self.tables.departed;
-        let mut cx = Cx {
-            now,
-            boot: &self.tables.boot,
-            out,
-            rng,
-            holders,
-            interfaces,
-            conflicts,
-            lans: &self.tables.lans,
-            departed,
-        };
-        let mut common = Common::new(id, holder);
-        let life = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => {
-                Hold::resumed(&mut common, lease, unconfirmed, former, presence, &mut cx)
-            }
-            (RecordState::Seeking, true) if !taken => {
-                Hold::seeking(&common, lease, former, presence, &mut cx)
-            }
-            (RecordState::Seeking, _) => Release::forgotten(&mut common, lease, &mut cx),
-            // No server keeps it for the container.
-            (RecordState::Bound, _) if !lease.source.is_asked() => {
-                Release::forgotten(&mut common, lease, &mut cx)
-            }
-            (RecordState::Bound, false) => {
-                // No container can return before there is a daemon.
-                let grace = match cut(Rule::RebootGrace) {
-                    true => Duration::ZERO,
-                    false => self.config.reboot_grace,
-                };
-                let kept = now.boot + grace;
-                Release::recorded(&common, lease, Some(kept), true, now.boot)
-            }
-            (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
-                // A wall clock that went back across a reboot makes no wait longer than it was at first.
-                let longest = Duration::from_secs(common.profile.grace.unwrap_or(0).into());
-                let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
-                Release::recorded(&common, lease, kept, !same_boot, now.boot)
-            }
-        };
-        self.tables.insert(now, Binding::of(common, life));
-        if was_set {
-            self.tables
-                .with(now, id, |binding, cx| binding.on_wall_set(false, cx));
-        }
+    };
+    core.tables.insert(now, Binding::of(common, life));
+    if was_set {
+        core.tables
+            .with(now, id, |binding, cx| binding.on_wall_set(false, cx));
     }
 }

@@ -15,6 +15,7 @@ use crate::identity::{Attachment, Lan};
 use crate::interface::{At, Interfaces, News};
 use crate::lan::Accounts;
 use crate::outbox::Outbox;
+use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::{BootId, Now};
 use crate::wire::Mac;
@@ -32,7 +33,7 @@ pub(crate) struct Tables {
     pub(super) lans: Accounts,
     pub(super) conflicts: Lans,
     pub(super) profiles: Profiles,
-    pub(super) timers: Timers,
+    pub(crate) timers: Timers,
 }
 
 impl Tables {
@@ -138,5 +139,31 @@ impl Tables {
         let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter();
         let here = here.filter_map(|id| self.bindings.get(id));
         here.filter(|binding| binding.watched().is_some()).collect()
+    }
+
+    /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given
+    /// back.
+    pub(super) fn is_inside(&self, id: BindingId) -> bool {
+        self.bindings
+            .get(id)
+            .is_some_and(|binding| binding.is_held() && !binding.is_on_host())
+    }
+
+    /// Changes what is asked for a binding, and how its lease is used.
+    pub(crate) fn change_profile(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        change: impl FnOnce(&mut Profile),
+    ) {
+        let Some(binding) = self.bindings.get(id) else {
+            return;
+        };
+        let mut profile = (*binding.profile).clone();
+        change(&mut profile);
+        if profile != *binding.profile {
+            let profile = self.profiles.share(profile);
+            self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+        }
     }
 }

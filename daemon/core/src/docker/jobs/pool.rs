@@ -14,7 +14,7 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::PortHolding;
+use crate::registry::{PortHolding, leave_for, limit};
 use crate::time::Now;
 
 /// A call that waits for the store.
@@ -121,8 +121,8 @@ impl PoolChange {
         };
         let gets = |holding: &PortHolding<'_>| holding.claimed(now.boot) == Some(address);
         let text = pool.to_string();
-        let holder = desk.registry.holdings_in(&text).find(has);
-        let holder = holder.or_else(|| desk.registry.asking_in(&text).find(gets));
+        let holder = PortHolding::held_in(desk.registry, &text).find(has);
+        let holder = holder.or_else(|| PortHolding::asking_in(desk.registry, &text).find(gets));
         if let Some(holder) = holder.map(|holder| holder.attachment().clone()) {
             return fail(PoolFault::Leased { address, holder });
         }
@@ -178,7 +178,7 @@ impl PoolChange {
         }
         match released(desk, now, pool, address) {
             Some(binding) => {
-                desk.registry.release_for(now, id, binding);
+                leave_for(desk.registry, now, id, binding);
                 Next::Nothing
             }
             None => Next::Answers(Answer::Released),
@@ -232,9 +232,7 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
         .get(pool)
         .is_some_and(|record| !record.reserved.is_empty());
     if !is_reserved
-        && desk
-            .registry
-            .holdings_in(&pool.to_string())
+        && PortHolding::held_in(desk.registry, &pool.to_string())
             .next()
             .is_none()
     {
@@ -263,7 +261,7 @@ fn unreserve(desk: &mut Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) ->
 /// Tells the ADDs of a pool that have no lease yet which addresses they may get.
 fn limit_asking(desk: &mut Desk<'_>, now: Now, pool: &PoolId) {
     let limits = desk.docker.pools.limits(pool);
-    desk.registry.limit(now, &pool.to_string(), &limits);
+    limit(desk.registry, now, &pool.to_string(), &limits);
 }
 
 /// Returns whose lease an address that Docker gives back stands for.
@@ -271,10 +269,12 @@ fn released(desk: &Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) -> Opti
     let told =
         |holding: &PortHolding<'_>| holding.told().is_some_and(|told| told.addr() == address);
     let text = pool.to_string();
-    if let Some(again) = desk.registry.leaving_in(&text).find(told) {
+    if let Some(again) = PortHolding::leaving_in(desk.registry, &text).find(told) {
         return Some(again.id());
     }
-    let told: Vec<_> = desk.registry.holdings_in(&text).filter(told).collect();
+    let told: Vec<_> = PortHolding::held_in(desk.registry, &text)
+        .filter(told)
+        .collect();
     match &told[..] {
         [only] => Some(only.id()),
         // One endpoint's lease has changed, and another got its old address. Docker takes an interface away before it

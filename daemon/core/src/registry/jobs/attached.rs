@@ -15,8 +15,8 @@ use crate::time::{Now, whole_millis};
 /// A call about an attachment.
 #[derive(Debug)]
 pub(in crate::registry) struct Attached {
-    pub(super) attachment: Attachment,
-    pub(super) by: Caller,
+    pub(in crate::registry) attachment: Attachment,
+    pub(in crate::registry) by: Caller,
     /// Why an ADD failed, while the temporary link of this binding's exchange is still there.
     pub(super) withheld: Option<(BindingId, Answer)>,
 }
@@ -84,10 +84,10 @@ impl Attached {
     }
 
     /// Abandons the operation that it waits for, unless that is a DEL.
-    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) {
         let attachment = &self.attachment;
         let Some(slot) = core.slots.get_mut(attachment) else {
-            return Next::Nothing;
+            return;
         };
         slot.waiting
             .retain(|waiting| waiting.id != id || matches!(waiting.asked, Asked::Del));
@@ -103,6 +103,5 @@ impl Attached {
             _ => {}
         }
         core.next_call(now, attachment);
-        Next::Nothing
     }
 }

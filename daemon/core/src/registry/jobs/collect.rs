@@ -51,7 +51,8 @@ impl Collection {
         let does = core.slots.iter().map(|(known, _)| known);
         let known = holds.chain(does).map(|known| &**known);
         let left: BTreeSet<_> = known.filter(|known| stale(known)).cloned().collect();
-        core.forget_adoptions(stale);
+        core.adoptions
+            .forget_all(&mut core.tables, &mut core.jobs, stale);
         if left.is_empty() {
             return Next::Answers(Answer::Collected);
         }
@@ -74,7 +75,7 @@ impl Collection {
     }
 
     /// Handles the end of a GC's DEL.
-    pub(super) fn go_on(
+    pub(in crate::registry) fn go_on(
         core: &mut Registry,
         id: RequestId,
         attachment: &Attachment,

@@ -13,24 +13,24 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use self::attached::Attached;
+pub(super) use self::attached::Attached;
 pub(super) use self::attached::Caller;
-use self::collect::Collection;
-pub(super) use self::leave::Leaving;
-use self::release::Returning;
+pub(super) use self::collect::Collection;
+use self::leave::Leaving;
+pub(super) use self::leave::{Leavings, left, left_inside};
+pub(crate) use self::leave::{leave, leave_for};
+pub(super) use self::release::Returning;
 pub(super) use self::release::{begin_return, vacated};
 pub(super) use self::renew::Renewal;
 use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
-use super::notice::Notice;
 use super::orders::chosen;
-use super::timers::Key;
-use crate::effect::{Answer, Call, Obeyed, Order, Outcome, RequestId, Row, Upshot, Verb, Why};
+use crate::effect::{Answer, Call, Obeyed, Order, Outcome, RequestId, Row, Upshot, Verb};
 use crate::identity::Attachment;
 use crate::job;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::Now;
 
 /// A call that is not answered yet.
 #[derive(Debug)]
@@ -51,13 +51,97 @@ pub(super) enum Job {
     Returning(Returning),
 }
 
+impl Job {
+    /// Begins a call.
+    pub(super) fn begin(core: &mut Registry, now: Now, id: RequestId, call: Call) -> Next {
+        match call {
+            Call::Add(add) => {
+                core.jobs.attach(id, Caller::Door, add.attachment.clone());
+                core.add(now, id, add);
+                Next::Nothing
+            }
+            Call::Del { attachment, grace } => {
+                core.jobs.attach(id, Caller::Door, attachment.clone());
+                core.del(now, id, attachment, grace);
+                Next::Nothing
+            }
+            Call::Check {
+                attachment,
+                expected,
+            } => {
+                core.jobs.attach(id, Caller::Door, attachment.clone());
+                core.check(now, id, &attachment, expected);
+                Next::Nothing
+            }
+            Call::Collect { network, keep } => Collection::begin(core, now, id, &network, &keep),
+            Call::Status { parent } => StatusCheck::begin(core, now, id, parent),
+            Call::Ready => StatusCheck::ready(core, now, id),
+            Call::Show(which) => Showing::begin(core, now, id, &which),
+            Call::Order(order) => obey(core, now, id, &order),
+            Call::Ranges => Next::Answers(Answer::Ranges(core.fallbacks.rows(&core.tables, now))),
+            // They are answered above.
+            Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
+        }
+    }
+
+    /// Goes on with a call after one of its effects is done.
+    pub(super) fn done(self, core: &mut Registry, outcome: Outcome) -> Next {
+        match self {
+            Self::Status(job) => job.done(core, outcome),
+            Self::Showing(job) => job.done(outcome),
+            Self::Attached(_)
+            | Self::Collect(_)
+            | Self::Leave(_)
+            | Self::Renewal(_)
+            | Self::Returning(_) => Next::Waits(self),
+        }
+    }
+
+    /// Ends a call that has waited for as long as it may.
+    pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        match self {
+            Self::Attached(job) => job.time_out(core, now, id),
+            Self::Collect(job) => job.time_out(),
+            Self::Status(job) => job.time_out(core),
+            Self::Leave(job) => job.time_out(core, id),
+            Self::Showing(job) => job.time_out(),
+            Self::Renewal(job) => job.time_out(core, now),
+            Self::Returning(job) => job.time_out(),
+        }
+    }
+
+    /// Drops a call whose caller hung up.
+    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) {
+        match self {
+            Self::Attached(job) => job.hang_up(core, now, id),
+            // What they have begun goes on.
+            Self::Collect(_) | Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
+            Self::Status(job) => job.close(core),
+            Self::Leave(job) => job.hang_up(core, id),
+        }
+    }
+}
+
+/// Begins an order. A name that matches several leases selects none of them.
+fn obey(core: &mut Registry, now: Now, id: RequestId, order: &Order) -> Next {
+    let chosen = chosen(core, now, &order.which);
+    if order.which.name.is_some() && chosen.len() > 1 {
+        let of = |(_, row): (_, Row)| Obeyed::of(&row, Upshot::Ambiguous);
+        return Next::Answers(Answer::Obeyed(chosen.into_iter().map(of).collect()));
+    }
+    match order.verb {
+        Verb::Renew => Renewal::begin(core, now, id, chosen),
+        Verb::Release { force } => Returning::begin(core, now, id, chosen, force),
+    }
+}
+
 /// What happens to a call next.
 pub(super) type Next = job::Next<Job>;
 
 /// The calls that are not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    by_id: BTreeMap<RequestId, Job>,
+    pub(super) by_id: BTreeMap<RequestId, Job>,
     /// How many calls the core has made itself.
     errands: u64,
     /// Whether an operator may wait for leases to be extended: spares a look at all calls for each input.
@@ -73,7 +157,7 @@ impl Jobs {
     }
 
     /// Adds a call about an attachment.
-    fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
+    pub(super) fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
         self.by_id.insert(
             id,
             Job::Attached(Attached {
@@ -146,147 +230,4 @@ impl Jobs {
 fn obeyed(mut done: Vec<Obeyed>) -> Next {
     done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
     Next::Answers(Answer::Obeyed(done))
-}
-
-impl Registry {
-    /// Begins a call.
-    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
-        let next = match call {
-            Call::Add(add) => {
-                self.jobs.attach(id, Caller::Door, add.attachment.clone());
-                self.add(now, id, add);
-                Next::Nothing
-            }
-            Call::Del { attachment, grace } => {
-                self.jobs.attach(id, Caller::Door, attachment.clone());
-                self.del(now, id, attachment, grace);
-                Next::Nothing
-            }
-            Call::Check {
-                attachment,
-                expected,
-            } => {
-                self.jobs.attach(id, Caller::Door, attachment.clone());
-                self.check(now, id, &attachment, expected);
-                Next::Nothing
-            }
-            Call::Collect { network, keep } => Collection::begin(self, now, id, &network, &keep),
-            Call::Status { parent } => StatusCheck::begin(self, now, id, parent),
-            Call::Ready => StatusCheck::ready(self, now, id),
-            Call::Show(which) => Showing::begin(self, now, id, &which),
-            Call::Order(order) => self.order(now, id, &order),
-            Call::Ranges => Next::Answers(Answer::Ranges(self.fallbacks.rows(&self.tables, now))),
-            // They are answered above.
-            Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
-        };
-        self.call_goes_on(id, next);
-    }
-
-    /// Begins an order. A name that matches several leases selects none of them.
-    fn order(&mut self, now: Now, id: RequestId, order: &Order) -> Next {
-        let chosen = chosen(self, now, &order.which);
-        if order.which.name.is_some() && chosen.len() > 1 {
-            let of = |(_, row): (_, Row)| Obeyed::of(&row, Upshot::Ambiguous);
-            return Next::Answers(Answer::Obeyed(chosen.into_iter().map(of).collect()));
-        }
-        match order.verb {
-            Verb::Renew => Renewal::begin(self, now, id, chosen),
-            Verb::Release { force } => Returning::begin(self, now, id, chosen, force),
-        }
-    }
-
-    /// Goes on with a call after one of its effects is done.
-    pub(super) fn call_done(&mut self, id: RequestId, outcome: Outcome) {
-        let Some(job) = self.jobs.by_id.remove(&id) else {
-            return;
-        };
-        let next = match job {
-            Job::Status(job) => job.done(self, outcome),
-            Job::Showing(job) => job.done(outcome),
-            Job::Attached(_)
-            | Job::Collect(_)
-            | Job::Leave(_)
-            | Job::Renewal(_)
-            | Job::Returning(_) => Next::Waits(job),
-        };
-        self.call_goes_on(id, next);
-    }
-
-    /// Ends a call that has waited for as long as it may.
-    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.tables.timers.set(Key::Call(id), None);
-        let next = match self.jobs.by_id.remove(&id) {
-            Some(Job::Attached(job)) => job.time_out(self, now, id),
-            Some(Job::Collect(job)) => job.time_out(),
-            Some(Job::Status(job)) => job.time_out(self),
-            Some(Job::Leave(job)) => job.time_out(self, id),
-            Some(Job::Showing(job)) => job.time_out(),
-            Some(Job::Renewal(job)) => job.time_out(self, now),
-            Some(Job::Returning(job)) => job.time_out(),
-            None => return,
-        };
-        self.call_goes_on(id, next);
-    }
-
-    /// Drops a call whose caller hung up. Returns false if it is not known here.
-    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
-        self.tables.timers.set(Key::Call(id), None);
-        let next = match self.jobs.by_id.remove(&id) {
-            Some(Job::Attached(job)) => job.hang_up(self, now, id),
-            // What they have begun goes on.
-            Some(Job::Collect(_) | Job::Renewal(_) | Job::Returning(_) | Job::Showing(_)) => {
-                Next::Nothing
-            }
-            Some(Job::Status(job)) => job.hang_up(self),
-            Some(Job::Leave(job)) => job.hang_up(self, id),
-            None => return false,
-        };
-        self.call_goes_on(id, next);
-        true
-    }
-
-    /// Answers a call or has it wait.
-    pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
-        if let Some(answer) = next.settle(id, &mut self.jobs.by_id) {
-            self.tables.timers.set(Key::Call(id), None);
-            self.tables.out.reply(id, answer);
-        }
-    }
-
-    /// Answers a call about an attachment, unless it was answered or its caller hung up.
-    pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
-        self.tables.timers.set(Key::Call(id), None);
-        if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
-            self.answer_attached(now, id, job, answer);
-        }
-    }
-
-    /// Gives the answer to the caller.
-    fn answer_attached(&mut self, now: Now, id: RequestId, job: Attached, answer: Answer) {
-        let Attached { attachment, by, .. } = job;
-        match by {
-            Caller::Door => self.tables.out.reply(id, answer),
-            Caller::Collection(collection) => {
-                Collection::go_on(self, collection, &attachment, answer)
-            }
-            Caller::Operator(order) => Returning::go_on(self, order, &attachment, answer),
-            Caller::Adoption => self.adopted(now, attachment, answer),
-            Caller::Above => self.notices.push_back(Notice::Answered {
-                id,
-                attachment,
-                answer,
-            }),
-        }
-    }
-
-    /// Answers any other call that waits, unless its caller hung up.
-    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
-        if self.jobs.by_id.remove(&id).is_some() {
-            self.call_goes_on(id, Next::Answers(answer));
-        }
-    }
-
-    pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
-        self.tables.timers.set(Key::Call(id), Some((at, Why::Call)));
-    }
 }

@@ -77,7 +77,7 @@ impl Returning {
     }
 
     /// Handles the end of a DEL of an operator's release.
-    pub(super) fn go_on(
+    pub(in crate::registry) fn go_on(
         core: &mut Registry,
         id: RequestId,
         attachment: &Attachment,
@@ -127,7 +127,7 @@ impl Returning {
 
 /// Begins the DEL of an operator's release.
 pub(in crate::registry) fn begin_return(core: &mut Registry, now: Now, of: BindingId) {
-    match core.is_inside(of) {
+    match core.tables.is_inside(of) {
         true => core.tables.with(now, of, |binding, cx| {
             binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
         }),

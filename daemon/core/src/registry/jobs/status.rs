@@ -79,17 +79,15 @@ impl StatusCheck {
         self.end(core)
     }
 
-    pub(super) fn hang_up(self, core: &mut Registry) -> Next {
+    /// Closes its sockets.
+    pub(super) fn close(&self, core: &mut Registry) {
         self.sockets
             .into_iter()
             .for_each(|sockets| core.tables.out.close(sockets));
-        Next::Nothing
     }
 
     fn end(mut self, core: &mut Registry) -> Next {
-        self.sockets
-            .into_iter()
-            .for_each(|sockets| core.tables.out.close(sockets));
+        self.close(core);
         // They come in any order, but the same faults should read the same.
         self.faults.sort();
         Next::Answers(match self.faults.as_slice() {
