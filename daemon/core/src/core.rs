@@ -12,7 +12,7 @@ use crate::counts::Counts;
 use crate::docker::{self, Desk, Docker};
 use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
 use crate::identity::{Attachment, Lan};
-use crate::registry::{self, Config, Holdings, Kept, Notice, Registry};
+use crate::registry::{self, Config, Holdings, Notice, Registry};
 use crate::time::{Instant, Now};
 use crate::trouble::Trouble;
 
@@ -159,13 +159,6 @@ impl Core {
     /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
     pub fn unknown_ids(&self) -> u64 {
         self.registry.unknown
-    }
-
-    /// Returns how much is kept of each kind whose size depends on what was asked.
-    pub fn kept(&self) -> Vec<Kept> {
-        let mut kept = Kept::all(&self.registry);
-        kept.extend(self.docker.kept());
-        kept
     }
 
     fn desk(&mut self) -> Desk<'_> {

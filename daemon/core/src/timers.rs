@@ -43,16 +43,6 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Returns how many deadlines some keys have.
-    pub(crate) fn count(&self, is_one: impl Fn(&K) -> bool) -> usize {
-        let by_time = self
-            .by_time
-            .iter()
-            .filter(|(_, key, _)| is_one(key))
-            .count();
-        by_time.max(self.by_key.keys().filter(|key| is_one(key)).count())
-    }
-
     pub(crate) fn next(&self) -> Option<(Instant, Why)> {
         self.by_time.first().map(|(at, _, why)| (*at, *why))
     }

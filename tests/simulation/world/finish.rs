@@ -9,8 +9,8 @@ use leasehold_core::event as journal;
 use leasehold_core::grant::policy::OnChange;
 use leasehold_core::identity::{Attachment, ClientId, Identity};
 use leasehold_core::record::{Record, RecordState};
-use leasehold_core::registry::Kept;
 use leasehold_core::tenure::Tenure;
+use leasehold_core::testbed::kept::Kept;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, ClientKey, Knows};
 

@@ -271,20 +271,6 @@ impl Holders {
         })
     }
 
-    /// Returns how many there are of each kind: live holders, bindings that leave, their identities, claims, and changes of holders
-    /// that nobody has taken out yet.
-    pub(crate) fn sizes(&self) -> [usize; 5] {
-        let leaving = self.leaving.values().map(|ids| ids.len()).sum();
-        let claims = self.addresses.values().map(|claims| claims.len()).sum();
-        [
-            self.live.len(),
-            leaving,
-            self.leaving.len(),
-            claims,
-            self.stirred.len() + self.settled.len(),
-        ]
-    }
-
     fn claims(
         &self,
         lan: &Lan,

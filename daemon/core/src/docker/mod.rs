@@ -23,7 +23,7 @@ use self::strays::Strays;
 use crate::effect::{Add, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::network::Wiring;
-use crate::registry::{Kept, Registry};
+use crate::registry::Registry;
 
 /// What is known about Docker.
 #[derive(Debug, Default)]
@@ -82,21 +82,5 @@ impl Docker {
         known.any(|network| is_in(&network.wiring))
             || self.changing_networks().any(comes)
             || self.networks.is_unread
-    }
-
-    /// Returns how much is kept of each kind whose size depends on what was asked.
-    pub(crate) fn kept(&self) -> [Kept; 2] {
-        let under_way = |what, count| Kept {
-            what,
-            count,
-            of_bindings: false,
-        };
-        [
-            under_way("calls of Docker", self.jobs.len()),
-            under_way(
-                "addresses that are leased for endpoints",
-                self.endpoints.leasing.len(),
-            ),
-        ]
     }
 }

@@ -253,28 +253,6 @@ impl Interfaces {
         self.checks.len()
     }
 
-    /// Returns how many bindings have an interface, how many changes are under way, and how many ADDs and CHECKs wait for
-    /// one.
-    pub(crate) fn sizes(&self) -> (usize, [(&'static str, usize); 4]) {
-        let seats = self
-            .all
-            .values()
-            .map(|interface| interface.seats.len())
-            .sum();
-        let idle = self
-            .all
-            .values()
-            .filter(|interface| interface.seats.is_empty())
-            .count();
-        let under_way = [
-            ("interfaces without a binding", idle),
-            ("changes of interfaces", self.changes.len()),
-            ("ADDs that wait for a change to end", self.adds.len()),
-            ("CHECKs that wait for a change to end", self.checks.len()),
-        ];
-        (seats, under_way)
-    }
-
     /// Returns the interface of a link, if bindings live there or it is being changed.
     fn of(&self, link: &Link) -> Option<&Interface> {
         self.all.get(&link.in_netns()?)

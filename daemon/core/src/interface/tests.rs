@@ -54,7 +54,7 @@ fn a_binding_may_get_an_interface_and_lose_it() {
     let mut interfaces = Interfaces::default();
     let (parent, id) = (Link::parent(7, MAC), BindingId(1));
     interfaces.enter(&parent, id);
-    assert_eq!(interfaces.sizes().0, 0);
+    assert!(interfaces.all.is_empty());
     interfaces.enter(&link(AT, MAC), id);
     assert_eq!(interfaces.bindings(AT.0, None), [id]);
     interfaces.leave(&link(AT, MAC), id);

@@ -441,17 +441,6 @@ impl Outbox {
         self.effects.push_back(Effect::Reply { id, answer });
     }
 
-    /// Returns how much is under way, by kind.
-    pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
-        [
-            ("effects", self.effects.len()),
-            ("reports", self.reports.len()),
-            ("operations", self.ops.len()),
-            ("exchanges", self.exchanges.len()),
-            ("links made for exchanges", self.aside.len()),
-        ]
-    }
-
     pub(crate) fn report(&mut self, binding: BindingId, report: Report) {
         self.reports.push_back((binding, report));
     }

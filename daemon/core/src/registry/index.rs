@@ -179,9 +179,4 @@ impl Index {
     pub(super) fn take_touched(&mut self) -> BTreeSet<BindingId> {
         std::mem::take(&mut self.touched)
     }
-
-    /// Returns how many bindings there are, how many were touched, and how many are sought.
-    pub(super) fn sizes(&self) -> [usize; 3] {
-        [self.bindings.len(), self.touched.len(), self.sought.len()]
-    }
 }

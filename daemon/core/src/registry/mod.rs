@@ -6,7 +6,7 @@
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments, `operation` what each attachment is doing, `jobs` the calls that
 //!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
-//!   identities, `kept` the sizes of all this.
+//!   identities.
 //! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn, and has
 //!   DEL and CHECK: `add` goes from an ADD to its binding, past its `rivals`; `adopt` takes over containers that already ran.
 //! * Without a server: `fallback` gives an address of a local range if servers are silent.
@@ -27,7 +27,6 @@ mod fallback;
 mod holdings;
 mod index;
 mod jobs;
-mod kept;
 mod notice;
 mod operation;
 mod orders;
@@ -62,7 +61,6 @@ use self::fallback::Fallbacks;
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::jobs::{Jobs, Leavings, Renewal, left_inside};
 pub(crate) use self::jobs::{leave, leave_for};
-pub use self::kept::Kept;
 pub(crate) use self::notice::Notice;
 use self::orders::chosen;
 use self::orphans::Orphans;

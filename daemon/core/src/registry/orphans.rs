@@ -56,10 +56,6 @@ impl Orphans {
         self.0.front().map(|orphan| orphan.due)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Reports the links that have disappeared without a DEL by now.
     pub(super) fn tell(&mut self, now: Now, out: &mut Outbox) {
         while let Some(Orphan { binding, event, .. }) = self.take(now.boot) {

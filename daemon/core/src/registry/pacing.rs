@@ -123,11 +123,6 @@ impl Pacing {
         }
     }
 
-    /// Returns how many LANs have somebody who has a permit or waits for one.
-    pub(super) fn len(&self) -> usize {
-        self.lans.len()
-    }
-
     /// Asks for a permit; true when there is one at once.
     pub(super) fn ask(&mut self, lan: &Lan, binding: BindingId, urgency: Urgency) -> bool {
         let queue = self.lans.entry(lan.clone()).or_default();
@@ -211,11 +206,6 @@ struct Extending {
 }
 
 impl Extensions {
-    /// Returns how many LANs have somebody who has a turn or waits for one.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns how long the turns of so many leases take if nobody answers.
     pub(super) fn longest(count: usize) -> Duration {
         RECEIVE_WINDOW * u32::try_from(count / EXTENSIONS).unwrap_or(u32::MAX)
@@ -405,6 +395,6 @@ mod tests {
         turns.leave(&lan, BindingId(37));
         assert_eq!(turns.next(at(4000)), Some(BindingId(1)), "it waits once");
         (1..=100).for_each(|id| turns.leave(&lan, BindingId(id)));
-        assert_eq!((turns.len(), turns.deadline()), (0, None));
+        assert_eq!((turns.0.len(), turns.deadline()), (0, None));
     }
 }

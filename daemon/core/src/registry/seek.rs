@@ -78,16 +78,6 @@ struct Awaited {
 }
 
 impl Seeking {
-    /// Returns how many searches are under way.
-    pub(super) fn under_way(&self) -> usize {
-        self.searches.len()
-    }
-
-    /// Returns how many interfaces have not been seen yet.
-    pub(super) fn awaited(&self) -> usize {
-        self.awaited.len()
-    }
-
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
     pub(super) fn wait(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
         let binding = tables.bindings.get(id);

@@ -42,15 +42,6 @@ struct Doubt {
 }
 
 impl Sight {
-    /// Returns how many namespaces are not seen.
-    pub(super) fn unseen(&self) -> usize {
-        self.doubts
-            .values()
-            .map(|doubt| doubt.unseen.len())
-            .sum::<usize>()
-            + self.vouched.len()
-    }
-
     /// Returns whether a look counts, whatever it shows. The next one then does not.
     pub(super) fn takes_voucher(&mut self, whose: BindingId) -> bool {
         self.vouched.remove(&whose)

@@ -44,11 +44,6 @@ pub(super) enum Asked {
 }
 
 impl Slots {
-    /// Returns how many attachments do something.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn contains(&self, attachment: &Attachment) -> bool {
         self.0.contains_key(attachment)
     }

@@ -39,21 +39,6 @@ impl Audit {
         }
     }
 
-    /// Returns how many links must still be looked at.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Returns how many looks are under way.
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way.len()
-    }
-
-    /// Returns how many links wait for another look.
-    pub(super) fn failed(&self) -> usize {
-        self.failures.len()
-    }
-
     /// Has a look that is under way repeated. Returns whether there is one.
     fn repeat(&mut self, at: At) -> bool {
         self.under_way

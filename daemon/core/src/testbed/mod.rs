@@ -4,6 +4,7 @@
 //! The tests of the registry and the simulation share it. Servers are not here: those of the registry's tests say what no proper
 //! server says, and those of the simulation are a model that real clients are tested with.
 
+pub mod kept;
 pub mod kernel;
 pub mod lan;
 pub mod link;

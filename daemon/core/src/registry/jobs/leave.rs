@@ -34,10 +34,6 @@ impl Leaving {
 pub(in crate::registry) struct Leavings(BTreeMap<BindingId, Vec<RequestId>>);
 
 impl Leavings {
-    pub(in crate::registry) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns whether a binding's lease is being given back.
     pub(in crate::registry) fn has(&self, binding: BindingId) -> bool {
         self.0.contains_key(&binding)

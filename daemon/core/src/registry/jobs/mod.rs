@@ -152,10 +152,6 @@ pub(super) struct Jobs {
 const FIRST_ERRAND: u64 = 1 << 63;
 
 impl Jobs {
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
     /// Adds a call about an attachment.
     pub(super) fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
         self.by_id.insert(

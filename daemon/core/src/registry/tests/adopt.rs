@@ -32,7 +32,7 @@ fn kinds(rig: &Rig) -> Vec<u8> {
 /// Nothing waits, and nothing is kept.
 fn assert_at_rest(rig: &mut Rig) {
     assert_eq!(rig.reg.poll_timeout(), None);
-    assert!(rig.reg.registry.adoptions.len() == 0 && rig.reg.registry.jobs.len() == 0);
+    assert!(rig.reg.registry.adoptions.len() == 0 && rig.reg.registry.jobs.by_id.is_empty());
 }
 
 impl Rig {
@@ -136,7 +136,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         assert!(
             rig.not_adopted().is_empty()
                 && rig.reg.registry.adoptions.len() == 0
-                && rig.reg.registry.jobs.len() == 0
+                && rig.reg.registry.jobs.by_id.is_empty()
         );
     }
 }
