@@ -89,7 +89,7 @@ impl Core {
     /// that a changed wall clock is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.registry.read_clocks(now);
-        for key in self.registry.due(now.boot) {
+        for key in self.registry.tables.timers.due(now.boot) {
             self.registry.on_clock(now, key);
             // What follows from this deadline comes before the next: a lease that was won answers its call first.
             self.go_on(now);
@@ -104,12 +104,12 @@ impl Core {
 
     /// Returns when the clock next matters, and why; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        self.registry.poll_timeout()
+        self.registry.tables.timers.next()
     }
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
     pub fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
-        self.registry.whose(exchange)
+        self.registry.tables.whose(exchange)
     }
 
     /// Returns what was counted since the start.
@@ -137,7 +137,7 @@ impl Core {
 
     /// Returns the servers that do not extend leases any more, and for how long.
     pub fn silent_servers(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
-        registry::silent_servers(&self.registry, now)
+        self.registry.tables.lans.silent(now)
     }
 
     /// Returns what is wrong with LANs and leases.

@@ -240,12 +240,20 @@ impl Accounts {
         self.0.get(lan)?.servers.get(&server)?.silent
     }
 
-    /// Returns the servers that are silent, and since when.
-    pub(crate) fn silent(&self) -> impl Iterator<Item = (&Lan, Ipv4Addr, Instant)> {
-        self.0.iter().flat_map(|(lan, account)| {
-            let servers = account.servers.iter();
-            servers.filter_map(move |(server, known)| Some((lan, *server, known.silent?.boot)))
-        })
+    /// Returns the servers that do not extend leases any more, and for how long.
+    pub(crate) fn silent(&self, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
+        let of_lan = |(lan, account): (&Lan, &Account)| {
+            let silent = |(server, known): (&Ipv4Addr, &Server)| {
+                let since = known.silent?.boot;
+                Some((lan.clone(), *server, now.saturating_since(since)))
+            };
+            account
+                .servers
+                .iter()
+                .filter_map(silent)
+                .collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of_lan).collect()
     }
 
     /// Returns what is wrong with LANs. `held`: the server and the subnet of each lease.

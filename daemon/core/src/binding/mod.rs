@@ -388,6 +388,11 @@ impl Binding {
         self.held_now().is_some()
     }
 
+    /// Returns whether it is held by an interface inside its container.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.is_held() && !self.is_on_host()
+    }
+
     /// Returns how the extension of a lease that began at `start` stands.
     pub(crate) fn stands_since(&self, start: Instant) -> Standstill {
         self.held_now().map_or(Standstill::Lost, |hold| {

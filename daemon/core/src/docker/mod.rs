@@ -65,12 +65,9 @@ impl Docker {
 
     /// Returns the networks that are being created or deleted.
     fn changing_networks(&self) -> impl Iterator<Item = &NetworkChange> {
-        self.jobs.values().filter_map(|job| {
-            if let DockerJob::Network(change) = job {
-                Some(change)
-            } else {
-                None
-            }
+        self.jobs.values().filter_map(|job| match job {
+            DockerJob::Network(change) => Some(change),
+            _ => None,
         })
     }
 

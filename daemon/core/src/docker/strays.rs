@@ -19,7 +19,7 @@ use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
-use crate::registry::{DoorTimer, Key, PortHolding, leave};
+use crate::registry::{DoorTimer, PortHolding, leave};
 use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now};
 
@@ -78,10 +78,7 @@ impl Desk<'_> {
 
     /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
-        self.registry
-            .tables
-            .timers
-            .set(Key::Above(DoorTimer::OwnLinks), None);
+        self.registry.tables.set_timer(DoorTimer::OwnLinks, None);
         let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
@@ -96,10 +93,9 @@ impl Desk<'_> {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
-        self.registry.tables.timers.set(
-            Key::Above(DoorTimer::OwnLinks),
-            Some((now.boot + pause, Why::Work)),
-        );
+        self.registry
+            .tables
+            .set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on with the list of our links in the host's namespace.
@@ -188,10 +184,9 @@ impl Desk<'_> {
     pub(super) fn time_strays(&mut self) {
         let first = self.docker.endpoints.by_id.values().filter_map(goes_at);
         let first = first.min();
-        self.registry.tables.timers.set(
-            Key::Above(DoorTimer::Strays),
-            first.map(|at| (at, Why::Orphan)),
-        );
+        self.registry
+            .tables
+            .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
@@ -256,7 +251,7 @@ impl Desk<'_> {
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over = |record: &EndpointRecord| {
-            matches!(&record.source, AddressSource::Leased(of) if !PortHolding::of(self.registry, of).is_some())
+            matches!(&record.source, AddressSource::Leased(of) if PortHolding::of(self.registry, of).is_none())
                 && !cut(Rule::EndpointWithoutLease)
         };
         for id in self

@@ -38,8 +38,8 @@ impl Registry {
     ) {
         self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
-        let (tables, permits) = (&mut self.tables, &self.turns.permits);
-        let admission = Admission::begin(tables, permits, request, add, began, ran_with);
+        let permits = &self.turns.permits;
+        let admission = Admission::begin(&mut self.tables, permits, request, add, began, ran_with);
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -66,8 +66,8 @@ impl Registry {
 
     /// Leaves an attachment to its runtime. Returns the address that its container ran with, if it still had to be adopted.
     pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
-        let (tables, jobs) = (&mut self.tables, &mut self.jobs);
-        self.adoptions.forget(tables, jobs, attachment)
+        self.adoptions
+            .forget(&mut self.tables, &mut self.jobs, attachment)
     }
 
     /// Begins the ADD of a container that runs already.
@@ -119,8 +119,8 @@ impl Registry {
         let Some(admission) = self.slots.admission(attachment) else {
             return;
         };
-        let (tables, permits) = (&mut self.tables, &self.turns.permits);
-        let next = match admission.prepared(tables, permits, now, view) {
+        let tables = &mut self.tables;
+        let next = match admission.prepared(tables, &self.turns.permits, now, view) {
             Ok(view) => rivals::settle(admission, tables, &mut self.seeking, now, view),
             Err(next) => next,
         };
@@ -136,8 +136,8 @@ impl Registry {
         seen: Result<LinkView, LinkCause>,
     ) {
         if let Some(admission) = self.slots.admission(attachment) {
-            let (tables, seeking) = (&mut self.tables, &mut self.seeking);
-            let next = rivals::seen(admission, tables, seeking, now, rival, seen);
+            let tables = &mut self.tables;
+            let next = rivals::seen(admission, tables, &mut self.seeking, now, rival, seen);
             self.admission_goes_on(now, attachment, next);
         }
     }
@@ -145,8 +145,8 @@ impl Registry {
     /// Goes on with an ADD after a search for the interface of its rival.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
         if let Some(admission) = self.slots.admission(attachment) {
-            let (tables, seeking) = (&mut self.tables, &mut self.seeking);
-            let next = rivals::sought(admission, tables, seeking, now, whole);
+            let tables = &mut self.tables;
+            let next = rivals::sought(admission, tables, &mut self.seeking, now, whole);
             self.admission_goes_on(now, attachment, next);
         }
     }
@@ -298,38 +298,29 @@ impl Registry {
         if !self.knows(&attachment) {
             return;
         }
-        self.tables.bindings.hold(attachment.clone(), id);
-        if let Some(binding) = self.tables.bindings.get(id)
-            && let Some(helped) = binding.client().and_then(Client::flag_helped)
-        {
-            self.tables
-                .lans
-                .got_answers(&binding.identity.lan, helped, now.boot);
+        let (tables, boot) = (&mut self.tables, now.boot);
+        tables.bindings.hold(attachment.clone(), id);
+        let Some(binding) = tables.bindings.get(id) else {
+            return;
+        };
+        let lan = &binding.identity.lan;
+        let answer = Answer::leased(&lease, &binding.profile.policy);
+        if lease.source.is_asked() {
+            tables.lans.add_succeeded(lan);
+        }
+        if let Some(helped) = binding.client().and_then(Client::flag_helped) {
+            tables.lans.got_answers(lan, helped, boot);
             if helped {
-                self.tables
-                    .with(now, id, |binding, _| binding.doubts_reach(&lease));
+                tables.with(now, id, |binding, _| binding.doubts_reach(&lease));
             }
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
             self.tables.out.resolvers.insert(attachment.clone());
         }
-        if lease.source.is_asked()
-            && let Some(lan) = self.tables.lan(id)
-        {
-            self.tables.lans.add_succeeded(&lan);
-        }
         self.audit.saw(&mut self.tables, id);
         self.seeking.wait(&mut self.tables, now, id);
-        let Some(profile) = self
-            .tables
-            .bindings
-            .get(id)
-            .map(|binding| binding.profile.clone())
-        else {
-            return;
-        };
-        self.answer_add(now, &attachment, Answer::leased(&lease, &profile.policy));
+        self.answer_add(now, &attachment, answer);
     }
 
     pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {
@@ -341,10 +332,8 @@ impl Registry {
         };
         let request = *request;
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
-            tally.flag_helped_elsewhere = self
-                .tables
-                .lan(id)
-                .is_some_and(|lan| self.tables.lans.flag_helped(&lan));
+            let lan = self.tables.lan(id);
+            tally.flag_helped_elsewhere = lan.is_some_and(|lan| self.tables.lans.flag_helped(&lan));
         }
         if let Failure::NoOffer {
             lan,
@@ -360,10 +349,8 @@ impl Registry {
             if let Some(server) = server {
                 let began = now.boot.since_boot().saturating_sub(*waited + *queued);
                 let began = Instant::from_boot(began);
-                server.acknowledged =
-                    self.tables
-                        .lans
-                        .acknowledged_since(lan, server.address, began);
+                let lans = &self.tables.lans;
+                server.acknowledged = lans.acknowledged_since(lan, server.address, began);
             }
         }
         let binding = self.tables.bindings.get(id);

@@ -342,12 +342,7 @@ impl Registry {
     }
 
     pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
-        let Some(holder) = self
-            .tables
-            .bindings
-            .held_by(attachment)
-            .map(|holder| holder.id)
-        else {
+        let Some(holder) = self.tables.bindings.holder(attachment) else {
             self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };
@@ -440,11 +435,11 @@ impl Registry {
         let before = waiting.len();
         for attachment in waiting {
             let is_last = self.slots.is_last(&attachment);
-            let Some(Operation::Checking(check)) = self.slots.operation_mut(&attachment) else {
-                continue;
-            };
-            let id = check.request;
-            if let Some(next) = check.resume(&mut self.tables, now, &attachment, is_last) {
+            if let Some(Operation::Checking(check)) = self.slots.operation_mut(&attachment)
+                && check.waits()
+            {
+                let id = check.request;
+                let next = check.again(&mut self.tables, now, &attachment, is_last);
                 self.check_goes_on(now, &attachment, id, next);
             }
         }

@@ -77,17 +77,21 @@ impl Check {
         })
     }
 
-    /// Goes on once the daemon has finished at the interface; `None` if it does not wait for that.
-    pub(super) fn resume(
+    /// Begins anew.
+    pub(super) fn again(
         &mut self,
         tables: &mut Tables,
         now: Now,
         attachment: &Attachment,
         is_last: bool,
-    ) -> Option<Result<Self, Answer>> {
+    ) -> Result<Self, Answer> {
         let expected = std::mem::take(&mut self.expected);
-        let waits = self.look.is_none();
-        waits.then(|| Self::begin(tables, now, attachment, self.request, expected, is_last))
+        Self::begin(tables, now, attachment, self.request, expected, is_last)
+    }
+
+    /// Returns whether it waits for the daemon to finish at the interface.
+    pub(super) fn waits(&self) -> bool {
+        self.look.is_none()
     }
 
     /// Answers it by what is seen at the interface, or looks again.
@@ -112,8 +116,7 @@ impl Check {
                 if is_last && binding.is_changing(&tables.interfaces, now.boot)
                     || lease.is_some_and(|lease| Some(lease.address) != sought) =>
             {
-                let expected = std::mem::take(&mut self.expected);
-                return Self::begin(tables, now, attachment, self.request, expected, is_last);
+                return self.again(tables, now, attachment, is_last);
             }
             (Some(binding), Some(lease), Ok(view))
                 if view.addresses.contains(&lease.address.into()) =>

@@ -104,17 +104,13 @@ impl Fallbacks {
     ) -> FallbackAllocator {
         let mut allocator = fallback.allocator(self.last.get(lan).copied());
         let since = |binding: &Binding| {
-            let age = binding
-                .lease(now.boot)
-                .map(|lease| now.boot.saturating_since(lease.start))
-                .unwrap_or_default();
+            let lease = binding.lease(now.boot);
+            let age = lease.map(|lease| now.boot.saturating_since(lease.start));
+            let age = age.unwrap_or_default();
             WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
         };
-        for other in tables
-            .bindings
-            .iter()
-            .filter(|other| Some(other.id) != but && other.identity.lan == *lan)
-        {
+        let is_other = |it: &&Binding| Some(it.id) != but && it.identity.lan == *lan;
+        for other in tables.bindings.iter().filter(is_other) {
             if let Some(claim) = other.standing(now.boot).claim {
                 let holding = RangeHolding {
                     by: other.attachment.clone(),

@@ -4,18 +4,19 @@
 //! than one binding is decided here: one operation per attachment, one live holder per identity and address, permits and turns
 //! per LAN.
 //!
-//! * Tables: `index` has the bindings, `slots` the attachments, `operation` what each attachment is doing, `jobs` the calls that
-//!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
-//!   identities.
-//! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn, and has
-//!   DEL and CHECK: `add` goes from an ADD to its binding, past its `rivals`; `adopt` takes over containers that already ran.
-//! * Without a server: `fallback` gives an address of a local range if servers are silent.
-//! * A door above the registry leases through `port`, gives a lease back by its address, and hears what concerns it through a
-//!   `notice`. `seek` finds interfaces that nobody names.
-//! * Operators: `orders` says which leases are meant, `servers` notices which of them fall
-//!   silent, `troubles` says what is wrong, `holdings` counts what is held.
-//! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight`
-//!   decides whether a missing namespace is gone, `orphans` waits for a DEL, `pacing` gives permits and turns.
+//! * Below: `tables` has the bindings (`index`) and what they work with and share: deadlines (`timers`), profiles (`profiles`),
+//!   effects, LANs, interfaces.
+//! * Parts that know only the tables, each with data of its own: `pacing` gives permits and turns, `seek` finds interfaces that
+//!   nobody names, `watch` looks at interfaces, with `sight`, which decides whether a missing namespace is gone, `fallback` gives
+//!   an address of a local range if servers are silent, `servers` notices which of them fall silent.
+//! * Calls: `jobs` has those that are not answered yet, with one file per kind. `calls` gives those about an attachment their turn
+//!   (`slots`, `operation`), and has DEL. An ADD is an `admission` until it is past its `rivals`; `add` goes on to its binding;
+//!   `adopt` has the containers that already ran. `check` is a CHECK.
+//! * A door above the registry sees leases through `port`, gives one back by its address, and hears what concerns it through a
+//!   `notice`.
+//! * Operators: `orders` says which leases are meant, `troubles` says what is wrong, `holdings` counts what is held.
+//! * The rest: `recover` starts with records, `past` has the last addresses of identities, `clocks` notices that the wall clock was
+//!   set, `orphans` waits for a DEL.
 
 mod add;
 mod admission;
@@ -50,7 +51,6 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use self::add::Spare;
@@ -69,7 +69,6 @@ use self::past::{LastAddress, Past};
 pub(crate) use self::port::{PortHolding, limit};
 pub(crate) use self::recover::{look_around, recover};
 use self::seek::Seeking;
-pub(crate) use self::servers::silent_servers;
 use self::servers::{notice_silence, server_said};
 use self::slots::Slots;
 use self::tables::Tables;
@@ -79,13 +78,13 @@ use self::watch::Audit;
 use crate::binding::{Binding, Hold, Release};
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::event::Event;
-use crate::identity::{Attachment, IdentityKey};
+use crate::identity::IdentityKey;
 use crate::interface::{At, News};
 use crate::link::{Cookie, KernelMessage, LinkCause};
 use crate::outbox::{Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
-use crate::time::{Instant, Now};
+use crate::time::Now;
 use crate::wire::{Mac, frame};
 
 /// What may differ from one daemon to another.
@@ -164,21 +163,11 @@ impl Registry {
         let Some(may_be_late) = self.clocks.read(now) else {
             return;
         };
-        let ids: Vec<_> = self
-            .tables
-            .bindings
-            .iter()
-            .map(|binding| binding.id)
-            .collect();
-        for id in ids {
+        let bindings = self.tables.bindings.iter();
+        for id in bindings.map(|binding| binding.id).collect::<Vec<_>>() {
             self.tables
                 .with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
         }
-    }
-
-    /// Returns whose deadlines have come, in order of time.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Key> {
-        self.tables.timers.due(now)
     }
 
     /// Goes on with somebody whose deadline has come.
@@ -202,24 +191,11 @@ impl Registry {
         self.tables.out.pop().or_else(|| self.publish())
     }
 
-    /// Returns when the clock next matters, and why; `None` while nothing waits.
-    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        self.tables.timers.next()
-    }
-
     /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
     /// lease has no record.
     pub(crate) fn adopting(&self) -> usize {
         let bindings = self.tables.bindings.iter();
         self.adoptions.len() + bindings.filter(|binding| binding.is_unwritten()).count()
-    }
-
-    /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
-    pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
-        match self.tables.out.exchange(exchange)? {
-            Owner::Binding(id) => self.tables.attachment(id),
-            Owner::Call(_) | Owner::Above(_) => None,
-        }
     }
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
@@ -286,11 +262,8 @@ impl Registry {
 
     /// Handles a frame that came in.
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
-        let id = match self.tables.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => id,
-            // A STATUS only checks whether sockets can be opened.
-            Some(Owner::Call(_) | Owner::Above(_)) => return,
-            None => return self.unknown += 1,
+        let Some(id) = self.has_sockets(exchange) else {
+            return;
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
         // container's link whose address has changed since: KubeVirt gives the previous one to its virtual machine.
@@ -314,36 +287,42 @@ impl Registry {
 
     /// Handles the failure of sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
-        match self.tables.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => self.tables.with(now, id, |binding, cx| {
+        if let Some(id) = self.has_sockets(exchange) {
+            self.tables.with(now, id, |binding, cx| {
                 binding.on_broken(exchange, cause, cx)
-            }),
-            Some(Owner::Call(_) | Owner::Above(_)) => {}
-            None => self.unknown += 1,
+            });
         }
     }
 
     /// Records that a link did not accept a frame.
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
-        match self.tables.out.exchange(exchange) {
-            Some(Owner::Binding(id)) => self
-                .tables
-                .with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
-            Some(Owner::Call(_) | Owner::Above(_)) => {}
-            None => self.unknown += 1,
+        if let Some(id) = self.has_sockets(exchange) {
+            self.tables
+                .with(now, id, |binding, _| binding.on_unsent(exchange, cause));
+        }
+    }
+
+    /// Returns the binding that has these sockets. A STATUS only checks whether sockets can be opened.
+    fn has_sockets(&mut self, exchange: ExchangeId) -> Option<BindingId> {
+        let owner = self.tables.out.exchange(exchange);
+        self.unknown += u64::from(owner.is_none());
+        match owner? {
+            Owner::Binding(id) => Some(id),
+            Owner::Call(_) | Owner::Above(_) => None,
         }
     }
 
     /// Goes on after a search of the namespaces.
     fn searched(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
-        let (tables, audit) = (&mut self.tables, &mut self.audit);
-        let Some(searched) = self.seeking.done(tables, audit, now, by, outcome) else {
+        let tables = &mut self.tables;
+        let ended = self.seeking.done(tables, &mut self.audit, now, by, outcome);
+        let Some((search, whole)) = ended else {
             return;
         };
-        for attachment in searched.adds {
-            self.rival_sought(now, &attachment, searched.whole);
+        for attachment in search.adds {
+            self.rival_sought(now, &attachment, whole);
         }
-        if let Some(number) = searched.again {
+        if let Some(number) = search.again {
             self.seeking.seek(&mut self.tables, by, number);
         }
     }
@@ -518,11 +497,8 @@ impl Registry {
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.tables.out.resolvers.pop_first()?;
-        let dns = self
-            .tables
-            .bindings
-            .held_by(&attachment)
-            .and_then(|it| it.resolver());
+        let holder = self.tables.bindings.held_by(&attachment);
+        let dns = holder.and_then(|it| it.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
@@ -547,7 +523,14 @@ impl Registry {
                 if let Some(binding) = self.tables.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
                 }
-                replaced.into_iter().for_each(|old| self.replaced(now, old));
+                for old in replaced {
+                    let mut is_over = true;
+                    self.tables
+                        .with(now, old, |it, cx| is_over = it.replaced(cx));
+                    if is_over {
+                        self.over(now, old);
+                    }
+                }
             }
             Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
@@ -574,11 +557,8 @@ impl Registry {
     /// Removes a binding of which nothing is left; whoever waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.tables.attachment(id);
-        let binding = self
-            .tables
-            .bindings
-            .get(id)
-            .filter(|it| it.is_to_remember());
+        let binding = self.tables.bindings.get(id);
+        let binding = binding.filter(|it| it.is_to_remember());
         if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
             let key = binding.identity.key();
             let last = LastAddress {
@@ -591,7 +571,10 @@ impl Registry {
                 self.remember(key, last);
             }
         }
-        self.remove(now, id);
+        self.turns.end(&mut self.tables, now, id);
+        self.audit.sight.forget(id);
+        self.seeking.wait_no_more(&mut self.tables, id);
+        self.tables.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
             self.notices.push_back(Notice::Over((*attachment).clone()));
@@ -602,22 +585,5 @@ impl Registry {
         if let Some(record) = self.past.remember(key, last) {
             self.tables.out.write_alone(Change::Remove(record));
         }
-    }
-
-    fn replaced(&mut self, now: Now, id: BindingId) {
-        let mut is_over = true;
-        self.tables
-            .with(now, id, |binding, cx| is_over = binding.replaced(cx));
-        if is_over {
-            self.over(now, id);
-        }
-    }
-
-    /// Removes a binding from all tables.
-    fn remove(&mut self, now: Now, id: BindingId) {
-        self.turns.end(&mut self.tables, now, id);
-        self.audit.sight.forget(id);
-        self.seeking.wait_no_more(&mut self.tables, id);
-        self.tables.remove(now, id);
     }
 }

@@ -54,12 +54,8 @@ pub(crate) fn recover(
 /// Looks at the interfaces of all held bindings, and searches for those that are sought.
 pub(crate) fn look_around(core: &mut Registry, now: Now) {
     core.audit.look_at_all(&mut core.tables);
-    let awaited: Vec<_> = core
-        .tables
-        .bindings
-        .sought()
-        .map(|binding| binding.id)
-        .collect();
+    let sought = core.tables.bindings.sought();
+    let awaited: Vec<_> = sought.map(|binding| binding.id).collect();
     awaited
         .into_iter()
         .for_each(|id| core.seeking.wait(&mut core.tables, now, id));

@@ -234,12 +234,8 @@ pub(super) fn unblock(tables: &mut Tables, now: Now, id: BindingId, address: Ipv
             .is_some_and(|lease| lease.ip() == address);
         has && is_kept && other.identity.lan == identity.lan && other.identity != *identity
     };
-    let Some(kept) = tables
-        .bindings
-        .iter()
-        .find(blocks)
-        .map(|binding| binding.id)
-    else {
+    let kept = tables.bindings.iter().find(blocks);
+    let Some(kept) = kept.map(|binding| binding.id) else {
         return;
     };
     tracing::info!(binding = id.0, kept = kept.0, %address, "giving back a kept lease: its address is requested");

@@ -42,24 +42,13 @@ pub(crate) struct Seeking {
 
 /// A search under way.
 #[derive(Debug, Default)]
-struct Search {
+pub(super) struct Search {
     /// It is repeated, in the namespace of this number or in all: there was news meanwhile.
-    again: Option<Option<i32>>,
+    pub(super) again: Option<Option<i32>>,
     /// The bindings that are given up if it does not find their interface.
     last_for: BTreeSet<BindingId>,
     /// The ADDs that wait for it.
-    adds: BTreeSet<Attachment>,
-}
-
-/// What follows from the end of a search.
-#[derive(Debug)]
-pub(super) struct Searched {
-    /// Where to search once more.
-    pub(super) again: Option<Option<i32>>,
-    /// The ADDs that waited for it.
     pub(super) adds: BTreeSet<Attachment>,
-    /// Whether it saw every namespace.
-    pub(super) whole: bool,
 }
 
 /// An interface that has not been seen yet, or has disappeared.
@@ -228,7 +217,7 @@ impl Seeking {
         tables.out.seek(mac, sought.into_iter().collect(), number);
     }
 
-    /// Handles the end of a search. Returns what follows from it.
+    /// Handles the end of a search. Returns it, and whether it saw every namespace.
     pub(super) fn done(
         &mut self,
         tables: &mut Tables,
@@ -236,8 +225,8 @@ impl Seeking {
         now: Now,
         by: Option<Mac>,
         outcome: Outcome,
-    ) -> Option<Searched> {
-        let search = self.searches.remove(&by)?;
+    ) -> Option<(Search, bool)> {
+        let mut search = self.searches.remove(&by)?;
         let Outcome::Sought(result) = outcome else {
             return None;
         };
@@ -260,13 +249,10 @@ impl Seeking {
             }
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
-        let last_for = search.last_for.into_iter().filter(|_| whole);
+        let last_for = std::mem::take(&mut search.last_for);
+        let last_for = last_for.into_iter().filter(|_| whole);
         last_for.for_each(|id| self.give_up(tables, now, id));
-        Some(Searched {
-            again: search.again,
-            adds: search.adds,
-            whole,
-        })
+        Some((search, whole))
     }
 
     /// Says why leases stay without an interface that should have appeared by now.

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
-use super::Registry;
 use super::fallback::Fallbacks;
 use super::tables::Tables;
 use crate::binding::Binding;
@@ -113,14 +111,6 @@ pub(super) fn notice_silence(tables: &mut Tables, now: Now, touched: &BTreeSet<B
             note_server(tables, now, *id, EventKind::ServerSilent, server, cause);
         }
     }
-}
-
-/// Returns the servers that do not extend leases any more, and for how long.
-pub(crate) fn silent_servers(core: &Registry, now: Instant) -> Vec<(Lan, Ipv4Addr, Duration)> {
-    let silent = core.tables.lans.silent();
-    silent
-        .map(|(lan, server, since)| (lan.clone(), server, now.saturating_since(since)))
-        .collect()
 }
 
 /// Returns the leases of a server that wait to be extended.

@@ -7,17 +7,18 @@ use fastrand::Rng;
 
 use super::index::Index;
 use super::profiles::Profiles;
-use super::timers::Timers;
+use super::timers::{DoorTimer, Key, Timers};
 use crate::binding::{Binding, Cx};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
+use crate::effect::{ExchangeId, Why};
 use crate::identity::{Attachment, Lan};
 use crate::interface::{At, Interfaces, News};
 use crate::lan::Accounts;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Owner};
 use crate::profile::Profile;
 use crate::record::BindingId;
-use crate::time::{BootId, Now};
+use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
 
 /// The bindings, and what they work with.
@@ -30,7 +31,7 @@ pub(crate) struct Tables {
     pub(super) interfaces: Interfaces,
     pub(super) departed: Departed,
     /// What is known about each LAN.
-    pub(super) lans: Accounts,
+    pub(crate) lans: Accounts,
     pub(super) conflicts: Lans,
     pub(super) profiles: Profiles,
     pub(crate) timers: Timers,
@@ -107,6 +108,14 @@ impl Tables {
         }
     }
 
+    /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
+    pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
+        match self.out.exchange(exchange)? {
+            Owner::Binding(id) => self.attachment(id),
+            Owner::Call(_) | Owner::Above(_) => None,
+        }
+    }
+
     pub(super) fn lan(&self, id: BindingId) -> Option<Lan> {
         Some(self.bindings.get(id)?.identity.lan.clone())
     }
@@ -141,12 +150,22 @@ impl Tables {
         here.filter(|binding| binding.watched().is_some()).collect()
     }
 
-    /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given
-    /// back.
-    pub(super) fn is_inside(&self, id: BindingId) -> bool {
-        self.bindings
-            .get(id)
-            .is_some_and(|binding| binding.is_held() && !binding.is_on_host())
+    /// Has the interface of a binding that lives inside its container carry nothing of the lease, before that is given back.
+    /// Returns whether it lives there.
+    pub(super) fn vacates(&mut self, now: Now, id: BindingId) -> bool {
+        let binding = self.bindings.get(id);
+        let is_inside = binding.is_some_and(Binding::is_inside);
+        if is_inside {
+            self.with(now, id, |binding, cx| {
+                binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
+            });
+        }
+        is_inside
+    }
+
+    /// Sets a deadline of a door above, or takes it away.
+    pub(crate) fn set_timer(&mut self, timer: DoorTimer, deadline: Option<(Instant, Why)>) {
+        self.timers.set(Key::Above(timer), deadline);
     }
 
     /// Changes what is asked for a binding, and how its lease is used.

@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::servers::Unextended;
+use super::tables::Tables;
 use crate::binding::{Binding, row};
 use crate::effect::BindingState;
 use crate::identity::Lan;
@@ -19,35 +20,28 @@ const NAMED: usize = 3;
 
 /// Returns what is wrong with LANs and leases.
 pub(crate) fn troubles(core: &Registry, now: Now) -> Vec<Trouble> {
-    let mut found = core.tables.lans.troubles(subnets(core, now), now.boot);
-    found.extend(without_address(core, now));
-    found.extend(unreached(core, now));
-    found.extend(unextended(core, now));
-    found.extend(routers_on_host(core, now));
-    found.extend(held_up(core, now));
-    found.extend(pathless(core));
+    let tables = &core.tables;
+    let mut found = tables.lans.troubles(subnets(tables, now), now.boot);
+    found.extend(without_address(tables, now));
+    found.extend(unreached(tables, now));
+    found.extend(unextended(tables, now));
+    found.extend(routers_on_host(tables, now));
+    found.extend(held_up(tables, now));
+    found.extend(pathless(tables));
     found.extend(not_adopted(core));
     found
 }
 
 pub(crate) fn parents(core: &Registry) -> impl Iterator<Item = &str> {
-    let live = core
-        .tables
-        .bindings
-        .iter()
-        .filter(|binding| binding.is_live());
+    let bindings = core.tables.bindings.iter();
+    let live = bindings.filter(|binding| binding.is_live());
     live.filter_map(|binding| binding.identity.lan.parent())
 }
 
 /// Returns bindings by LAN.
-fn by_lan(core: &Registry, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
+fn by_lan(tables: &Tables, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, Vec<&Binding>> {
     let mut by_lan: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for binding in core
-        .tables
-        .bindings
-        .iter()
-        .filter(|binding| is_one(binding))
-    {
+    for binding in tables.bindings.iter().filter(|binding| is_one(binding)) {
         by_lan
             .entry(&binding.identity.lan)
             .or_default()
@@ -56,8 +50,8 @@ fn by_lan(core: &Registry, is_one: impl Fn(&Binding) -> bool) -> BTreeMap<&Lan, 
     by_lan
 }
 
-fn without_address(core: &Registry, now: Now) -> Vec<Trouble> {
-    let lost = by_lan(core, |binding| binding.lacks_lease(now.boot));
+fn without_address(tables: &Tables, now: Now) -> Vec<Trouble> {
+    let lost = by_lan(tables, |binding| binding.lacks_lease(now.boot));
     let trouble = |(lan, lost): (&Lan, Vec<&Binding>)| {
         let have = if lost.len() == 1 { "has" } else { "have" };
         Trouble {
@@ -79,8 +73,8 @@ fn without_address(core: &Registry, now: Now) -> Vec<Trouble> {
     lost.into_iter().map(trouble).collect()
 }
 
-fn unreached(core: &Registry, now: Now) -> Vec<Trouble> {
-    let unreached = by_lan(core, Binding::is_unreached);
+fn unreached(tables: &Tables, now: Now) -> Vec<Trouble> {
+    let unreached = by_lan(tables, Binding::is_unreached);
     let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| Trouble {
         kind: TroubleKind::Unreachable,
         subject: Subject::Lan(lan.clone()),
@@ -92,9 +86,9 @@ fn unreached(core: &Registry, now: Now) -> Vec<Trouble> {
     unreached.into_iter().map(trouble).collect()
 }
 
-fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
+fn unextended(tables: &Tables, now: Now) -> Vec<Trouble> {
     let mut servers: BTreeMap<(&Lan, Ipv4Addr), Unextended> = BTreeMap::new();
-    for binding in core.tables.bindings.iter() {
+    for binding in tables.bindings.iter() {
         if let Some(lease) = binding
             .lease(now.boot)
             .filter(|lease| lease.source.is_asked())
@@ -107,7 +101,7 @@ fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
     }
     let waits = servers.into_iter().filter(|(_, waiting)| waiting.count > 0);
     let trouble = |((lan, server), waiting): ((&Lan, Ipv4Addr), Unextended)| {
-        let silent = core.tables.lans.silent_since(lan, server);
+        let silent = tables.lans.silent_since(lan, server);
         let what = match silent {
             Some(_) => "does not extend leases",
             None => "extends other leases, but not all",
@@ -135,8 +129,8 @@ fn unextended(core: &Registry, now: Now) -> Vec<Trouble> {
 }
 
 /// Returns the server and the subnet of each lease, where the configuration does not name the server.
-fn subnets(core: &Registry, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
-    core.tables.bindings.iter().filter_map(move |binding| {
+fn subnets(tables: &Tables, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, Ipv4Net)> {
+    tables.bindings.iter().filter_map(move |binding| {
         let lease = binding
             .lease(now.boot)
             .filter(|lease| lease.source.is_asked())?;
@@ -146,8 +140,8 @@ fn subnets(core: &Registry, now: Now) -> impl Iterator<Item = (&Lan, Ipv4Addr, I
     })
 }
 
-fn routers_on_host(core: &Registry, now: Now) -> Vec<Trouble> {
-    let behind = by_lan(core, |binding| {
+fn routers_on_host(tables: &Tables, now: Now) -> Vec<Trouble> {
+    let behind = by_lan(tables, |binding| {
         binding.profile.is_router_on_host && binding.is_live()
     });
     let trouble = |(lan, behind): (&Lan, Vec<&Binding>)| {
@@ -177,11 +171,11 @@ fn routers_on_host(core: &Registry, now: Now) -> Vec<Trouble> {
     behind.into_iter().map(trouble).collect()
 }
 
-fn held_up(core: &Registry, now: Now) -> Option<Trouble> {
+fn held_up(tables: &Tables, now: Now) -> Option<Trouble> {
     let held_up = |binding: &&Binding| {
         binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
     };
-    let count = core.tables.bindings.iter().filter(held_up).count();
+    let count = tables.bindings.iter().filter(held_up).count();
     (count > 0).then(|| {
         of_host(
             TroubleKind::HeldUp,
@@ -195,9 +189,8 @@ fn held_up(core: &Registry, now: Now) -> Option<Trouble> {
     })
 }
 
-fn pathless(core: &Registry) -> Option<Trouble> {
-    let count = core
-        .tables
+fn pathless(tables: &Tables) -> Option<Trouble> {
+    let count = tables
         .bindings
         .iter()
         .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)

@@ -83,11 +83,8 @@ impl Audit {
     /// been looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace
     /// with changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn look_at_all(&mut self, tables: &mut Tables) {
-        let mut all: BTreeSet<_> = tables
-            .bindings
-            .iter()
-            .filter_map(Binding::watched)
-            .collect();
+        let bindings = tables.bindings.iter();
+        let mut all: BTreeSet<_> = bindings.filter_map(Binding::watched).collect();
         self.waiting.iter().for_each(|waits| _ = all.remove(waits));
         self.waiting.extend(all);
         self.failures.clear();
@@ -117,11 +114,9 @@ impl Audit {
                 }
                 None => {
                     self.failures.remove(&at);
-                    tables
-                        .interfaces
-                        .bindings(at.0, Some(at.1))
-                        .into_iter()
-                        .for_each(|id| self.sight.forget(id));
+                    for id in tables.interfaces.bindings(at.0, Some(at.1)) {
+                        self.sight.forget(id);
+                    }
                 }
             }
         }
@@ -139,11 +134,8 @@ impl Audit {
         // What it shows may be older than what is known by now: it only proves that the link is there.
         let outdated = asked != Some(Some(tables.interfaces.asked(at)));
         tables.timers.set(Key::Audit(at), None);
-        let held: Vec<_> = tables
-            .held_at(at)
-            .iter()
-            .map(|binding| binding.id)
-            .collect();
+        let held = tables.held_at(at).into_iter();
+        let held: Vec<_> = held.map(|binding| binding.id).collect();
         let Outcome::Inspected(result) = outcome else {
             return self.look_at_next(tables);
         };
@@ -267,8 +259,7 @@ impl Audit {
             }
         }
         self.failures.insert(at, backoff);
-        tables
-            .timers
-            .set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
+        let next = Some((now.boot + pause, Why::Work));
+        tables.timers.set(Key::Audit(at), next);
     }
 }

@@ -15,11 +15,10 @@ pub struct Kept {
 }
 
 /// Of what follows, each binding may have one.
-const OF_BINDINGS: [&str; 5] = [
+const OF_BINDINGS: [&str; 4] = [
     "registry.tables.bindings.",
     "registry.tables.interfaces.all",
     "registry.seeking.awaited",
-    "docker.endpoints.by_id",
     "deadlines of bindings",
 ];
 
@@ -38,7 +37,7 @@ const LASTING: [&str; 14] = [
     "docker.pools",
     "docker.networks",
     "docker.strays",
-    "docker.endpoints",
+    "docker.endpoints.by_id",
 ];
 
 impl Core {

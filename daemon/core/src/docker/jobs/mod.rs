@@ -21,7 +21,7 @@ use crate::network::NetworkFault;
 use crate::outbox::{DoorWaiter, Waiter};
 use crate::pool::{PoolFault, PoolId, PoolRecord, found};
 use crate::record::Change;
-use crate::registry::{DoorTimer, Key};
+use crate::registry::DoorTimer;
 use crate::time::{Instant, Now};
 
 /// A call that is not answered yet.
@@ -96,8 +96,7 @@ impl Desk<'_> {
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
         self.registry
             .tables
-            .timers
-            .set(Key::Above(DoorTimer::Call(id)), Some((at, Why::Call)));
+            .set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
     }
 
     /// Begins a call about a pool.
@@ -211,10 +210,7 @@ impl Desk<'_> {
 
     /// Ends a call that has waited for as long as it may.
     fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.registry
-            .tables
-            .timers
-            .set(Key::Above(DoorTimer::Call(id)), None);
+        self.registry.tables.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
             Some(DockerJob::Pool(job)) => job.time_out(self, now),
@@ -227,10 +223,7 @@ impl Desk<'_> {
 
     /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
-        self.registry
-            .tables
-            .timers
-            .set(Key::Above(DoorTimer::Call(id)), None);
+        self.registry.tables.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self),
             Some(DockerJob::Pool(job)) => job.hang_up(self, now),
@@ -269,10 +262,7 @@ impl Desk<'_> {
     /// Answers a call or has it wait.
     fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.docker.jobs) {
-            self.registry
-                .tables
-                .timers
-                .set(Key::Above(DoorTimer::Call(id)), None);
+            self.registry.tables.set_timer(DoorTimer::Call(id), None);
             self.registry.tables.out.reply(id, answer);
         }
     }

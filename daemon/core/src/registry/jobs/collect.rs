@@ -37,12 +37,9 @@ impl Collection {
             };
             theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
         };
-        let stale_bindings = core
-            .tables
-            .bindings
-            .iter()
-            .filter(|binding| stale(&binding.attachment));
-        for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
+        let bindings = core.tables.bindings.iter();
+        let of_stale = bindings.filter(|binding| stale(&binding.attachment));
+        for id in of_stale.map(|binding| binding.id).collect::<Vec<_>>() {
             core.tables.with(now, id, |binding, cx| {
                 binding.gives_back(cx, Release::end_grace)
             });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Job, Next, vacated};
-use crate::binding::Leave;
+use crate::binding::{Binding, Leave};
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::job::LIMIT;
 use crate::link::{Step, Target};
@@ -60,11 +60,8 @@ pub(crate) fn leave_for(core: &mut Registry, now: Now, call: RequestId, id: Bind
 /// dockerd leaves an interface there if it does not know the address. A call is answered when the store has recorded it.
 pub(crate) fn leave(core: &mut Registry, now: Now, id: BindingId, call: Option<RequestId>) {
     core.leavings.0.entry(id).or_default().extend(call);
-    match core.tables.is_inside(id) {
-        true => core.tables.with(now, id, |binding, cx| {
-            binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
-        }),
-        false => give_back(core, now, id),
+    if !core.tables.vacates(now, id) {
+        give_back(core, now, id);
     }
 }
 
@@ -80,12 +77,9 @@ pub(in crate::registry) fn left_inside(core: &mut Registry, now: Now, id: Bindin
 
 /// Takes an interface that dockerd left in its container out of the way: under its name no other could come.
 fn abandon(core: &mut Registry, id: BindingId) {
-    let binding = core
-        .tables
-        .bindings
-        .get(id)
-        .filter(|_| core.tables.is_inside(id));
-    if let Some(binding) = binding.filter(|binding| binding.profile.wants.is_found_later()) {
+    let binding = core.tables.bindings.get(id);
+    let is_left = |it: &&Binding| it.is_inside() && it.profile.wants.is_found_later();
+    if let Some(binding) = binding.filter(is_left) {
         tracing::info!(attachment = %binding.attachment, "its interface is still in the container: taking it out of the way");
         let target = Target::Known(binding.link.clone());
         let nobody = Waiter::Above(DoorWaiter::Nobody);

@@ -177,13 +177,10 @@ impl Jobs {
     }
 
     fn attached(&self, id: RequestId) -> Option<&Attached> {
-        self.by_id.get(&id).and_then(|job| {
-            if let Job::Attached(job) = job {
-                Some(job)
-            } else {
-                None
-            }
-        })
+        match self.by_id.get(&id)? {
+            Job::Attached(job) => Some(job),
+            _ => None,
+        }
     }
 
     pub(super) fn attachment(&self, id: RequestId) -> Option<&Attachment> {
@@ -212,12 +209,9 @@ impl Jobs {
 
     /// Returns the leases that operators extend.
     fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
-        self.by_id.iter_mut().filter_map(|(id, job)| {
-            if let Job::Renewal(job) = job {
-                Some((*id, job))
-            } else {
-                None
-            }
+        self.by_id.iter_mut().filter_map(|(id, job)| match job {
+            Job::Renewal(job) => Some((*id, job)),
+            _ => None,
         })
     }
 }

@@ -127,13 +127,8 @@ impl Returning {
 
 /// Begins the DEL of an operator's release.
 pub(in crate::registry) fn begin_return(core: &mut Registry, now: Now, of: BindingId) {
-    match core.tables.is_inside(of) {
-        true => core.tables.with(now, of, |binding, cx| {
-            binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
-        }),
-        false => core
-            .tables
-            .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
+    if !core.tables.vacates(now, of) {
+        give_back(core, now, of);
     }
 }
 
@@ -145,8 +140,12 @@ pub(in crate::registry) fn vacated(core: &mut Registry, now: Now, of: BindingId)
     };
     let is_its = matches!(core.slots.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
     if is_its {
-        core.tables
-            .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
+        give_back(core, now, of);
     }
     is_its
+}
+
+fn give_back(core: &mut Registry, now: Now, of: BindingId) {
+    core.tables
+        .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
 }

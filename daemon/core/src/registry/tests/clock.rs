@@ -2,6 +2,7 @@
 //! forward, the boot clock may have stood still.
 
 use crate::time::BootId;
+use crate::time::Instant;
 use std::time::Duration;
 
 use super::super::*;

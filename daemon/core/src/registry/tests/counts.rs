@@ -1,5 +1,6 @@
 //! What is counted, and what is held in numbers.
 
+use crate::identity::Attachment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! What Docker asks for: pools, reserved addresses, and leases, which it gives back by the address that it was told.
 
+use crate::identity::Attachment;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

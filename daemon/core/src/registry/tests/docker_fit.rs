@@ -1,8 +1,9 @@
 //! Which addresses a Docker endpoint may have: those of its pool that are not reserved, and the one of `--ip`.
 
+use crate::identity::Attachment;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use super::super::*;
 use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};

@@ -1,9 +1,9 @@
 //! A silent server while dockerd starts its containers, one after the other: it waits for each, and retries none.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::*;
 use super::rig::*;
 use crate::effect::Call;
 use crate::effect::Failure;

@@ -2,6 +2,7 @@
 
 mod identity;
 
+use crate::identity::Attachment;
 use std::net::Ipv4Addr;
 
 use super::super::*;

@@ -1,5 +1,6 @@
 //! Networks with our driver, and their endpoints: what is kept, which links are made, and that none is left.
 
+use crate::identity::Attachment;
 use std::time::Duration;
 
 use super::super::*;

@@ -1,10 +1,10 @@
 //! Links of Docker's networks whose containers start slowly, or never.
 
-use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::NetworkAnswer;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
+use crate::identity::Attachment;
 use crate::link::Link;
 use crate::link::own::LinkOwner;
 use crate::pool;

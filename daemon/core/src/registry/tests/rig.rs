@@ -9,7 +9,9 @@ mod wired;
 
 pub(super) use self::values::*;
 use self::wired::Wired;
+use crate::identity::Attachment;
 use crate::time::BootId;
+use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

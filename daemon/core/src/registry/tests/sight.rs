@@ -7,6 +7,7 @@ use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::RecordState;
+use crate::time::Instant;
 
 /// The ways in which a daemon sees no namespace: without the directory, with an empty one, with files on which nothing is
 /// mounted, among the processes of others.

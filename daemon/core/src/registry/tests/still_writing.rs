@@ -1,8 +1,8 @@
 //! Leases and losses that the store has not written yet: they count as if it had.
 
+use crate::identity::Attachment;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::super::*;
 use super::rig::*;
 use crate::effect::Call;
 use crate::wire::Mac;

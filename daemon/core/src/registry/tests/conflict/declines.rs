@@ -2,6 +2,7 @@
 //! has recorded the loss.
 
 use super::*;
+use std::sync::Arc;
 
 /// A client that takes a lease in two messages, which was offered FIRST in vain and keeps looking.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {
