@@ -347,7 +347,7 @@ impl Add {
 }
 
 fn sets(read: &HostLocal) -> Result<Sets, Error> {
-    crate::sets(&read.sets).map_err(|bad| bad_config("ipam.ranges", bad))
+    Sets::new(&read.sets).map_err(|bad| bad_config("ipam.ranges", bad))
 }
 
 #[cfg(test)]

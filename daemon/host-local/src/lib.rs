@@ -16,9 +16,6 @@ mod resolv_conf;
 mod tests;
 mod usage;
 
-use leasehold_api::cni;
-use leasehold_range::{BadRange, RangeConfig, Sets};
-
 pub use call::Call;
 pub use directory::{Directory, Locked, Names};
 pub use fault::Fault;
@@ -26,18 +23,3 @@ pub use lock::Progress;
 pub use note::{Host, Life, Note};
 pub use resolv_conf::parse as resolver;
 pub use usage::{Usage, look};
-
-/// Completes and checks the ranges of a configuration.
-///
-/// # Errors
-/// The first fault found.
-pub fn sets(said: &[Vec<cni::Range>]) -> Result<Sets, BadRange> {
-    let range = |range: &cni::Range| RangeConfig {
-        subnet: range.subnet,
-        start: range.start,
-        end: range.end,
-        gateway: range.gateway,
-    };
-    let sets = said.iter().map(|set| set.iter().map(range).collect());
-    Sets::new(&sets.collect::<Vec<Vec<_>>>())
-}

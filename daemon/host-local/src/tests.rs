@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Holder};
+use leasehold_range::{RangeConfig, Sets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -386,13 +387,13 @@ fn of_an_addresss_file_512_bytes_are_read() {
 #[test]
 fn a_look_at_the_files_counts_and_changes_nothing() {
     let rig = Rig::new("10.9.0.0/29");
-    let subnet = cni::Range {
+    let subnet = RangeConfig {
         subnet: "10.9.0.0/29".parse().expect("a subnet"),
         start: None,
         end: None,
         gateway: None,
     };
-    let sets = sets(&[vec![subnet]]).expect("a good range");
+    let sets = Sets::new(&[vec![subnet]]).expect("a good range");
     let directory = Directory::at(rig.data());
     let look = || look(&directory, &sets, Duration::from_millis(200));
     let found = look().expect("it need not be there");

@@ -197,9 +197,8 @@ fn local(plugin: &Value) -> Option<LocalNetwork> {
     let read = config
         .host_local(Version::NEWEST)
         .map_err(|bad| bad.to_string());
-    let sets = read.and_then(|read| {
-        leasehold_host_local::sets(&read.sets).map_err(|bad| format!("ipam.ranges: {bad}"))
-    });
+    let sets =
+        read.and_then(|read| Sets::new(&read.sets).map_err(|bad| format!("ipam.ranges: {bad}")));
     Some(LocalNetwork {
         directory: Directory::at(data_dir.join(&name)),
         name,

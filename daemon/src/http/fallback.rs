@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_api::cni::{self, Error, Ipam};
+use leasehold_api::cni::{Error, Ipam};
 use leasehold_core::range::{Fallback, Sets};
 
 use super::client_id::MachineId;
@@ -12,11 +12,6 @@ use super::refusal::bad_config;
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long the probes for an address and the store may take (RFC 5227 §2.1.1).
 pub(super) const PROBES: Duration = Duration::from_secs(10);
-
-/// Completes and checks the ranges at a key.
-pub(super) fn sets(key: &str, said: &[Vec<cni::Range>]) -> Result<Sets, Error> {
-    leasehold_host_local::sets(said).map_err(|bad| bad_config(key, bad))
-}
 
 /// Returns the ranges for an ADD that no server answers, which may take `timeout`.
 pub(super) fn fallback(
@@ -39,7 +34,7 @@ pub(super) fn fallback(
         );
         return Err(bad_config("ipam.fallback.after", fault));
     }
-    let sets = sets("ipam.fallback.ranges", &said.sets)?;
+    let sets = Sets::new(&said.sets).map_err(|bad| bad_config("ipam.fallback.ranges", bad))?;
     let fallback = Fallback::new(sets, after, machine.map_or(0, MachineId::place));
     let one = || {
         bad_config(

@@ -6,11 +6,12 @@
 
 mod file;
 
+use leasehold_range::RangeConfig;
 use serde_json::Value;
 
 use super::ipam::of_routes;
 use super::object::{BadKey, Fault, Object, number, text, u8, u32};
-use super::range::{Range, address, subnet};
+use super::range::{address, range, subnet};
 use super::{Route, Version};
 
 pub use file::{File, Holder};
@@ -50,7 +51,7 @@ pub(super) fn ignored(ipam: &Object<'_>) -> Vec<BadKey> {
 pub struct HostLocal {
     /// The range sets, from each of which an ADD gets an address: those of `runtimeConfig.ipRanges`, then the set of the one
     /// range that `subnet`, `rangeStart`, `rangeEnd` and `gateway` make, then those of `ranges`.
-    pub sets: Vec<Vec<Range>>,
+    pub sets: Vec<Vec<RangeConfig>>,
     /// `routes`, passed on with each result.
     pub routes: Vec<Route>,
     /// `resolvConf`: the file with the result's name servers.
@@ -78,20 +79,18 @@ impl HostLocal {
         let ipam = Object::new("ipam", ipam)?;
         ipam.read("type", text)?;
         let mut sets = match runtime {
-            Some(runtime) => {
-                Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?
-            }
+            Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", range)?,
             None => Vec::new(),
         };
         // Without a subnet, host-local ignores the keys beside it.
         if ipam.get("subnet").is_some() {
-            sets.push(vec![Range::read(ipam.clone())?]);
+            sets.push(vec![range(ipam.clone())?]);
         }
-        sets.extend(ipam.lists("ranges", Range::read)?);
+        sets.extend(ipam.lists("ranges", range)?);
         let of_family = |is_v4| {
             sets.iter()
                 .filter_map(|set| set.first())
-                .filter(|range| range.is_v4() == is_v4)
+                .filter(|range| range.subnet.addr().is_ipv4() == is_v4)
                 .count()
         };
         if version < Version::V0_3_0 && (of_family(true) > 1 || of_family(false) > 1) {

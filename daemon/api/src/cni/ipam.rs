@@ -13,10 +13,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
+use leasehold_range::RangeConfig;
 use serde_json::Value;
 
+use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
-use super::{Range, Route};
+use super::range::range;
 
 /// All known keys of `ipam`.
 pub const IPAM_KEYS: [&str; 23] = [
@@ -122,7 +124,7 @@ pub struct Ipam {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// `ranges`, as host-local defines them.
-    pub sets: Vec<Vec<Range>>,
+    pub sets: Vec<Vec<RangeConfig>>,
     /// `after`: how many seconds servers must be silent.
     pub after: Option<u32>,
 }
@@ -348,7 +350,7 @@ impl Fallback {
     fn read(fallback: Object<'_>) -> Result<Self, BadKey> {
         fallback.only(&["ranges", "after"])?;
         Ok(Self {
-            sets: fallback.lists("ranges", Range::read)?,
+            sets: fallback.lists("ranges", range)?,
             after: fallback.read("after", u32)?,
         })
     }

@@ -27,7 +27,6 @@ pub use ipam::{
 };
 pub use named::{Named, is_link_name, is_name, named, netns, network};
 pub use object::{BadKey, Fault};
-pub use range::Range;
 pub use refusal::{bad_config, bad_env, cut, quoted, refused, undecodable};
 pub use result::{Dns, Ip, Route, Success};
 pub use verb::Verb;

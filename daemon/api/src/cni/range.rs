@@ -3,37 +3,20 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use leasehold_range::RangeConfig;
 use serde_json::Value;
 
 use super::object::{BadKey, Fault, Object, ip, text};
 
-/// A range as it is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// `subnet`, with any host bits.
-    pub subnet: IpNet,
-    /// `rangeStart`.
-    pub start: Option<IpAddr>,
-    /// `rangeEnd`.
-    pub end: Option<IpAddr>,
-    /// `gateway`.
-    pub gateway: Option<IpAddr>,
-}
-
-impl Range {
-    pub(super) fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        let address = |key| Ok(entry.read(key, address)?.flatten());
-        Ok(Self {
-            subnet: entry.require("subnet", subnet)?,
-            start: address("rangeStart")?,
-            end: address("rangeEnd")?,
-            gateway: address("gateway")?,
-        })
-    }
-
-    pub(super) fn is_v4(&self) -> bool {
-        matches!(self.subnet, IpNet::V4(_))
-    }
+/// Reads a range as it is given, with any host bits in its subnet.
+pub(super) fn range(entry: Object<'_>) -> Result<RangeConfig, BadKey> {
+    let address = |key| Ok(entry.read(key, address)?.flatten());
+    Ok(RangeConfig {
+        subnet: entry.require("subnet", subnet)?,
+        start: address("rangeStart")?,
+        end: address("rangeEnd")?,
+        gateway: address("gateway")?,
+    })
 }
 
 /// Reads a subnet, with any host bits. To Go, an IPv4 subnet in IPv6 form is neither.

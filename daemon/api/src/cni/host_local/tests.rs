@@ -10,8 +10,8 @@ fn parse(config: Value) -> Result<HostLocal, String> {
         .map_err(|bad| bad.to_string())
 }
 
-fn range(subnet: &str) -> Range {
-    Range {
+fn range(subnet: &str) -> RangeConfig {
+    RangeConfig {
         subnet: subnet.parse().expect("a subnet"),
         start: None,
         end: None,
@@ -34,7 +34,7 @@ fn every_key_is_read() {
         dst: dst.parse().expect("a subnet"),
         ..Route::default()
     };
-    let first = Range {
+    let first = RangeConfig {
         start: address("10.0.0.5"),
         end: address("10.0.0.9"),
         gateway: address("10.0.0.254"),
@@ -66,7 +66,7 @@ fn sets_of_the_runtime_come_before_those_of_the_network() {
         "ipam": {"ranges": [[{"subnet": "10.3.0.0/24"}]], "subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9"},
         "runtimeConfig": {"ipRanges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.1.0.0/24"}]], "mac": 1},
     }));
-    let older = Range {
+    let older = RangeConfig {
         start: Some([10, 2, 0, 9].into()),
         ..range("10.2.0.0/24")
     };

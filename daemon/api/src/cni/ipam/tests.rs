@@ -77,7 +77,7 @@ fn every_key_is_read() {
         keep_on_change: true,
         keep_on_expiry: true,
         fallback: Some(Fallback {
-            sets: vec![vec![Range {
+            sets: vec![vec![RangeConfig {
                 subnet: "192.0.2.0/24".parse().unwrap(),
                 start: Some("192.0.2.200".parse().unwrap()),
                 end: None,
