@@ -35,24 +35,23 @@ pub(crate) fn write(
     bytes: &[u8],
     durable: bool,
 ) -> io::Result<()> {
+    write_new(new, mode, bytes, durable)?;
+    fs::rename(new, path).inspect_err(|_| drop(remove(new)))
+}
+
+/// Writes a file in place of any of that name, or leaves none.
+pub(crate) fn write_new(new: &Path, mode: u32, bytes: &[u8], durable: bool) -> io::Result<()> {
+    remove(new)?;
     let write = || {
-        remove(new)?;
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(mode).open(new)?;
         // Whatever the umask.
         file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(bytes)?;
-        if durable {
-            file.sync_all()?;
-        }
-        fs::rename(new, path)
+        if durable { file.sync_all() } else { Ok(()) }
     };
-    let written = write();
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = remove(new);
-    }
-    written
+    // The first error is the one to report.
+    write().inspect_err(|_| drop(remove(new)))
 }
 
 /// Removes a file that may not be there.

@@ -44,10 +44,7 @@ impl Finding {
         found: impl Into<String>,
         way_out: impl Into<String>,
     ) -> Self {
-        Self {
-            level: Level::Unseen,
-            ..Self::warning(check, found, way_out)
-        }
+        Self::of(Level::Unseen, check, found, way_out)
     }
 
     pub(super) fn warning(
@@ -55,12 +52,7 @@ impl Finding {
         found: impl Into<String>,
         way_out: impl Into<String>,
     ) -> Self {
-        Self {
-            check,
-            level: Level::Warning,
-            found: found.into(),
-            way_out: Some(way_out.into()),
-        }
+        Self::of(Level::Warning, check, found, way_out)
     }
 
     pub(super) fn failure(
@@ -68,9 +60,18 @@ impl Finding {
         found: impl Into<String>,
         way_out: impl Into<String>,
     ) -> Self {
+        Self::of(Level::Failure, check, found, way_out)
+    }
+
+    fn of(
+        level: Level,
+        check: &'static str,
+        found: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Self {
         Self {
             check,
-            level: Level::Failure,
+            level,
             found: found.into(),
             way_out: Some(way_out.into()),
         }

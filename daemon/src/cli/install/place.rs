@@ -1,14 +1,14 @@
 //! One installed file: what is there, putting ours in place, and restoring what was there before.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use super::{cannot, dpkg};
+use crate::small_file;
 
 /// The suffix of a replaced file's name.
 const KEPT: &str = ".before-leasehold";
@@ -124,7 +124,7 @@ impl Place {
     /// Gives what is there a second name, so that the first is never missing. A link is kept as a link.
     fn keep(&self, kept: &Path) -> anyhow::Result<()> {
         let new = with_suffix(kept, ".new");
-        remove_if_there(&new).with_context(|| cannot("remove", &new))?;
+        small_file::remove(&new).with_context(|| cannot("remove", &new))?;
         fs::hard_link(&self.path, &new).with_context(|| cannot("keep", &self.path))?;
         fs::rename(&new, kept).with_context(|| cannot("write", kept))
     }
@@ -132,25 +132,9 @@ impl Place {
     /// Writes the file beside its place, whole or not at all, and returns its path.
     fn write(&self) -> anyhow::Result<PathBuf> {
         let new = with_suffix(&self.path, ".leasehold-new");
-        remove_if_there(&new).with_context(|| cannot("remove", &new))?;
-        let write = || {
-            fs::create_dir_all(self.directory())?;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(self.mode)
-                .open(&new)?;
-            // Independent of the umask.
-            file.set_permissions(fs::Permissions::from_mode(self.mode))?;
-            file.write_all(&self.contents)?;
-            file.sync_all()
-        };
-        let written = write();
-        if written.is_err() {
-            // The first error is the one to report.
-            let _ = fs::remove_file(&new);
-        }
-        written.with_context(|| cannot("write", &new))?;
+        fs::create_dir_all(self.directory())
+            .and_then(|()| small_file::write_new(&new, self.mode, &self.contents, true))
+            .with_context(|| cannot("write", &new))?;
         Ok(new)
     }
 
@@ -163,11 +147,4 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
