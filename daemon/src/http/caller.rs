@@ -7,9 +7,12 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
+use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, Call, RequestId};
-use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError, mpsc, oneshot};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, mpsc, oneshot};
 
+use super::question::Refusal;
 use super::refusal::{OTHER_ANSWER, STOPPING};
 use super::{DoorReport, Doors, Reply};
 use crate::listen::Protocol;
@@ -36,19 +39,13 @@ impl Caller {
 }
 
 /// Takes one of the places for callers that wait for events: they must not take the last place from an ADD.
-pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-    caller
-        .doors()
-        .share(caller.door.protocol)
+pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, Refusal> {
+    let share = caller.doors().share(caller.door.protocol);
+    let too_many = "too many callers wait at this socket: try again later";
+    share
         .waiting
         .try_acquire()
-}
-
-pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
-    sentence(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too many callers wait at this socket: try again later",
-    )
+        .map_err(|_| Refusal::later(too_many))
 }
 
 /// Asks the driver; `None` if it stops instead of answering. Tells the driver if this is dropped before the answer.
@@ -89,14 +86,20 @@ impl Drop for HangUp<'_> {
     }
 }
 
-/// Answers a caller whose question the driver did not answer.
-pub(super) fn unexpected(answer: Option<Answer>) -> Response<Full<Bytes>> {
+/// Returns what a caller is told whose question the driver did not answer.
+pub(super) fn unexpected(answer: Option<Answer>) -> Refusal {
     match answer {
-        Some(Answer::Failed(failure)) => {
-            sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string())
-        }
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
+        Some(Answer::Failed(failure)) => Refusal::later(failure),
+        Some(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
+        None => Refusal::later(STOPPING),
+    }
+}
+
+/// Answers an operator or a monitor with what `result` has as JSON.
+pub(super) fn answered(result: Result<impl Serialize, Refusal>) -> Response<Full<Bytes>> {
+    match result {
+        Ok(answer) => json(StatusCode::OK, to_json(&answer)),
+        Err(refusal) => sentence(refusal.status, &refusal.to_string()),
     }
 }
 

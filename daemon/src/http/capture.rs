@@ -6,6 +6,7 @@ use data_encoding::BASE64;
 use leasehold_api::control::{self, MAX_FRAMES, MAX_WAIT};
 use tokio::time::Instant;
 
+use super::question::{Refusal, parameters};
 use crate::capture::{Frames, Read, Seen};
 
 /// What is asked.
@@ -17,21 +18,21 @@ pub(super) struct Question {
     attachment: Option<String>,
 }
 
-/// Why a question cannot be answered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:.64}: there are after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME")]
-pub(super) struct BadQuestion(String);
-
 impl Question {
     /// Reads a URL's query.
-    pub(super) fn parse(query: &str) -> Result<Self, BadQuestion> {
+    pub(super) fn parse(query: &str) -> Result<Self, Refusal> {
         let mut question = Self {
             after: None,
             wait: Duration::ZERO,
             attachment: None,
         };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let bad = || BadQuestion(parameter.escape_debug().to_string());
+        for parameter in parameters(query) {
+            let bad = || {
+                let parameter = parameter.escape_debug().to_string();
+                Refusal::bad(format_args!(
+                    "{parameter:.64}: there are after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME"
+                ))
+            };
             let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
             match parameter.split_once('=').ok_or_else(bad)? {
                 ("after", text) => question.after = Some(number(text)?),

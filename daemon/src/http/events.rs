@@ -7,6 +7,7 @@ use leasehold_core::time::WallTime;
 use tokio::time::{Instant, timeout_at};
 
 use super::control::attachment;
+use super::question::{Refusal, parameters};
 use crate::store::journal::{Journal, JournalError, Numbered, Read};
 
 /// What is asked of the journal.
@@ -17,41 +18,27 @@ pub(super) struct Question {
     wait: Duration,
 }
 
-/// Why a question cannot be answered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadQuestion {
-    /// A parameter with this name is not known.
-    #[error("unknown parameter {0:.64}: there are after, limit and wait")]
-    Unknown(String),
-    /// A number was expected.
-    #[error("{name}={value:.64}: expected a number from {least} to {most}")]
-    Value {
-        /// The parameter.
-        name: &'static str,
-        /// What came.
-        value: String,
-        /// The smallest allowed number.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
-}
-
 impl Question {
     /// Reads a URL's query.
-    pub(super) fn parse(query: &str) -> Result<Self, BadQuestion> {
+    pub(super) fn parse(query: &str) -> Result<Self, Refusal> {
         let mut question = Self {
             after: 0,
             limit: MAX_EVENTS,
             wait: Duration::ZERO,
         };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        for parameter in parameters(query) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
                 "after" => question.after = number("after", value, 0, u64::MAX)?,
                 "limit" => question.limit = number("limit", value, 1, MAX_EVENTS as u64)? as usize,
                 "wait" => question.wait = Duration::from_secs(number("wait", value, 0, MAX_WAIT)?),
-                _ => return Err(BadQuestion::Unknown(name.escape_debug().to_string())),
+                _ => {
+                    let name = name.escape_debug().to_string();
+                    let said = format_args!(
+                        "unknown parameter {name:.64}: there are after, limit and wait"
+                    );
+                    return Err(Refusal::bad(said));
+                }
             }
         }
         Ok(question)
@@ -83,16 +70,16 @@ impl Question {
     }
 }
 
-fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BadQuestion> {
+fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, Refusal> {
     let number = value
         .parse()
         .ok()
         .filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| BadQuestion::Value {
-        name,
-        value: value.escape_debug().to_string(),
-        least,
-        most,
+    number.ok_or_else(|| {
+        let value = value.escape_debug().to_string();
+        Refusal::bad(format_args!(
+            "{name}={value:.64}: expected a number from {least} to {most}"
+        ))
     })
 }
 

@@ -41,6 +41,7 @@ mod named;
 mod names;
 mod operator;
 mod order;
+mod question;
 mod refusal;
 mod result;
 mod server;

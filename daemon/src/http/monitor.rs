@@ -6,11 +6,9 @@ use std::time::{Duration, SystemTime};
 use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Bytes;
-use leasehold_core::effect::Answer;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::refusal::{OTHER_ANSWER, STOPPING};
 use super::{DoorReport, Doors};
 use crate::fresh::Fresh;
 use crate::health::{self, FirstSeen, Host};
@@ -84,14 +82,4 @@ pub(super) async fn is_alive(reports: &mpsc::UnboundedSender<DoorReport>) -> boo
     let (to, pinged) = oneshot::channel();
     reports.send(DoorReport::Pinged(to)).is_ok()
         && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
-}
-
-/// Returns whether an ADD could be recorded now. The answer to a STATUS shows that, because a STATUS writes to the store.
-pub(super) fn is_ready(answer: Option<Answer>) -> Result<(), String> {
-    match answer {
-        Some(Answer::Ready) => Ok(()),
-        Some(Answer::Failed(failure)) => Err(failure.to_string()),
-        Some(_) => Err(OTHER_ANSWER.to_owned()),
-        None => Err(STOPPING.to_owned()),
-    }
 }

@@ -2,20 +2,16 @@
 
 use std::time::SystemTime;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::{Response, StatusCode};
-use leasehold_api::to_json;
+use leasehold_api::control::{Bindings, Obeyed, Ranges, Status, Story};
 use leasehold_core::effect::{Answer, Call, Order};
+use serde_json::{Map, Value};
 
-use super::caller::{Caller, ask, json, sentence, too_many_wait, unexpected, waits};
+use super::caller::{Caller, ask, unexpected, waits};
+use super::question::Refusal;
 use super::{control, monitor, order, show, status};
 
-pub(super) async fn bindings(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
-    let which = match order::which(query) {
-        Ok(which) => which,
-        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
-    };
+pub(super) async fn bindings(query: &str, caller: &Caller) -> Result<Bindings, Refusal> {
+    let which = order::which(query)?;
     match ask(Call::List, caller).await {
         Some(Answer::Bindings {
             rows,
@@ -29,53 +25,41 @@ pub(super) async fn bindings(query: &str, caller: &Caller) -> Response<Full<Byte
                 .into_iter()
                 .map(|(_, row)| row)
                 .collect();
-            json(
-                StatusCode::OK,
-                to_json(&control::bindings(
-                    &rows,
-                    &pools,
-                    &not_adopted,
-                    strangers,
-                    refused,
-                )),
-            )
+            Ok(control::bindings(
+                &rows,
+                &pools,
+                &not_adopted,
+                strangers,
+                refused,
+            ))
         }
-        other => unexpected(other),
+        other => Err(unexpected(other)),
     }
 }
 
-pub(super) async fn show(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
-    let which = match order::which(query) {
-        Ok(which) => which,
-        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
-    };
+pub(super) async fn show(query: &str, caller: &Caller) -> Result<Story, Refusal> {
+    let which = order::which(query)?;
     let shown = match ask(Call::Show(Box::new(which)), caller).await {
         Some(Answer::Shown(shown)) => shown,
-        other => return unexpected(other),
+        other => return Err(unexpected(other)),
     };
     let events = match &shown[..] {
         [only] => show::events_of(&caller.doors().journal, &only.row.attachment).await,
         _ => Ok(Vec::new()),
     };
-    match events {
-        Ok(events) => json(
-            StatusCode::OK,
-            to_json(&show::story(&shown, events, SystemTime::now())),
-        ),
-        Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-    }
+    let events = events.map_err(Refusal::later)?;
+    Ok(show::story(&shown, events, SystemTime::now()))
 }
 
-pub(super) async fn status(caller: &Caller) -> Response<Full<Bytes>> {
+pub(super) async fn status(caller: &Caller) -> Result<Status, Refusal> {
     let doors = caller.doors();
     // What it finds about the store is part of what is wrong.
     let _tried = ask(Call::Ready, caller).await;
-    let Some(snapshot) = monitor::snapshot(doors).await else {
-        return unexpected(None);
-    };
+    let snapshot = monitor::snapshot(doors).await;
+    let snapshot = snapshot.ok_or_else(|| unexpected(None))?;
     let rows = match ask(Call::List, caller).await {
         Some(Answer::Bindings { rows, .. }) => rows,
-        other => return unexpected(other),
+        other => return Err(unexpected(other)),
     };
     let warnings = doors.log.recent().said();
     let facts = status::Facts {
@@ -83,32 +67,32 @@ pub(super) async fn status(caller: &Caller) -> Response<Full<Bytes>> {
         rows,
         warnings,
     };
-    json(
-        StatusCode::OK,
-        to_json(&status::status(&facts, SystemTime::now())),
-    )
+    Ok(status::status(&facts, SystemTime::now()))
 }
 
 pub(super) async fn obey(
-    order: Result<Order, order::BadOrder>,
+    order: Result<Order, Refusal>,
     caller: &Caller,
-) -> Response<Full<Bytes>> {
-    let order = match order {
-        Ok(order) => order,
-        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
-    };
-    let Ok(_waits) = waits(caller) else {
-        return too_many_wait();
-    };
+) -> Result<Obeyed, Refusal> {
+    let order = order?;
+    let _waits = waits(caller)?;
     match ask(Call::Order(Box::new(order)), caller).await {
-        Some(Answer::Obeyed(obeyed)) => json(StatusCode::OK, to_json(&order::obeyed(&obeyed))),
-        other => unexpected(other),
+        Some(Answer::Obeyed(obeyed)) => Ok(order::obeyed(&obeyed)),
+        other => Err(unexpected(other)),
     }
 }
 
-pub(super) async fn ranges(caller: &Caller) -> Response<Full<Bytes>> {
+pub(super) async fn ranges(caller: &Caller) -> Result<Ranges, Refusal> {
     match ask(Call::Ranges, caller).await {
-        Some(Answer::Ranges(rows)) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
-        other => unexpected(other),
+        Some(Answer::Ranges(rows)) => Ok(control::ranges(&rows)),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Answers whether an ADD could be recorded now: a STATUS shows that, because it writes to the store.
+pub(super) async fn is_ready(caller: &Caller) -> Result<Map<String, Value>, Refusal> {
+    match ask(Call::Ready, caller).await {
+        Some(Answer::Ready) => Ok(Map::new()),
+        other => Err(unexpected(other)),
     }
 }

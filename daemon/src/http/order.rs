@@ -6,26 +6,17 @@ use leasehold_api::control::{self, Outcome};
 use leasehold_core::effect::{Obeyed, Order, Upshot, Verb, Which};
 
 use super::control::attachment;
+use super::question::{Refusal, parameters};
 
 /// A release without `force`.
 pub(super) const RELEASE: Verb = Verb::Release { force: false };
 
-/// Why an order cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadOrder {
-    /// A parameter is not known, or cannot have this value.
-    #[error(
-        "{0:.64}: not a filter, or not one of its values: use name, network, container, address (or a subnet), state (such as BOUND or KEPT), door (cni or docker), \
-         all=true, and to release also force=true"
-    )]
-    Parameter(String),
-    /// Nothing says which leases are meant.
-    #[error("no lease is named: say which you mean, or all=true")]
-    Nobody,
-}
+/// The parameters that there are.
+const KNOWN: &str = "use name, network, container, address (or a subnet), state (such as BOUND or KEPT), door (cni or docker), \
+                     all=true, and to release also force=true";
 
 /// Reads the filter of a URL's query.
-pub(super) fn which(query: &str) -> Result<Which, BadOrder> {
+pub(super) fn which(query: &str) -> Result<Which, Refusal> {
     let mut which = control::Which::default();
     for parameter in parameters(query) {
         take(&mut which, parameter)?;
@@ -34,7 +25,7 @@ pub(super) fn which(query: &str) -> Result<Which, BadOrder> {
 }
 
 /// Reads an order from a URL's query.
-pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, BadOrder> {
+pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, Refusal> {
     let mut which = control::Which::default();
     let mut all = false;
     for parameter in parameters(query) {
@@ -45,7 +36,9 @@ pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, BadOrder> {
         }
     }
     if !all && which == control::Which::default() {
-        return Err(BadOrder::Nobody);
+        return Err(Refusal::bad(
+            "no lease is named: say which you mean, or all=true",
+        ));
     }
     Ok(Order {
         verb,
@@ -53,16 +46,15 @@ pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, BadOrder> {
     })
 }
 
-fn parameters(query: &str) -> impl Iterator<Item = &str> {
-    query.split('&').filter(|parameter| !parameter.is_empty())
-}
-
-fn take(which: &mut control::Which, parameter: &str) -> Result<(), BadOrder> {
+fn take(which: &mut control::Which, parameter: &str) -> Result<(), Refusal> {
     let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     let is_one = which.take(key, value);
-    is_one
-        .then_some(())
-        .ok_or_else(|| BadOrder::Parameter(parameter.escape_debug().to_string()))
+    is_one.then_some(()).ok_or_else(|| {
+        let said = parameter.escape_debug().to_string();
+        Refusal::bad(format_args!(
+            "{said:.64}: not a filter, or not one of its values: {KNOWN}"
+        ))
+    })
 }
 
 fn meant(which: control::Which) -> Which {
@@ -172,11 +164,8 @@ mod tests {
                 which: Which::default()
             }
         );
-        assert_eq!(
-            parse("", RELEASE),
-            Err(BadOrder::Nobody),
-            "an empty order is a slip, not all of them"
-        );
+        let slip = parse("", RELEASE).unwrap_err().to_string();
+        assert_eq!(slip, "no lease is named: say which you mean, or all=true");
     }
 
     #[test]

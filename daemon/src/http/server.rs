@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use leasehold_api::cni::{Code, Error};
+use leasehold_api::control::{Events, Frames, Log};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, NetworkAnswer, Verb};
@@ -28,10 +29,11 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::add::Site;
-use super::caller::{Caller, Door, ask, json, sentence, too_many_wait, waits};
+use super::caller::{Caller, Door, answered, ask, json, sentence, waits};
 use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
+use super::question::Refusal;
 use super::refusal::{STOPPING, undecodable};
 use super::{Doors, capture, logging, monitor, operator, order};
 use crate::listen::Protocol;
@@ -328,21 +330,21 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
     let query = request.uri().query().unwrap_or_default();
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
-        (&Method::GET, wire_control::BINDINGS) => operator::bindings(query, caller).await,
-        (&Method::GET, wire_control::SHOW) => operator::show(query, caller).await,
-        (&Method::GET, wire_control::STATUS) => operator::status(caller).await,
-        (&Method::GET, wire_control::RANGES) => operator::ranges(caller).await,
+        (&Method::GET, wire_control::BINDINGS) => answered(operator::bindings(query, caller).await),
+        (&Method::GET, wire_control::SHOW) => answered(operator::show(query, caller).await),
+        (&Method::GET, wire_control::STATUS) => answered(operator::status(caller).await),
+        (&Method::GET, wire_control::RANGES) => answered(operator::ranges(caller).await),
         (&Method::POST, wire_control::RENEW) => {
-            operator::obey(order::parse(query, Verb::Renew), caller).await
+            answered(operator::obey(order::parse(query, Verb::Renew), caller).await)
         }
         (&Method::POST, wire_control::RELEASE) => {
-            operator::obey(order::parse(query, order::RELEASE), caller).await
+            answered(operator::obey(order::parse(query, order::RELEASE), caller).await)
         }
-        (&Method::GET, wire_control::EVENTS) => respond_events(query, caller).await,
+        (&Method::GET, wire_control::EVENTS) => answered(events(query, caller).await),
         (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => {
-            respond_log(request, caller).await
+            answered(log(request, caller).await)
         }
-        (&Method::GET, wire_control::CAPTURE) => respond_capture(query, caller).await,
+        (&Method::GET, wire_control::CAPTURE) => answered(frames(query, caller).await),
         (&Method::GET, wire_control::METRICS) => {
             let asker = caller.clone();
             let answer = async move { respond_metrics(&asker).await };
@@ -350,15 +352,13 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         }
         (&Method::GET, wire_control::HEALTH) => {
             let alive = monitor::is_alive(&caller.doors().reports).await;
-            well(
-                alive
-                    .then_some(())
-                    .ok_or_else(|| "the loop does not run".to_owned()),
-            )
+            let empty = || serde_json::json!({});
+            let stuck = || Refusal::later("the loop does not run");
+            answered(alive.then(empty).ok_or_else(stuck))
         }
         (&Method::GET, wire_control::READINESS) => {
             let asker = caller.clone();
-            let answer = async move { well(monitor::is_ready(ask(Call::Ready, &asker).await)) };
+            let answer = async move { answered(operator::is_ready(&asker).await) };
             caller.doors().said.readiness.or(answer).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(caller),
@@ -376,21 +376,22 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
     let asks_for_all = request.uri().query().is_none_or(str::is_empty);
     match (request.method(), request.uri().path()) {
         (&Method::GET, wire_control::BINDINGS) if asks_for_all => {
-            let answer = async move { operator::bindings("", &asker).await };
+            let answer = async move { answered(operator::bindings("", &asker).await) };
             said.bindings.or(answer).await
         }
         (&Method::GET, wire_control::RANGES) => {
-            let answer = async move { operator::ranges(&asker).await };
+            let answer = async move { answered(operator::ranges(&asker).await) };
             said.ranges.or(answer).await
         }
         (&Method::GET, wire_control::STATUS) => {
-            let answer = async move { operator::status(&asker).await };
+            let answer = async move { answered(operator::status(&asker).await) };
             said.status.or(answer).await
         }
         // These are not the same for all.
         (&Method::GET, wire_control::BINDINGS | wire_control::SHOW) => {
-            let Ok(_waits) = waits(caller) else {
-                return too_many_wait();
+            let _waits = match waits(caller) {
+                Ok(place) => place,
+                Err(refusal) => return answered(Err::<(), _>(refusal)),
             };
             respond_control(request, caller).await
         }
@@ -571,52 +572,32 @@ fn forget_spooled(path: &Path) {
     }
 }
 
-async fn respond_log(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+async fn log(request: Request<Incoming>, caller: &Caller) -> Result<Log, Refusal> {
     let log = &caller.doors().log;
-    let changed = match *request.method() {
-        Method::PUT => match take_in(request.into_body(), caller).await {
-            Ok((body, _room)) => logging::change(log, &body),
-            Err(unread) => return sentence(unread.status(), &unread.to_string()),
-        },
-        Method::DELETE => {
-            log.reset();
-            Ok(())
+    match *request.method() {
+        Method::PUT => {
+            let taken_in = take_in(request.into_body(), caller).await;
+            let (body, _room) = taken_in.map_err(|unread| Refusal::new(unread.status(), unread))?;
+            logging::change(log, &body)?;
         }
-        _ => Ok(()),
-    };
-    match changed {
-        Ok(()) => json(StatusCode::OK, to_json(&logging::said(log))),
-        Err(bad) => sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+        Method::DELETE => log.reset(),
+        _ => {}
     }
+    Ok(logging::said(log))
 }
 
-async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
-    let question = match Question::parse(query) {
-        Ok(question) => question,
-        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
-    };
+async fn events(query: &str, caller: &Caller) -> Result<Events, Refusal> {
+    let question = Question::parse(query)?;
     let may_be_long = question.waits() || caller.door.protocol == Protocol::Read;
-    let Ok(_waits) = may_be_long.then(|| waits(caller)).transpose() else {
-        return too_many_wait();
-    };
-    match question.answer(caller.doors().journal.clone()).await {
-        Ok(events) => json(StatusCode::OK, to_json(&events)),
-        Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-    }
+    let _waits = may_be_long.then(|| waits(caller)).transpose()?;
+    let journal = caller.doors().journal.clone();
+    question.answer(journal).await.map_err(Refusal::later)
 }
 
-async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
-    let question = match capture::Question::parse(query) {
-        Ok(question) => question,
-        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
-    };
-    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else {
-        return too_many_wait();
-    };
-    json(
-        StatusCode::OK,
-        to_json(&question.answer(&caller.doors().frames).await),
-    )
+async fn frames(query: &str, caller: &Caller) -> Result<Frames, Refusal> {
+    let question = capture::Question::parse(query)?;
+    let _waits = question.waits().then(|| waits(caller)).transpose()?;
+    Ok(question.answer(&caller.doors().frames).await)
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
@@ -629,14 +610,6 @@ async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
         HeaderValue::from_static(metrics::CONTENT_TYPE),
     );
     response
-}
-
-/// Answers a monitor that asks whether all is well.
-fn well(result: Result<(), String>) -> Response<Full<Bytes>> {
-    match result {
-        Ok(()) => json(StatusCode::OK, "{}".to_owned()),
-        Err(why) => sentence(StatusCode::SERVICE_UNAVAILABLE, &why),
-    }
 }
 
 /// Returns the HTTP status for a CNI code, for people who use curl; the shim only checks for success.
