@@ -92,8 +92,8 @@ impl Declined {
         }
     }
 
-    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by
-    /// the store, before its claims were found to prove nothing. Until then they count (RFC 5227 §2.1.1).
+    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller, by the
+    /// store or by its time limit, before its claims were found to prove nothing. Until then they count (RFC 5227 §2.1.1).
     fn is_unproven(&self, world: &World, who: &Who) -> bool {
         let refused = |actor: &&Actor| self.refused.contains(&actor.attachment);
         let is_undone = world
@@ -101,6 +101,13 @@ impl Declined {
             .iter()
             .filter(refused)
             .any(|actor| world.who(actor).as_ref() == Some(who));
-        world.plan.proxy && (is_undone || !world.adds(who))
+        let is_late = |asked: &Asked| {
+            let by = asked.by.and_then(|(index, _)| world.actors.get(index));
+            asked.role == Role::Add
+                && asked.patience <= world.now
+                && by.is_some_and(|actor| world.who(actor).as_ref() == Some(who))
+        };
+        let is_over = !world.adds(who) || world.requests.values().any(is_late);
+        world.plan.proxy && (is_undone || is_over)
     }
 }

@@ -235,10 +235,16 @@ fn a_server_with_one_address_for_all_fails_the_next_add() {
 #[test]
 fn an_add_that_insists_on_a_held_address_fails_at_once() {
     let mut rig = one();
+    rig.plug_all();
+    rig.run_until(1040.0);
     rig.granted.clear();
+    rig.sent.clear();
     let call = rig.insisting("b", 2, FIRST);
     let add = rig.request(Call::Add(call));
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+    rig.run_until(1042.0);
+    let is_told = rig.sent.contains(&(3, FIRST));
+    assert!(is_told, "the server has forgotten it: {:?}", rig.sent);
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl Acquire {
                 granted,
             };
             tenancy::tell_taken(common, &taken, cx);
-            if matches!(ruling, Ruling::Refuse(_)) && !cut(Rule::RenewHolder) {
+            if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {
                 cx.out.report(common.id, Report::WantsRenewed(holder));
             }
         }
