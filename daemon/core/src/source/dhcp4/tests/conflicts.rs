@@ -53,7 +53,7 @@ fn an_address_in_use_is_declined_once_it_is_granted() {
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
     assert_eq!(bench.client.owed(now), None, "nothing is to be released");
-    // The conflict says nothing of the next offer.
+    // The conflict does not concern the next offer.
     bench.answer(now, &Reply::new(OFFER, discover.xid(), 600));
     let output = bench.answer(now, &Reply::new(ACK, discover.xid(), 600));
     assert!(
