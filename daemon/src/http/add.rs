@@ -21,7 +21,7 @@ use leasehold_core::wire::option::{REQUEST_LIST, fqdn};
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
 use super::fallback;
-use super::named::{Named, attachment, host_netns, lan, netns};
+use super::named::{Named, attachment, host_netns, lan};
 use super::names::{Names, POD_NAME};
 use super::refusal::{bad_config, bad_env, quoted, refused};
 
@@ -94,7 +94,7 @@ pub(super) fn add(
         limits: None,
         fallback: fallback::fallback(&ipam, timeout, site.machine_id)?,
         place: Place::InNetns(ByName {
-            netns: netns(request)?,
+            netns: cni::netns(&request.env)?,
             ifname: named.ifname.to_owned(),
             host_too: host_netns(request),
         }),

@@ -4,11 +4,13 @@
 
 use ipnet::IpNet;
 use leasehold_api::MAX_ADD_TIMEOUT;
-use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Verb, Version};
+use leasehold_api::cni::{
+    BadKey, Code, Config, Error, PrevResult, Request, Verb, Version, named, netns, network,
+};
 use leasehold_core::effect::{Answer, Call};
 
 use super::add::{Site, add, grace_of_del};
-use super::named::{attachment, named, netns, network, standing_parent};
+use super::named::{attachment, standing_parent};
 use super::refusal::{OTHER_ANSWER, STOPPING, refused, undecodable};
 use super::result::{code, message, success};
 
@@ -63,7 +65,7 @@ impl Asked {
         }
         let (about, call) = match verb {
             Verb::Add => {
-                let named = named(request, config)?;
+                let named = named(&request.env, config)?;
                 let mut add = add(request, config, named, site)?;
                 // Since that version a route has more than a destination and a next hop.
                 let is_plain = version < Version::V1_1_0;
@@ -75,13 +77,13 @@ impl Asked {
             }
             // Nothing else in the configuration matters: a DEL also follows an ADD that failed because of it, and must succeed.
             Verb::Del => {
-                let attachment = attachment(named(request, config)?);
+                let attachment = attachment(named(&request.env, config)?);
                 let grace = grace_of_del(request, config);
                 (of(&attachment), Call::Del { attachment, grace })
             }
             Verb::Check => {
-                let named = named(request, config)?;
-                netns(request)?;
+                let named = named(&request.env, config)?;
+                netns(&request.env)?;
                 let attachment = attachment(named);
                 let expected = expected(config, named.ifname)?;
                 (

@@ -1,23 +1,12 @@
 //! What a request and its configuration name: the interface, the namespace, the LAN.
 
-use std::path::PathBuf;
-
-use leasehold_api::cni::{self, Config, Error, Request};
-pub(super) use leasehold_api::cni::{Named, is_link_name, is_name, network};
+use leasehold_api::cni::{Config, Request};
+pub(super) use leasehold_api::cni::{Named, is_link_name, is_name};
 use leasehold_core::identity::{Attachment, Lan};
-
-/// Returns what a request is about.
-pub(super) fn named<'a>(request: &'a Request, config: &'a Config) -> Result<Named<'a>, Error> {
-    cni::named(&request.env, config)
-}
 
 /// Returns the core's attachment.
 pub(super) fn attachment(named: Named<'_>) -> Attachment {
     Attachment::cni(named.network, named.container, named.ifname)
-}
-
-pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
-    cni::netns(&request.env)
 }
 
 /// Returns whether the namespace may be the host's own, in either spelling that libcni knows.

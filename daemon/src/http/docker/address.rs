@@ -16,11 +16,8 @@ use super::{Asked, Host, Refused, parse, refused};
 /// Reads a request for an address.
 pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<Asked, Refused> {
     let (id, options) = known(&said.pool_id)?;
-    let address = if said.address.is_empty() {
-        None
-    } else {
-        Some(parse::address(&said.address)?)
-    };
+    let address = Some(&said.address).filter(|text| !text.is_empty());
+    let address = address.map(|text| parse::address(text)).transpose()?;
     let is_gateway = said
         .options
         .get(wire::ADDRESS_TYPE)
@@ -107,11 +104,8 @@ fn name(options: &wire::Options) -> Result<Option<&str>, Refused> {
 }
 
 fn mac(options: &wire::Options) -> Result<Option<Mac>, Refused> {
-    let Some(text) = options
-        .get(wire::MAC_ADDRESS)
-        .filter(|text| !text.is_empty())
-    else {
-        return Ok(None);
-    };
-    parse::ethernet(text).map(Some)
+    let said = options.get(wire::MAC_ADDRESS);
+    said.filter(|text| !text.is_empty())
+        .map(|text| parse::ethernet(text))
+        .transpose()
 }

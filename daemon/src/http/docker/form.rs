@@ -1,8 +1,6 @@
 //! The forms that answers to dockerd take.
 
-use std::net::IpAddr;
-
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker::{self as wire, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, NetworkAnswer};
@@ -96,26 +94,16 @@ impl Form {
     }
 
     /// Returns the answer with an address of the pool.
-    fn address(&self, address: Option<ipnet::IpNet>) -> Result<String, Refused> {
-        let prefix = if let Shape::Address(prefix) = self.shape {
-            prefix
-        } else {
-            0
+    fn address(&self, address: Option<IpNet>) -> Result<String, Refused> {
+        let Some(IpNet::V4(own)) = address else {
+            return Err(refused(
+                "the daemon answered without an IPv4 address: this is a bug",
+            ));
         };
-        let address = address.and_then(|address| match address.addr() {
-            IpAddr::V4(own) => Ipv4Net::new(
-                own,
-                if prefix == 0 {
-                    address.prefix_len()
-                } else {
-                    prefix
-                },
-            )
-            .ok(),
-            IpAddr::V6(_) => None,
-        });
-        let address = address
-            .ok_or_else(|| refused("the daemon answered without an IPv4 address: this is a bug"))?;
+        let address = match self.shape {
+            Shape::Address(prefix) if prefix > 0 => Ipv4Net::new(own.addr(), prefix).unwrap_or(own),
+            _ => own,
+        };
         Ok(to_json(&wire::Address { address }))
     }
 

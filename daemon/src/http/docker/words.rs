@@ -7,6 +7,7 @@ use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
 
 use super::lease::Flag;
+use super::pool::is_anything;
 
 /// The type of a client identifier that is made from a container's name (RFC 4361 §6.1).
 const RFC_4361: u8 = 255;
@@ -38,12 +39,8 @@ pub(super) fn of_container(failure: &Failure, name: &str, pool: &PoolId) -> Opti
 /// Returns how Docker's user knows a network: by its subnet and options, or by its id, as `docker network ls` shows it.
 fn network(pool: &str) -> String {
     match pool.parse::<PoolId>() {
-        Ok(PoolId {
-            definition, subnet, ..
-        }) if subnet.prefix_len() == 0 => format!("the network with {definition}"),
-        Ok(PoolId {
-            definition, subnet, ..
-        }) => format!("the network {subnet} with {definition}"),
+        Ok(id) if is_anything(&id) => format!("the network with {}", id.definition),
+        Ok(id) => format!("the network {} with {}", id.subnet, id.definition),
         Err(_) => format!("the {pool}"),
     }
 }
