@@ -149,7 +149,7 @@ fn a_look_from_before_a_mac_change_does_not_count() {
     rig.kernel(KernelMessage::Ethernet((Cookie(1), 2), TUNED));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     rig.asked_from.clear();
     rig.run_until(3001.0);
     assert_eq!(rig.asked_from.last(), Some(&TUNED), "at T1");
@@ -164,10 +164,7 @@ fn an_address_taken_off_before_a_mac_change_is_not_told() {
         rig.hold_looks = true;
         rig.take_off(A);
         tune(&mut rig, TUNED);
-        rig.hold_looks = false;
-        while let Some((op, outcome)) = rig.looks.pop_front() {
-            rig.input(Input::Done { op, outcome });
-        }
+        rig.look_up();
         rig.run_until(1200.0);
         rig.asked.retain(|(sender, _)| !sender.is_unspecified());
         assert_eq!(

@@ -18,7 +18,7 @@ fn a_look_of_a_dead_add_means_nothing_to_the_next() {
     assert!(matches!(rig.failure(first), Failure::Link { .. }));
     rig.add("a", 2, "a");
     let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!(rig.looks.len(), 1, "its own");
 }
 
@@ -34,13 +34,13 @@ fn all_calls_behind_one_operation_are_answered() {
         });
     }
     let (op, _) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done {
+    rig.end(
         op,
-        outcome: Outcome::Applied {
+        Outcome::Applied {
             taken: 0,
             result: Err(LinkCause::Down),
         },
-    });
+    );
     assert_eq!(rig.answers.len(), 20_001);
 }
 

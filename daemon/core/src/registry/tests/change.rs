@@ -59,7 +59,7 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
     );
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!(rig.on_link(), [B]);
     assert!(
         matches!(rig.steps.last(), Some(Step::AddRoute(_))),

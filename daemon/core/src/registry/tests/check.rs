@@ -63,7 +63,7 @@ fn a_check_that_looked_before_a_change_looks_again() {
     rig.run_until(1050.5);
     assert_eq!(rig.on_link(), [B]);
     let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!(rig.answers[&check], Answer::Checked);
 }
 

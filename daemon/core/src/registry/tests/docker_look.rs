@@ -338,7 +338,7 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
     rig.hold_looks = false;
     let unknown = rig.reg.unknown_ids();
     for (op, outcome) in std::mem::take(&mut rig.looks) {
-        rig.input(Input::Done { op, outcome });
+        rig.end(op, outcome);
     }
     assert_eq!(rig.reg.unknown_ids(), unknown + 2);
 }

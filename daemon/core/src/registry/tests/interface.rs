@@ -28,7 +28,7 @@ impl Rig {
     /// Ends the look that was asked for first.
     fn end_look(&mut self) {
         let (op, outcome) = self.looks.pop_front().unwrap();
-        self.input(Input::Done { op, outcome });
+        self.end(op, outcome);
     }
 
     /// Everything is looked at.
@@ -80,7 +80,7 @@ fn a_removal_for_an_add_is_not_reported() {
     rig.kernel(KernelMessage::AddressGone((Cookie(1), 2), LEASED.into()));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     rig.end_look();
     rig.run_until(1005.0);
     rig.assert_leased(add);

@@ -112,10 +112,7 @@ fn a_full_disk_keeps_no_used_address_on() {
             (rig.on_link(), rig.state("a")),
             (vec![A.to_owned()], vec!["BOUND"])
         );
-        rig.hold_looks = false;
-        while let Some((op, outcome)) = rig.looks.pop_front() {
-            rig.input(Input::Done { op, outcome });
-        }
+        rig.look_up();
         assert!(
             rig.on_link().is_empty(),
             "{detection:?}: {:?}",

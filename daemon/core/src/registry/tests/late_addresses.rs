@@ -23,7 +23,7 @@ fn an_address_put_on_again_during_its_removal_comes_off() {
     // A slow main plugin. The kernel's reports come before the daemon hears about its own change.
     rig.configure(A);
     rig.hold_changes = false;
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     rig.run_until(1055.0);
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
 }
@@ -39,7 +39,7 @@ fn repeated_additions_are_taken_off_with_growing_pauses() {
             rig.change(&target, steps);
             rig.interface.put(A.parse().unwrap());
             let outcome = rig.change(&target, Vec::new());
-            rig.input(Input::Done { op, outcome });
+            rig.end(op, outcome);
         }
         rig.run_for(0.5);
     }

@@ -23,10 +23,7 @@ impl Rig {
     /// Ends the write under way badly.
     fn refuse_write(&mut self) {
         let (op, _) = self.slow.pop_front().unwrap();
-        self.input(Input::Done {
-            op,
-            outcome: Outcome::Persisted(Err(StoreCause::Full)),
-        });
+        self.end(op, Outcome::Persisted(Err(StoreCause::Full)));
     }
 }
 

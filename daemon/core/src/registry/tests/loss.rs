@@ -70,20 +70,16 @@ fn a_confirmation_goes_on_after_a_failed_early_renewal() {
 }
 
 #[test]
-fn an_expired_address_does_not_wait_for_the_store() {
+fn an_address_goes_though_the_store_is_full() {
     let mut rig = bound(Profile::default());
     (rig.server, rig.disk) = (Server::Silent, Disk::Slow);
     rig.run_until(1100.01);
-    assert!(rig.on_link().is_empty());
-}
-
-#[test]
-fn an_address_goes_though_the_store_is_full() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
+    assert!(rig.on_link().is_empty(), "it does not wait for the store");
     rig.disk = Disk::Full;
+    while let Some((op, _)) = rig.slow.pop_front() {
+        rig.unwritten(op);
+    }
     rig.run_until(1100.1);
-    assert!(rig.on_link().is_empty());
     rig.server = Server::Up;
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig.run_until(1150.0);
@@ -154,49 +150,31 @@ fn background_searches_leave_permits_to_callers() {
 }
 
 #[test]
-fn carrier_back_after_the_leases_end_hastens_a_search() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
-    rig.run_until(1400.0);
-    rig.sent.clear();
-    while rig.sent.is_empty() || !rig.open.is_empty() {
-        rig.wake();
+fn carrier_back_without_a_lease_brings_another_try_soon() {
+    for during_a_try in [false, true] {
+        let mut rig = bound(Profile::default());
+        rig.server = Server::Silent;
+        rig.run_until(1400.0);
+        rig.sent.clear();
+        while rig.sent.is_empty() || rig.open.is_empty() != !during_a_try {
+            rig.wake();
+        }
+        rig.tell_carrier(false);
+        rig.run_for(3.1);
+        (rig.server, rig.wished) = (Server::Up, None);
+        rig.tell_carrier(true);
+        rig.run_for(10.1);
+        assert_eq!(
+            (rig.state("a"), rig.on_link()),
+            (vec!["BOUND"], vec![A.to_owned()]),
+            "{during_a_try}"
+        );
+        let first = Some(Ipv4Addr::new(192, 0, 2, 50));
+        assert_eq!(
+            rig.wished, first,
+            "a server that forgot all may give it again"
+        );
     }
-    rig.tell_carrier(false);
-    rig.run_for(3.1);
-    rig.server = Server::Up;
-    rig.tell_carrier(true);
-    rig.run_for(10.1);
-    assert_eq!(
-        (rig.state("a"), rig.on_link()),
-        (vec!["BOUND"], vec![A.to_owned()])
-    );
-}
-
-#[test]
-fn carrier_back_during_a_search_brings_another_try_soon() {
-    let mut rig = bound(Profile::default());
-    rig.server = Server::Silent;
-    rig.run_until(1400.0);
-    rig.tell_carrier(false);
-    rig.run_until(1410.0);
-    rig.sent.clear();
-    while rig.sent.is_empty() {
-        rig.wake();
-    }
-    assert!(!rig.open.is_empty());
-    (rig.server, rig.wished) = (Server::Up, None);
-    rig.tell_carrier(true);
-    rig.run_for(10.1);
-    assert_eq!(
-        (rig.state("a"), rig.on_link()),
-        (vec!["BOUND"], vec![A.to_owned()])
-    );
-    assert_eq!(
-        rig.wished,
-        Some(Ipv4Addr::new(192, 0, 2, 50)),
-        "a server that forgot all may give it again"
-    );
 }
 
 /// A lease of a day, whose interface had no carrier for ten seconds; nothing is forwarded to or from its server.

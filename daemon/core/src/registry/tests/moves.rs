@@ -204,10 +204,7 @@ fn a_search_that_saw_nothing_is_repeated_soon() {
     rig.run_until(1010.1);
     let (op, _) = rig.held_seeks.pop_front().expect("the first look");
     let unseen = LinkCause::NoDirectory("/run/docker/netns".into());
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Sought(Err(unseen)),
-    });
+    rig.end(op, Outcome::Sought(Err(unseen)));
     rig.hold_seeks = false;
     rig.run_until(1310.2);
     assert_eq!((rig.link(), rig.seeks.len()), (inside(1), 2));
@@ -224,17 +221,14 @@ fn news_during_a_search_have_it_repeated() {
         rig.interface_appears(1, OWN);
         rig.interface_appears(second, OWN);
         let (op, _) = rig.held_seeks.pop_front().unwrap();
-        rig.input(Input::Done {
-            op,
-            outcome: Outcome::Sought(Err(LinkCause::TimedOut)),
-        });
+        rig.end(op, Outcome::Sought(Err(LinkCause::TimedOut)));
         assert_eq!(
             (rig.held_seeks.len(), rig.seeks.last().copied().unwrap()),
             (1, asks)
         );
     }
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!((rig.link(), rig.held_seeks.len()), (inside(1), 0));
 }
 
@@ -398,10 +392,7 @@ fn an_address_that_comes_during_a_search_is_seen() {
         .found
         .iter_mut()
         .for_each(|sighting| sighting.view.addresses.clear());
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Sought(Ok(sightings)),
-    });
+    rig.end(op, Outcome::Sought(Ok(sightings)));
     rig.server = Server::Silent;
     rig.run_until(rig.t1() + 0.1);
     assert_eq!(rig.sent.last(), Some(&(3, Ipv4Addr::new(192, 0, 2, 50))));
@@ -434,19 +425,13 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
     rig.inside.insert(OWN, 1);
     rig.interface_appears(1, OWN);
     let (op, _) = rig.held_seeks.pop_front().unwrap();
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Sought(Err(LinkCause::TimedOut)),
-    });
+    rig.end(op, Outcome::Sought(Err(LinkCause::TimedOut)));
     let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else {
         panic!()
     };
     all.found
         .retain(|sighting| sighting.sought.lan.parent() == Some("br1"));
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Sought(Ok(all)),
-    });
+    rig.end(op, Outcome::Sought(Ok(all)));
     let places: Vec<_> = rig
         .rows()
         .iter()

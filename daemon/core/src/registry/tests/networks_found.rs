@@ -20,6 +20,15 @@ fn vlan() -> LinkOwner {
     }
 }
 
+impl Rig {
+    /// The links are being listed. Nothing else is held back.
+    fn listing(&mut self) -> OpId {
+        self.wired.hold = false;
+        let (op, _) = self.wired.held.pop_front().expect("a list");
+        op
+    }
+}
+
 #[test]
 fn the_links_are_listed_again_when_that_failed() {
     let mut rig = with_endpoint();
@@ -28,16 +37,8 @@ fn the_links_are_listed_again_when_that_failed() {
     rig.wired.links.insert(endpoint(), left);
     rig.wired.hold = true;
     rig.restart();
-    let (op, _) = rig
-        .wired
-        .held
-        .pop_front()
-        .expect("the links are being listed");
-    rig.wired.hold = false;
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)),
-    });
+    let op = rig.listing();
+    rig.end(op, Outcome::OwnLinks(Err(LinkCause::TimedOut)));
     assert!(!rig.wired.links.is_empty(), "nothing is known about it");
     rig.run_for(2.0);
     assert!(rig.wired.links.is_empty());
@@ -52,19 +53,11 @@ fn a_list_does_not_count_for_links_heard_of_since() {
         owners: vec![endpoint()],
         strangers: Vec::new(),
     }));
-    let (op, _) = rig
-        .wired
-        .held
-        .pop_front()
-        .expect("the links are being listed");
-    rig.wired.hold = false;
+    let op = rig.listing();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
     rig.interface_appears(1, OWN);
-    rig.input(Input::Done {
-        op,
-        outcome: listed,
-    });
+    rig.end(op, listed);
     rig.run_for(100.0);
     assert_eq!(rig.endpoint_ends(), [1, 1, 0], "it is in its container");
 }
@@ -74,17 +67,9 @@ fn nor_of_links_that_were_made_meanwhile() {
     let mut rig = with_network();
     rig.wired.hold = true;
     rig.kernel(KernelMessage::Missed);
-    let (op, _) = rig
-        .wired
-        .held
-        .pop_front()
-        .expect("the links are being listed");
-    rig.wired.hold = false;
+    let op = rig.listing();
     rig.create_endpoint("e1", OWN);
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::OwnLinks(Ok(OwnLinks::default())),
-    });
+    rig.end(op, Outcome::OwnLinks(Ok(OwnLinks::default())));
     rig.kernel(KernelMessage::Missed);
     rig.run_for(599.0);
     assert!(
@@ -189,14 +174,11 @@ fn a_list_that_is_due_waits_for_the_one_under_way() {
     rig.link_returns(left);
     let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
     rig.kernel(KernelMessage::Missed);
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Unmade(Err(LinkCause::TimedOut)),
-    });
+    rig.end(op, Outcome::Unmade(Err(LinkCause::TimedOut)));
     rig.run_for(5.0);
     assert_eq!(rig.wired.held.len(), 1, "one list is under way");
     let (op, outcome) = rig.wired.held.pop_front().expect("it is");
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!(rig.wired.held.len(), 1, "and then the next");
 }
 
@@ -285,10 +267,7 @@ fn made_late(rig: &mut Rig, owner: LinkOwner) {
     let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
     rig.wired.hold = false;
     rig.kernel(KernelMessage::OwnLink { owner, there: true });
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Made(Err(LinkCause::TimedOut)),
-    });
+    rig.end(op, Outcome::Made(Err(LinkCause::TimedOut)));
 }
 
 fn failed_and_left_no_link(rig: &Rig, create: u64) {

@@ -157,6 +157,6 @@ fn a_link_back_during_the_last_search_keeps_its_lease() {
     rig.link_returns(link);
     rig.hold_seeks = false;
     let (op, outcome) = rig.held_seeks.pop_front().expect("the last search");
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }

@@ -54,7 +54,7 @@ fn repeatedly_lost_messages_let_every_link_have_its_look() {
             panic!("{outcome:?}")
         };
         looked_at.push(view.cookie.0);
-        rig.input(Input::Done { op, outcome });
+        rig.end(op, outcome);
     }
     assert_eq!(looked_at, [1, 2, 3, 1, 2, 3]);
 }

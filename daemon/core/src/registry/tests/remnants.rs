@@ -39,14 +39,6 @@ impl Rig {
     fn spoken(&self) -> Vec<u8> {
         self.sent.iter().map(|(kind, _)| *kind).collect()
     }
-
-    /// Ends all looks and changes that are held back.
-    fn look_up(&mut self) {
-        self.hold_looks = false;
-        while let Some((op, outcome)) = self.looks.pop_front() {
-            self.input(Input::Done { op, outcome });
-        }
-    }
 }
 
 #[test]

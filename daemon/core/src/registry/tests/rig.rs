@@ -265,6 +265,21 @@ impl Rig {
         self.reg.handle(self.now(), input);
         self.drain();
     }
+    /// Reports the outcome of an effect, and leaves what follows to whoever drains.
+    pub(super) fn done(&mut self, op: OpId, outcome: Outcome) {
+        self.reg.handle(self.now(), Input::Done { op, outcome });
+    }
+    /// Ends an effect that was held back.
+    pub(super) fn end(&mut self, op: OpId, outcome: Outcome) {
+        self.input(Input::Done { op, outcome });
+    }
+    /// Ends all looks and changes that are held back.
+    pub(super) fn look_up(&mut self) {
+        self.hold_looks = false;
+        while let Some((op, outcome)) = self.looks.pop_front() {
+            self.end(op, outcome);
+        }
+    }
     /// The daemon starts in this boot.
     pub(super) fn start(
         &mut self,
@@ -509,22 +524,10 @@ impl Rig {
             "the store does not have what it reports: {ahead:?}"
         );
         self.store.heard(op);
-        self.reg.handle(
-            self.now(),
-            Input::Done {
-                op,
-                outcome: Outcome::Persisted(Ok(())),
-            },
-        );
+        self.done(op, Outcome::Persisted(Ok(())));
     }
     fn refuse(&mut self, op: OpId) {
-        self.reg.handle(
-            self.now(),
-            Input::Done {
-                op,
-                outcome: Outcome::Persisted(Err(StoreCause::Full)),
-            },
-        );
+        self.done(op, Outcome::Persisted(Err(StoreCause::Full)));
     }
     /// Ends one write badly.
     pub(super) fn unwritten(&mut self, op: OpId) {
@@ -576,13 +579,7 @@ impl Rig {
                         }
                         _ => Ok(()),
                     };
-                    self.reg.handle(
-                        self.now(),
-                        Input::Done {
-                            op,
-                            outcome: Outcome::Opened(result),
-                        },
-                    );
+                    self.done(op, Outcome::Opened(result));
                 }
                 Effect::Inspect { op, target, .. } => {
                     let outcome = Outcome::Inspected(
@@ -591,7 +588,7 @@ impl Rig {
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
-                        self.reg.handle(self.now(), Input::Done { op, outcome })
+                        self.done(op, outcome)
                     }
                 }
                 Effect::Apply {
@@ -606,7 +603,7 @@ impl Rig {
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
-                        self.reg.handle(self.now(), Input::Done { op, outcome })
+                        self.done(op, outcome)
                     }
                 }
                 Effect::Send {
@@ -639,26 +636,20 @@ impl Rig {
                         false => self.survey.clone(),
                     };
                     if let Some(survey) = survey {
-                        self.reg.handle(
-                            self.now(),
-                            Input::Done {
-                                op,
-                                outcome: Outcome::Surveyed(survey),
-                            },
-                        );
+                        self.done(op, Outcome::Surveyed(survey));
                     }
                 }
                 Effect::ListInside { op, link } => {
                     let macs = [&[link.mac()], &self.wired.inside[..]].concat();
                     let outcome = Outcome::Inside(Ok(macs));
-                    self.reg.handle(self.now(), Input::Done { op, outcome });
+                    self.done(op, outcome);
                 }
                 Effect::Seek { op, sought, number } => {
                     self.seeks.push(number);
                     let outcome = self.search(sought);
                     match self.hold_seeks {
                         true => self.held_seeks.push_back((op, outcome)),
-                        false => self.reg.handle(self.now(), Input::Done { op, outcome }),
+                        false => self.done(op, outcome),
                     }
                 }
                 effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => {
@@ -704,7 +695,7 @@ impl Rig {
         }
         if let Some(op) = op.filter(|_| !self.hold_sends) {
             let outcome = Outcome::Sent(refused.map_or(Ok(()), Err));
-            self.reg.handle(self.now(), Input::Done { op, outcome });
+            self.done(op, outcome);
         }
     }
 

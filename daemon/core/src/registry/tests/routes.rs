@@ -138,10 +138,7 @@ fn a_link_that_comes_up_during_a_look_gets_its_routes() {
         .expect("a look at the link that went down");
     rig.set_down(false);
     rig.hold_looks = false;
-    rig.input(Input::Done {
-        op,
-        outcome: seen_down,
-    });
+    rig.end(op, seen_down);
     assert_eq!(
         rig.steps,
         [route("0.0.0.0/0", Some("192.0.2.1"))],

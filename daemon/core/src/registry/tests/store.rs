@@ -47,10 +47,7 @@ fn a_regained_address_is_put_on_though_no_write_succeeds() {
         "the store may be about to forget it"
     );
     while let Some((op, _)) = rig.slow.pop_front() {
-        rig.input(Input::Done {
-            op,
-            outcome: Outcome::Persisted(Err(StoreCause::Full)),
-        });
+        rig.end(op, Outcome::Persisted(Err(StoreCause::Full)));
     }
     assert_eq!(
         rig.on_link(),

@@ -117,10 +117,7 @@ fn status_names_every_fault_whichever_is_seen_first() {
     rig.disk = Disk::Slow;
     let late = rig.request(parent());
     let (op, _) = rig.slow.pop_front().expect("the store is written to");
-    rig.input(Input::Done {
-        op,
-        outcome: Outcome::Persisted(Err(StoreCause::Full)),
-    });
+    rig.end(op, Outcome::Persisted(Err(StoreCause::Full)));
     assert_eq!(rig.answers[&late], rig.answers[&early]);
 }
 

@@ -107,13 +107,13 @@ fn carrier_reported_during_a_look_leads_to_another_look() {
     (rig.interface.carrier, rig.hold_looks) = (false, true);
     let add = rig.add("a", 1, "a");
     let (op, outcome) = rig.looks.pop_front().expect("the visit");
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     rig.tell_carrier(true);
     rig.tell_carrier(true);
     assert_eq!(rig.looks.len(), 1, "one look at a time");
     (rig.interface.carrier, rig.hold_looks) = (true, false);
     let (op, outcome) = rig.looks.pop_front().expect("the look");
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     rig.assert_leased(add);
 }
 

@@ -99,7 +99,7 @@ fn a_lease_waits_for_the_control_after_its_mtu_is_set() {
         }
         rig.hold_looks = false;
         let (op, outcome) = rig.looks.pop_front().expect("the first look");
-        rig.input(Input::Done { op, outcome });
+        rig.end(op, outcome);
         rig.hold_looks = true;
         while rig.looks.is_empty() {
             rig.wake();
@@ -109,10 +109,7 @@ fn a_lease_waits_for_the_control_after_its_mtu_is_set() {
             rig.stations.insert(ANY, PROXY);
         }
         rig.claim(PROXY, FIRST);
-        rig.hold_looks = false;
-        while let Some((op, outcome)) = rig.looks.pop_front() {
-            rig.input(Input::Done { op, outcome });
-        }
+        rig.look_up();
         rig.run_until(began + 0.999);
         assert!(!rig.answers.contains_key(&add));
         rig.run_until(began + 1.0);

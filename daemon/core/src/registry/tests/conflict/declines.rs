@@ -120,7 +120,7 @@ fn an_add_cancelled_during_its_mtu_declines_after_a_claim() {
     assert_eq!(rig.messages(), [1, 3, 4]);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     let (op, outcome) = rig.looks.pop_front().expect("the look");
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert!(rig.rows().is_empty() && rig.messages() == [1, 3, 4]);
 }
 

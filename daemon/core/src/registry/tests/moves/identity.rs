@@ -12,7 +12,7 @@ fn a_late_search_takes_no_identity_from_a_newer_add() {
     rig.assert_leased(next);
     rig.hold_seeks = false;
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
-    rig.input(Input::Done { op, outcome });
+    rig.end(op, outcome);
     assert!(
         matches!(rig.answers[&first], Answer::Failed(Failure::Held { .. })),
         "{:?}",

@@ -19,13 +19,7 @@ impl Rig {
     fn closed(&mut self) {
         for (op, exchange) in std::mem::take(&mut self.closes) {
             self.ports.remove(&exchange);
-            self.reg.handle(
-                self.now(),
-                Input::Done {
-                    op,
-                    outcome: Outcome::Closed,
-                },
-            );
+            self.done(op, Outcome::Closed);
         }
     }
 

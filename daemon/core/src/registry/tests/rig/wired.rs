@@ -64,7 +64,7 @@ impl Rig {
         };
         match wired.hold {
             true => wired.held.push_back((op, outcome)),
-            false => self.reg.handle(self.now(), Input::Done { op, outcome }),
+            false => self.done(op, outcome),
         }
     }
 
@@ -73,14 +73,14 @@ impl Rig {
         self.hold_changes = false;
         while let Some((op, target, steps)) = self.changes.pop_front() {
             let outcome = self.change(&target, steps);
-            self.input(Input::Done { op, outcome });
+            self.end(op, outcome);
         }
     }
 
     /// Ends the changes of links that were held back.
     pub(in super::super) fn end_link_ops(&mut self) {
         while let Some((op, outcome)) = self.wired.held.pop_front() {
-            self.input(Input::Done { op, outcome });
+            self.end(op, outcome);
         }
     }
 
