@@ -296,11 +296,7 @@ fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
             let container = Netns::new();
             let mac = Mac([0x02, 0, 0, 0, 1, last]);
             container.macvlan(parent, mac);
-            let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
-            if !view.carrier {
-                lab.kernel(KernelMessage::Carrier((view.cookie, view.ifindex), true))
-                    .await;
-            }
+            let view = lab.raised(container.eth0()).await;
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
             assert_eq!(lab.frame(server).await.0, arp());
@@ -329,12 +325,8 @@ fn a_frame_over_the_parent_reaches_the_wire_alone() {
         for last in 1..=2 {
             let container = Netns::new();
             container.macvlan(parent, Mac([0x02, 0, 0, 0, 1, last]));
-            let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
+            let view = lab.raised(container.eth0()).await;
             assert_eq!(view.lower, Some(parent));
-            if !view.carrier {
-                lab.kernel(KernelMessage::Carrier((view.cookie, view.ifindex), true))
-                    .await;
-            }
             exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
             containers.push(container);
         }

@@ -256,21 +256,28 @@ impl Lab {
         }
     }
 
+    /// Sets a link up, and waits until it has carrier.
+    pub(super) async fn raised(&mut self, target: Target) -> LinkView {
+        let view = self.apply(target, &[Step::Up]).await.1.unwrap();
+        self.has_carrier(view).await
+    }
+
+    async fn has_carrier(&mut self, view: LinkView) -> LinkView {
+        if !view.carrier {
+            self.kernel(KernelMessage::Carrier((view.cookie, view.ifindex), true))
+                .await;
+        }
+        view
+    }
+
     /// Makes a namespace with a veth whose other end is in the host, both up, and returns both links.
     pub(super) async fn pair(&mut self) -> (Netns, Link, Link) {
         let netns = Netns::new();
         netns.veth("host0");
         let (_, inside) = self.apply(netns.eth0(), &[Step::Up]).await;
         let (_, outside) = self.apply(host("host0"), &[Step::Up]).await;
-        let inside = inside.unwrap();
+        let inside = self.has_carrier(inside.unwrap()).await;
         let link = netns.link(&inside);
-        if !inside.carrier {
-            self.kernel(KernelMessage::Carrier(
-                (inside.cookie, inside.ifindex),
-                true,
-            ))
-            .await;
-        }
         (netns, link, Link::parent(outside.unwrap().ifindex, PEER))
     }
 }

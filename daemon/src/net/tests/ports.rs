@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step};
+use leasehold_core::link::{Hears, Link, LinkCause, Sockets, Step};
 use leasehold_core::wire::Mac;
 
 use super::super::NetReport;
@@ -59,6 +59,18 @@ async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
     (netns, bridge, server, wire)
 }
 
+/// Returns an ARP answer to this Ethernet address alone.
+fn answer_to(mac: Mac) -> Vec<u8> {
+    let mut answer = ArpFrame {
+        operation: 2,
+        target_mac: mac,
+        ..ArpFrame::QUESTION
+    }
+    .frame();
+    answer[..6].copy_from_slice(&mac.0);
+    answer
+}
+
 /// Waits until a link is gone.
 async fn gone(lab: &mut Lab, ifname: &str) {
     let look = async {
@@ -74,27 +86,12 @@ async fn gone(lab: &mut Lab, ifname: &str) {
 fn a_port_reaches_its_bridge_and_the_other_ports() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
-        let exchange = lab
-            .open(
-                port_of(bridge),
-                Sockets {
-                    arp: Hears::Answers,
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
+        let exchange = lab.open(port_of(bridge), PLAIN).await.unwrap();
         lab.send(exchange, arp());
         for hearer in [server, wire] {
             assert_eq!(lab.frame(hearer).await.0, arp());
         }
-        let mut answer = ArpFrame {
-            operation: 2,
-            target_mac: OTHER,
-            ..ArpFrame::QUESTION
-        }
-        .frame();
-        answer[..6].copy_from_slice(&OTHER.0);
+        let answer = answer_to(OTHER);
         lab.send(wire, answer.clone());
         let (bytes, meta) = lab.frame(exchange).await;
         assert_eq!((bytes, meta.other_host, meta.vlan), (answer, false, 0));
@@ -139,23 +136,8 @@ fn a_frame_to_the_bridges_own_mac_leaves_by_no_port() {
             vlan: 0,
             port: true,
         };
-        let by_port = lab
-            .open(
-                by_port,
-                Sockets {
-                    arp: Hears::Answers,
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
-        let mut answer = ArpFrame {
-            operation: 2,
-            target_mac: own,
-            ..ArpFrame::QUESTION
-        }
-        .frame();
-        answer[..6].copy_from_slice(&own.0);
+        let by_port = lab.open(by_port, PLAIN).await.unwrap();
+        let answer = answer_to(own);
         lab.send(wire, answer.clone());
         assert_eq!(lab.frame(server).await.0, answer, "the bridge hears it");
         // This shows that the port does not forward.
@@ -265,14 +247,7 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
     let parent = lab.inspect(host("host0")).await.unwrap().ifindex;
     let beside = Netns::new();
     beside.macvlan(parent, BESIDE);
-    let sibling = lab.apply(beside.eth0(), &[Step::Up]).await.1.unwrap();
-    if !sibling.carrier {
-        lab.kernel(KernelMessage::Carrier(
-            (sibling.cookie, sibling.ifindex),
-            true,
-        ))
-        .await;
-    }
+    let sibling = lab.raised(beside.eth0()).await;
     let sibling = lab.open(beside.link(&sibling), all).await.unwrap();
     let wire = lab.open(wire, all).await.unwrap();
     ([netns, beside], parent, [wire, sibling])
@@ -282,26 +257,11 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
 fn a_macvlan_reaches_its_siblings_and_the_wire() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, hearers) = wired_parent(&mut lab).await;
-        let exchange = lab
-            .open(
-                port_of(parent),
-                Sockets {
-                    arp: Hears::Answers,
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
+        let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
         lab.send(exchange, arp());
         for hearer in hearers {
             assert_eq!(lab.frame(hearer).await.0, arp());
-            let mut answer = ArpFrame {
-                operation: 2,
-                target_mac: OTHER,
-                ..ArpFrame::QUESTION
-            }
-            .frame();
-            answer[..6].copy_from_slice(&OTHER.0);
+            let answer = answer_to(OTHER);
             lab.send(hearer, answer.clone());
             let (bytes, meta) = lab.frame(exchange).await;
             assert_eq!((bytes, meta.other_host, meta.vlan), (answer, false, 0));
