@@ -121,8 +121,10 @@ impl Registry {
         };
         let tables = &mut self.tables;
         let next = match admission.prepared(tables, &self.turns.permits, now, view) {
-            Ok(view) => rivals::settle(admission, tables, &mut self.seeking, now, view),
-            Err(next) => next,
+            Admitted::Prepared(view) => {
+                rivals::settle(admission, tables, &mut self.seeking, now, view)
+            }
+            next => next,
         };
         self.admission_goes_on(now, attachment, next);
     }
@@ -153,7 +155,7 @@ impl Registry {
 
     fn admission_goes_on(&mut self, now: Now, attachment: &Attachment, next: Admitted) {
         match next {
-            Admitted::Waits => {}
+            Admitted::Waits | Admitted::Prepared(_) => {}
             Admitted::Fails(failure) => self.refuse(now, attachment, failure),
             Admitted::Holds(answer) => self.answer_add(now, attachment, answer),
             Admitted::Claims(view, link, identity) => {

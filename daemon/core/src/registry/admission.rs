@@ -42,6 +42,8 @@ pub(super) struct Admission {
 pub(super) enum Admitted {
     /// It waits.
     Waits,
+    /// Its interface is ready: it settles with its rivals.
+    Prepared(LinkView),
     /// It fails.
     Fails(Failure),
     /// It is answered: its attachment has what it asks for.
@@ -138,14 +140,14 @@ impl Admission {
         tables.out.inspect(waiter, target)
     }
 
-    /// Handles what was seen at its interface. Returns the interface once it has carrier.
+    /// Handles what was seen at its interface.
     pub(super) fn prepared(
         &mut self,
         tables: &mut Tables,
         permits: &Pacing,
         now: Now,
         view: Result<LinkView, LinkCause>,
-    ) -> Result<LinkView, Admitted> {
+    ) -> Admitted {
         if let Ok(view) = &view
             && let Some(wire) = &view.wire
         {
@@ -159,13 +161,13 @@ impl Admission {
                 let at = now.boot + CARRIER_PAUSE / 20;
                 tables.timers.set_no_later(Key::Look, (at, Why::Call));
             }
-            Err(cause) => return Err(Admitted::Fails(self.link_failure(cause))),
+            Err(cause) => return Admitted::Fails(self.link_failure(cause)),
             Ok(view) if let Some(address) = self.lacks_address(&view) => {
-                return Err(Admitted::Fails(Failure::NotOnLink {
+                return Admitted::Fails(Failure::NotOnLink {
                     attachment: self.attachment().clone(),
                     address,
                     ifname: view.ifname,
-                }));
+                });
             }
             Ok(view) if !self.quest.add.place.has_carrier(&view) => {
                 // Carrier may have come since the look; from now on the kernel reports it.
@@ -189,10 +191,10 @@ impl Admission {
                 if view.was_down || matches!(self.ready, Ready::AwaitingCarrier { .. }) {
                     self.quest.came_up = Some(now.boot);
                 }
-                return Ok(view);
+                return Admitted::Prepared(view);
             }
         }
-        Err(Admitted::Waits)
+        Admitted::Waits
     }
 
     /// Looks again at what it waits for and the kernel does not report here: the carrier of the host's link, and an Ethernet

@@ -18,7 +18,7 @@ use super::timers::Key;
 use crate::binding::{Abort, Leave, Release};
 use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
-use crate::job::LIMIT;
+use crate::job::{self, LIMIT};
 use crate::link::{LinkCause, LinkView};
 use crate::outbox::Look;
 use crate::profile::Profile;
@@ -408,14 +408,15 @@ impl Registry {
         now: Now,
         attachment: &Attachment,
         id: RequestId,
-        next: Result<Check, Answer>,
+        next: job::Next<Check>,
     ) {
         match next {
-            Ok(check) => self.begin(attachment, Operation::Checking(Box::new(check))),
-            Err(answer) => {
+            job::Next::Waits(check) => self.begin(attachment, Operation::Checking(Box::new(check))),
+            job::Next::Answers(answer) => {
                 self.reply(now, id, answer);
                 self.end(now, attachment);
             }
+            job::Next::Nothing => {}
         }
     }
 

@@ -14,7 +14,7 @@ use crate::binding::Binding;
 use crate::effect::{Answer, Failure, OpId, RequestId};
 use crate::identity::Attachment;
 use crate::interface::Seat;
-use crate::job::LIMIT;
+use crate::job::{LIMIT, Next};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::{Look, Waiter};
 use crate::time::Now;
@@ -38,12 +38,12 @@ impl Check {
         request: RequestId,
         mut expected: Vec<IpNet>,
         is_last: bool,
-    ) -> Result<Self, Answer> {
+    ) -> Next<Self> {
         let binding = tables.bindings.held_by(attachment);
         let binding = binding.filter(|binding| binding.is_live());
         if binding.is_some_and(|it| is_last && it.is_changing(&tables.interfaces, now.boot)) {
             tables.interfaces.await_work(attachment);
-            return Ok(Self {
+            return Next::Waits(Self {
                 request,
                 expected,
                 look: None,
@@ -51,26 +51,26 @@ impl Check {
         }
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let (Some(binding), Some(lease)) = (binding, lease) else {
-            return Err(Answer::Failed(Failure::Unknown(attachment.clone())));
+            return Next::Answers(Answer::Failed(Failure::Unknown(attachment.clone())));
         };
         let address = lease.address;
         // Nothing is known about the other family.
         expected.retain(|expected| matches!(expected, IpNet::V4(_)));
         if !expected.is_empty() && !expected.contains(&address.into()) {
             let expected: Vec<_> = expected.iter().map(ToString::to_string).collect();
-            return Err(Answer::Failed(Failure::Differs {
+            return Next::Answers(Answer::Failed(Failure::Differs {
                 attachment: attachment.clone(),
                 held: address,
                 expected: expected.join(", "),
             }));
         }
         if binding.is_on_host() {
-            return Err(Answer::Checked);
+            return Next::Answers(Answer::Checked);
         }
         let target = Target::Known(binding.link.clone());
         let waiter = Waiter::Operation(attachment.clone(), Look::Check);
         let op = tables.out.inspect_with(waiter, target, true);
-        Ok(Self {
+        Next::Waits(Self {
             request,
             expected,
             look: Some((op, address)),
@@ -84,7 +84,7 @@ impl Check {
         now: Now,
         attachment: &Attachment,
         is_last: bool,
-    ) -> Result<Self, Answer> {
+    ) -> Next<Self> {
         let expected = std::mem::take(&mut self.expected);
         Self::begin(tables, now, attachment, self.request, expected, is_last)
     }
@@ -102,7 +102,7 @@ impl Check {
         attachment: &Attachment,
         view: Result<LinkView, LinkCause>,
         is_last: bool,
-    ) -> Result<Self, Answer> {
+    ) -> Next<Self> {
         let sought = self.look.map(|(_, address)| address);
         let binding = tables.bindings.held_by(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
@@ -110,7 +110,7 @@ impl Check {
             let seat = tables.interfaces.seat(&binding.link, binding.id);
             seat.is_some_and(Seat::never_came)
         };
-        Err(match (binding, lease, view) {
+        Next::Answers(match (binding, lease, view) {
             // It changed since the look was asked for, or is changing.
             (Some(binding), lease, Ok(_))
                 if is_last && binding.is_changing(&tables.interfaces, now.boot)
