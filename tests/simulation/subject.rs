@@ -16,7 +16,7 @@ use leasehold_core::effect::{
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::own::LinkOwner;
 use leasehold_core::link::{KernelMessage, Link, LinkCause, Step, Target};
-use leasehold_core::record::{Change, RecordState};
+use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::testbed::kept::Kept;
@@ -194,16 +194,16 @@ impl Subject {
         }
     }
 
-    fn mutate<'a>(&mut self, input: Input<'a>) -> Option<Input<'a>> {
+    fn mutate<'a>(&mut self, mut input: Input<'a>) -> Option<Input<'a>> {
         let Some(mutation) = self.mutation else {
             return Some(input);
         };
-        match (mutation, input) {
+        match (mutation, &mut input) {
             (
                 _,
                 Input::Request {
                     id,
-                    call: Call::Add(mut add),
+                    call: Call::Add(add),
                 },
             ) => {
                 if mutation == Mutation::RogueBelieved {
@@ -219,109 +219,67 @@ impl Subject {
                     self.lans
                         .insert(own.clone(), std::mem::replace(&mut add.lan, own));
                 }
-                self.adds.insert(id, add.attachment.clone());
-                Some(Input::Request {
-                    id,
-                    call: Call::Add(add),
-                })
+                self.adds.insert(*id, add.attachment.clone());
             }
             (
                 Mutation::DelForgotten,
                 Input::Request {
                     id,
-                    call: Call::Del { attachment, grace },
+                    call: Call::Del { attachment, .. },
                 },
-            ) => {
-                if self.adds.values().any(|adding| *adding == attachment) {
-                    self.own.push_back(Effect::Reply {
-                        id,
-                        answer: Answer::Deleted,
-                    });
-                    return None;
-                }
-                Some(Input::Request {
-                    id,
-                    call: Call::Del { attachment, grace },
-                })
+            ) if self.adds.values().any(|adding| adding == attachment) => {
+                let (id, answer) = (*id, Answer::Deleted);
+                self.own.push_back(Effect::Reply { id, answer });
+                return None;
             }
             (Mutation::OffersUnheard, Input::Frame { bytes, .. })
                 if kind_of(bytes) == Some(Kind::Offer) =>
             {
-                None
+                return None;
             }
             (Mutation::NakIgnored, Input::Frame { bytes, .. })
                 if kind_of(bytes) == Some(Kind::Nak) =>
             {
-                None
+                return None;
             }
             (Mutation::HangUpForgotten, Input::HungUp(id)) => {
-                self.dropped.insert(id);
-                None
+                self.dropped.insert(*id);
+                return None;
             }
             (
                 Mutation::StoreFailureIgnored,
                 Input::Done {
-                    op,
-                    outcome: Outcome::Persisted(Err(_)),
+                    outcome: Outcome::Persisted(result),
+                    ..
                 },
-            ) => Some(Input::Done {
-                op,
-                outcome: Outcome::Persisted(Ok(())),
-            }),
-            (
-                Mutation::RestartConfirms,
-                Input::Start {
-                    boot,
-                    records,
-                    doors,
-                    spooled,
-                    adoptees,
-                },
-            ) => {
-                let boot = BootId(format!("{}, {}", boot.0, self.seed));
-                Some(Input::Start {
-                    boot,
-                    records,
-                    doors,
-                    spooled,
-                    adoptees,
-                })
+            ) => *result = Ok(()),
+            (Mutation::RestartConfirms, Input::Start { boot, .. }) => {
+                *boot = BootId(format!("{}, {}", boot.0, self.seed));
             }
-            (Mutation::DeathIgnored, Input::Kernel(_)) => None,
+            (Mutation::DeathIgnored, Input::Kernel(_))
+            | (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down(..))) => return None,
             (
                 Mutation::BlindnessBelieved,
                 Input::Done {
-                    op,
                     outcome: Outcome::Inspected(Err(cause)),
+                    ..
                 },
-            ) if cause.is_unseen() => {
-                let gone = LinkCause::NoLink("that can be seen".to_owned());
-                Some(Input::Done {
-                    op,
-                    outcome: Outcome::Inspected(Err(gone)),
-                })
-            }
-            (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down(..))) => None,
-            (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
-            (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
+            ) if cause.is_unseen() => *cause = LinkCause::NoLink("that can be seen".to_owned()),
+            (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => return None,
+            (_, Input::Done { op, .. }) if op.0 > OWN_OPS => return None,
             (
                 _,
                 Input::Done {
                     op,
-                    outcome: Outcome::Applied { taken, result },
+                    outcome: Outcome::Applied { taken, .. },
                 },
-            ) => {
-                let taken = taken + self.cut.remove(&op).unwrap_or(0);
-                Some(Input::Done {
-                    op,
-                    outcome: Outcome::Applied { taken, result },
-                })
-            }
-            (_, input) => Some(input),
+            ) => *taken += self.cut.remove(op).unwrap_or(0),
+            _ => {}
         }
+        Some(input)
     }
 
-    fn mutate_effect(&mut self, effect: Effect) -> Option<Effect> {
+    fn mutate_effect(&mut self, mut effect: Effect) -> Option<Effect> {
         let Some(mutation) = self.mutation else {
             return Some(effect);
         };
@@ -336,241 +294,133 @@ impl Subject {
                 self.let_releases_go(address.addr());
             }
         }
-        match (mutation, effect) {
-            (Mutation::ReplyBeforePersist, Effect::Persist { op, changes }) => {
+        match (mutation, &mut effect) {
+            (Mutation::ReplyBeforePersist, Effect::Persist { changes, .. }) => {
                 changes.iter().for_each(|change| self.answer_early(change));
-                Some(Effect::Persist { op, changes })
             }
             (
                 Mutation::ReleaseUnderHolder,
                 Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
+                    exchange, frame, ..
                 },
-            ) if kind_of(&frame) == Some(Kind::Release) => {
-                let address = message_of(&frame)
-                    .expect("a kind comes from a message")
-                    .ciaddr;
-                self.held.insert(
-                    exchange,
-                    (
-                        address,
-                        vec![Effect::Send {
-                            op,
-                            exchange,
-                            frame,
-                            over,
-                        }],
-                    ),
-                );
-                None
+            ) if kind_of(frame) == Some(Kind::Release) => {
+                let message = message_of(frame).expect("a kind comes from a message");
+                self.held.insert(*exchange, (message.ciaddr, vec![effect]));
+                return None;
             }
-            (Mutation::ReleaseUnderHolder, Effect::Close { op, exchange }) => {
-                match self.held.get_mut(&exchange) {
-                    Some((_, effects)) => {
-                        effects.push(Effect::Close { op, exchange });
-                        None
-                    }
-                    None => Some(Effect::Close { op, exchange }),
+            (Mutation::ReleaseUnderHolder, Effect::Close { exchange, .. }) => {
+                if let Some((_, effects)) = self.held.get_mut(exchange) {
+                    effects.push(effect);
+                    return None;
                 }
             }
             (
                 Mutation::ClaimantsForgiven,
                 Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
+                    exchange, frame, ..
                 },
             ) => {
-                let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));
+                let question = arp_of(frame).filter(|arp| arp.request && is_nobodys(arp.target));
                 self.controls
-                    .extend(question.map(|question| (exchange, question)));
-                Some(Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
-                })
+                    .extend(question.map(|question| (*exchange, question)));
             }
             (Mutation::LossAccepted, Effect::Send { frame, .. })
-                if kind_of(&frame) == Some(Kind::Discover) && self.adds.is_empty() =>
+                if kind_of(frame) == Some(Kind::Discover) && self.adds.is_empty() =>
             {
-                None
+                return None;
             }
-            (
-                Mutation::DeclinesUncounted,
-                Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
-                },
-            ) if kind_of(&frame) == Some(Kind::Decline) => {
-                let again = (0..10).map(|_| Effect::Send {
-                    op: None,
-                    exchange,
-                    frame: frame.clone(),
-                    over,
-                });
-                self.own.extend(again);
-                Some(Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
-                })
+            (Mutation::DeclinesUncounted, Effect::Send { frame, .. })
+                if kind_of(frame) == Some(Kind::Decline) =>
+            {
+                (0..10).for_each(|_| self.echo(&effect));
             }
             (
                 Mutation::LanUnshared,
                 Effect::Reply {
-                    id,
-                    answer:
-                        Answer::Bindings {
-                            mut rows,
-                            pools,
-                            not_adopted,
-                            strangers,
-                            refused,
-                        },
+                    answer: Answer::Bindings { rows, .. },
+                    ..
                 },
             ) => {
-                for row in &mut rows {
+                for row in rows {
                     let Some(Identity { lan, .. }) = &mut row.identity else {
                         continue;
                     };
                     *lan = self.lans.get(lan).unwrap_or(lan).clone();
                 }
-                Some(Effect::Reply {
-                    id,
-                    answer: Answer::Bindings {
-                        rows,
-                        pools,
-                        not_adopted,
-                        strangers,
-                        refused,
-                    },
-                })
             }
-            (Mutation::CloseForgotten, Effect::Close { .. }) => None,
-            (
-                Mutation::PortForgotten,
-                Effect::Open {
-                    op,
-                    exchange,
-                    link: Link::Parent { ifindex, mac, .. },
-                    want,
-                },
-            ) => Some(Effect::Open {
-                op,
-                exchange,
-                link: Link::parent(ifindex, mac),
-                want,
-            }),
-            (Mutation::ApplyBeforePersist, Effect::Persist { op, changes }) => {
+            (Mutation::CloseForgotten, Effect::Close { .. })
+            | (Mutation::PublishForgotten, Effect::Publish { .. }) => return None,
+            (Mutation::PortForgotten, Effect::Open { link, .. }) => {
+                if let Link::Parent { ifindex, mac, .. } = link {
+                    *link = Link::parent(*ifindex, *mac);
+                }
+            }
+            (Mutation::ApplyBeforePersist, Effect::Persist { changes, .. }) => {
                 changes.iter().for_each(|change| self.apply_early(change));
-                Some(Effect::Persist { op, changes })
             }
-            (Mutation::ExpiryIgnored, Effect::Apply { op, target, steps })
+            (Mutation::ExpiryIgnored, Effect::Apply { op, steps, .. })
                 if !steps
                     .iter()
                     .any(|step| matches!(step, Step::AddAddress(_) | Step::Up)) =>
             {
-                Some(self.cut_short(op, target, &steps, |step| matches!(step, Step::Mtu(_))))
+                self.cut_short(*op, steps, |step| matches!(step, Step::Mtu(_)));
             }
-            (Mutation::ChangeIgnored, Effect::Apply { op, target, steps }) => {
-                Some(self.cut_short(op, target, &steps, |step| {
-                    matches!(step, Step::Up | Step::Mtu(_))
-                }))
+            (Mutation::ChangeIgnored, Effect::Apply { op, steps, .. }) => {
+                self.cut_short(*op, steps, |step| matches!(step, Step::Up | Step::Mtu(_)));
             }
-            (Mutation::FormerForgotten, Effect::Persist { op, mut changes }) => {
-                for change in &mut changes {
-                    if let Change::Put(_, record) = change {
-                        record.former = None;
-                    }
-                }
-                Some(Effect::Persist { op, changes })
+            (Mutation::FormerForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.former = None);
             }
-            (Mutation::RemovalForgotten, Effect::Persist { op, mut changes }) => {
-                for change in &mut changes {
-                    if let Change::Put(_, record) = change {
-                        record.taken_off = false;
-                    }
-                }
-                Some(Effect::Persist { op, changes })
+            (Mutation::RemovalForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.taken_off = false);
             }
-            (Mutation::GraceForgotten, Effect::Persist { op, mut changes }) => {
-                for change in &mut changes {
-                    if let Change::Put(_, record) = change {
-                        record.kept = None;
-                    }
-                }
-                Some(Effect::Persist { op, changes })
+            (Mutation::GraceForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.kept = None);
             }
-            (
-                Mutation::StormAnswered,
-                Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
-                },
-            ) if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 => {
+            (Mutation::StormAnswered, Effect::Send { frame, .. })
+                if kind_of(frame) == Some(Kind::Discover) && self.echoes < 40 =>
+            {
                 self.echoes += 1;
-                self.own.push_back(Effect::Send {
-                    op: None,
-                    exchange,
-                    frame: frame.clone(),
-                    over,
-                });
-                Some(Effect::Send {
-                    op,
-                    exchange,
-                    frame,
-                    over,
-                })
+                self.echo(&effect);
             }
-            (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
-            (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {
+            (Mutation::UnmakeForgotten, Effect::Unmake { owner, .. }) => {
                 // Deleting a link that is not there succeeds.
                 let nobody = DoorId::try_from("0".to_owned()).expect("a digit is an id");
-                Some(Effect::Unmake {
-                    op,
-                    owner: LinkOwner::Endpoint(nobody),
-                })
+                *owner = LinkOwner::Endpoint(nobody);
             }
             (
                 Mutation::StatusBlind,
                 Effect::Reply {
-                    id,
-                    answer: Answer::Failed(Failure::NotReady(_)),
+                    answer: answer @ Answer::Failed(Failure::NotReady(_)),
+                    ..
                 },
-            ) => Some(Effect::Reply {
-                id,
-                answer: Answer::Ready,
-            }),
-            (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
+            ) => *answer = Answer::Ready,
+            (Mutation::RecordKept, Effect::Persist { changes, .. }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
-                Some(Effect::Persist { op, changes })
             }
             (Mutation::EventFirst, Effect::Persist { op, changes }) => {
-                let (events, records) = changes
+                let (events, records) = std::mem::take(changes)
                     .into_iter()
                     .partition(|change| matches!(change, Change::Note(_)));
                 self.own.push_back(Effect::Persist {
-                    op,
+                    op: *op,
                     changes: records,
                 });
                 // Nobody waits for the end of this one.
-                Some(Effect::Persist {
-                    op: OpId(u64::MAX - op.0),
-                    changes: events,
-                })
+                (*op, *changes) = (OpId(u64::MAX - op.0), events);
             }
-            (_, effect) => Some(effect),
+            _ => {}
         }
+        Some(effect)
+    }
+
+    /// Sends a frame once more.
+    fn echo(&mut self, effect: &Effect) {
+        let mut again = effect.clone();
+        if let Effect::Send { op, .. } = &mut again {
+            *op = None;
+        }
+        self.own.push_back(again);
     }
 
     /// Answers for addresses that nobody can have, in the name of whoever claimed the leased one.
@@ -612,20 +462,10 @@ impl Subject {
     }
 
     /// Lets only some of the steps happen, and tells the core that all were taken.
-    fn cut_short(
-        &mut self,
-        op: OpId,
-        target: Target,
-        steps: &[Step],
-        kept: impl Fn(&Step) -> bool,
-    ) -> Effect {
-        let left: Vec<_> = steps.iter().filter(|step| kept(step)).cloned().collect();
-        self.cut.insert(op, steps.len() - left.len());
-        Effect::Apply {
-            op,
-            target,
-            steps: left,
-        }
+    fn cut_short(&mut self, op: OpId, steps: &mut Vec<Step>, kept: impl Fn(&Step) -> bool) {
+        let all = steps.len();
+        steps.retain(kept);
+        self.cut.insert(op, all - steps.len());
     }
 
     fn answer_early(&mut self, change: &Change) {
@@ -652,6 +492,14 @@ impl Subject {
             .extract_if(.., |_, (released, _)| *released == address);
         self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
     }
+}
+
+/// Returns the records that are written.
+fn put(changes: &mut [Change]) -> impl Iterator<Item = &mut Record> {
+    changes.iter_mut().filter_map(|change| match change {
+        Change::Put(_, record) => Some(&mut **record),
+        _ => None,
+    })
 }
 
 /// Returns the ADD that a call is or contains.
