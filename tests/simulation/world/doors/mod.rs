@@ -16,7 +16,7 @@ use super::actor::{Door, Errand};
 use crate::plan::Plan;
 
 pub(super) use self::networks::may_stay;
-pub(super) use self::pools::{Network, pool_of};
+pub(super) use self::pools::Network;
 pub(super) use self::wired::Wired;
 
 /// The doors. Each comes before those that serve what it does not.

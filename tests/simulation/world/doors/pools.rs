@@ -35,7 +35,7 @@ pub(crate) struct Network {
 }
 
 /// Returns the pool of Docker's network on a LAN. The request describes the pool, whatever the store has lost.
-pub(in crate::world) fn pool_of(lan: usize) -> PoolId {
+pub(super) fn pool_of(lan: usize) -> PoolId {
     let subnet =
         Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)

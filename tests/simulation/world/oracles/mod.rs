@@ -54,7 +54,6 @@ use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, St
 use super::actor::{Actor, Asked, Phase, Role};
 use super::claims::{CLAIMER, PROXY, SQUATTER};
 use super::daemon::is_dhcp;
-use super::doors::pool_of;
 use super::interface::{default_by, routes_of};
 use super::ledger::is_leaving;
 use super::seen::{Seen, Who};

@@ -44,8 +44,14 @@ pub(super) struct Forgotten {
 impl Oracle for Forgotten {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
-            Seen::Heard(lan, _, message) if message.kind() == Some(Kind::Offer) => {
-                self.offered(world, *lan, message)
+            Seen::Emitted(Effect::Persist { changes, .. }) => {
+                for change in changes {
+                    if let Change::Note(event) = change
+                        && event.kind == EventKind::AddressHeld
+                    {
+                        self.refused(world, event);
+                    }
+                }
             }
             Seen::Heard(lan, _, message) => _ = self.waiting.remove(&(*lan, message.yiaddr)),
             Seen::Sends(lan, _, frame) => {
@@ -65,8 +71,8 @@ impl Oracle for Forgotten {
 }
 
 impl Forgotten {
-    /// Handles that a server offers an address.
-    fn offered(&mut self, world: &World, lan: usize, message: &Message) {
+    /// Handles that an ADD was refused an address that its server offered, or granted, because another attachment has it.
+    fn refused(&mut self, world: &World, event: &Event) {
         let plan = &world.plan;
         let is_disturbed = plan.link_faults > 0
             || plan.flapping > 0
@@ -76,17 +82,18 @@ impl Forgotten {
             || plan.servers > 1
             || plan.rogue.is_some()
             || plan.knows != Knows::ClientId;
-        let address = message.yiaddr;
-        // What is outside the subnet of Docker's network is refused before anybody asks who holds it.
-        let is_disturbed = is_disturbed || !pool_of(lan).subnet.contains(&address);
-        let Some(actor) = holder(world, lan, address).filter(|_| !is_disturbed) else {
+        let mut actors = world.actors.iter();
+        let asker = actors.find(|actor| actor.attachment == event.attachment);
+        let (Some(asker), Some(net), false) = (asker, event.v4(), is_disturbed) else {
             return;
         };
-        let server = message.address(code::SERVER);
-        let is_its = |record: &Record| server == Some(record.lease.server);
-        let of_other = message.key() != actor.client_key();
+        let (lan, address) = (asker.lan, net.addr());
+        let Some(actor) = holder(world, lan, address) else {
+            return;
+        };
+        let is_its = |record: &Record| event.server == Some(record.lease.server.into());
         // Who waits for an answer asks again at its own pace.
-        if of_other
+        if asker.attachment != actor.attachment
             && !self.waiting.contains(&(lan, address))
             && world.record_of(actor).is_some_and(is_its)
             && self.asked.insert(actor.attachment.clone())
