@@ -85,6 +85,8 @@ pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
 
 /// By how much a wall clock may be off unnoticed, and how long events may wait for the store.
 const NEAR: u64 = 90 * SECOND;
+/// How long after its server granted it the store may not have a lease yet.
+const UNWRITTEN: Duration = Duration::from_secs(1);
 
 /// No lease is said to have ended while its server has it, whatever the wall clock shows.
 pub(super) fn ended(world: &World, seen: &Seen<'_>, says: &mut Says) {
@@ -100,9 +102,16 @@ pub(super) fn ended(world: &World, seen: &Seen<'_>, says: &mut Says) {
         .filter_map(|event| Some((event, event.v4()?)))
     {
         let soon = Duration::from_micros(world.now + NEAR);
+        // The host went down before the store had it.
+        let booted = Duration::from_micros(world.clocks.booted_at);
+        let is_unwritten = |until: Duration| {
+            let granted = until.saturating_sub(Duration::from_secs(world.plan.lease.into()));
+            (granted..granted + UNWRITTEN).contains(&booted)
+        };
         let runs = |lan| {
             let mut leases = world.leases_of(lan, address.addr());
-            leases.any(|lease| lease.until.is_none_or(|until| until > soon))
+            let goes_on = |until| until > soon && !is_unwritten(until);
+            leases.any(|lease| lease.until.is_none_or(goes_on))
         };
         says.count("leases that ended");
         if (0..world.segments.len()).any(runs) {

@@ -35,14 +35,12 @@ pub(super) fn misleads(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let (Some(arp), Some(sock)) = (arp_of(frame), world.socks.get(exchange)) else {
         return;
     };
-    // An address that was just taken off may still be defended.
-    if arp.target == arp.sender {
-        return;
-    }
     let has_it_elsewhere = |actor: &&Actor| {
         let told = actor.told.as_ref().map(|told| told.ip());
         let is_its = sock.link.in_netns().is_some() && sock.link.in_netns() == actor.at;
-        is_its && actor.stays_off && told == Some(arp.sender)
+        // While it runs, an address that was just taken off may still be defended, and its server looked for.
+        let is_over = actor.phase != Phase::Live;
+        is_its && is_over && actor.stays_off && told == Some(arp.sender)
     };
     if let Some(actor) = world.actors.iter().find(has_it_elsewhere) {
         let detail = format!(
