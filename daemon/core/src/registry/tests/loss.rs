@@ -156,7 +156,7 @@ fn carrier_back_without_a_lease_brings_another_try_soon() {
         rig.server = Server::Silent;
         rig.run_until(1400.0);
         rig.sent.clear();
-        while rig.sent.is_empty() || rig.open.is_empty() != !during_a_try {
+        while rig.sent.is_empty() || rig.open.is_empty() == during_a_try {
             rig.wake();
         }
         rig.tell_carrier(false);
