@@ -91,9 +91,7 @@ impl Sight {
 
     /// Returns whether a namespace that holds a lease is seen in a directory, as far as is known.
     pub(super) fn sees(&self, at: &Path, bindings: &Index) -> bool {
-        let mut there = bindings
-            .iter()
-            .filter(|binding| binding.is_held() && directory(binding) == Some(at));
+        let mut there = bindings.iter().filter(|binding| may_show(binding, at));
         there.any(|binding| !self.doubts(at, binding.id))
     }
 
@@ -101,11 +99,8 @@ impl Sight {
     pub(super) fn witnesses(&mut self, bindings: &Index) -> Vec<At> {
         let mut witnesses = Vec::new();
         for (at, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
-            let is_other = |binding: &&Binding| {
-                binding.is_held()
-                    && !doubt.unseen.contains(&binding.id)
-                    && directory(binding) == Some(at)
-            };
+            let is_other =
+                |binding: &&Binding| !doubt.unseen.contains(&binding.id) && may_show(binding, at);
             let others = bindings
                 .iter()
                 .filter(is_other)
@@ -141,6 +136,12 @@ impl Sight {
         }
         witnesses
     }
+}
+
+/// Returns whether a look at a binding's namespace may show that this daemon sees a directory. No path there leads to one without a
+/// path.
+fn may_show(binding: &Binding, at: &Path) -> bool {
+    binding.is_held() && !binding.is_pathless && directory(binding) == Some(at)
 }
 
 fn directory(binding: &Binding) -> Option<&Path> {

@@ -261,9 +261,7 @@ impl Life {
         }
         let (address, cause) = (self.net(), self.cause());
         self.rig.interface.put(address.into());
-        let blind = Some(cause.clone()).filter(|_| self.rng.u8(..4) == 0);
-        // What has no path and lives is in `pathless`.
-        self.rig.blind = blind.filter(|cause| !matches!(cause, LinkCause::NoPath(_)));
+        self.rig.blind = Some(cause.clone()).filter(|_| self.rng.u8(..4) == 0);
         if self.rng.bool() {
             self.rig.faults.push_back((self.rng.usize(..3), cause));
         }
