@@ -210,7 +210,10 @@ impl World {
         if self.segments[lan].is_of_rogue(bytes) {
             return;
         }
-        self.segments[lan].judge.heard(payload);
+        // A lease is confirmed once the wall clock was set: what answers an earlier question comes too late.
+        if !is_nak || self.now > self.clocks.wall_set + SECOND || self.clocks.wall_set == 0 {
+            self.segments[lan].judge.heard(payload);
+        }
         if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
             self.ledger
                 .offered

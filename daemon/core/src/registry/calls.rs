@@ -126,7 +126,7 @@ impl Registry {
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
     }
 
-    /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`](super::Notice).
+    /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`].
     pub(crate) fn lease(&mut self, now: Now, add: Box<Add>) -> RequestId {
         let errand = self.jobs.errand(Caller::Above, add.attachment.clone());
         self.add(now, errand, add);

@@ -78,7 +78,10 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
                 .map(|add| add.timeout)
                 .filter(|_| !asked.behind);
             let needs = world.plan.needs() + world.plan.one_try() * world.claims_heard();
-            had.is_none_or(|had| had < needs) || has_namesake(world, index)
+            // Its server may offer nothing but an address that Docker has reserved.
+            let reserved = &world.networks[actor.lan].reserved;
+            let may_be_unfit = actor.pool.is_some() && !reserved.is_empty();
+            had.is_none_or(|had| had < needs) || has_namesake(world, index) || may_be_unfit
         }
         _ => false,
     };
