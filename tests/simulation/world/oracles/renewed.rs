@@ -53,7 +53,9 @@ impl Oracle for Forgotten {
                     }
                 }
             }
-            Seen::Heard(lan, _, message) => _ = self.waiting.remove(&(*lan, message.yiaddr)),
+            Seen::Heard(lan, _, message) if message.kind() != Some(Kind::Offer) => {
+                self.waiting.remove(&(*lan, message.yiaddr));
+            }
             Seen::Sends(lan, _, frame) => {
                 let message = message_of(frame);
                 if let Some(message) = message.filter(|it| it.kind() == Some(Kind::Request)) {
