@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl State {
     }
 }
 
-/// Does work on a directory. When `patience` ends first, `late` is told why, on another thread. Until it has heard that, the work
-/// neither goes on with a lock that it gets, nor returns.
+/// Does work on a directory. When `patience` ends first, `late` is told why, on another thread. The work goes on with a lock, or
+/// returns, only once `late` has returned.
 ///
 /// A thread that only sleeps costs a call less than one that does the work while this one sleeps.
 ///
@@ -82,7 +82,12 @@ pub(crate) fn watched<T>(
     let directory = directory.to_owned();
     let watch = move || {
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            its.change(|state| late(state.end(patience, &directory)));
+            its.change(|state| {
+                // The work may have ended just now.
+                if end.try_recv() == Err(TryRecvError::Empty) {
+                    late(state.end(patience, &directory));
+                }
+            });
         }
     };
     let started = thread::Builder::new().name("watch".to_owned()).spawn(watch);
