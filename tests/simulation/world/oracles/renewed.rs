@@ -79,6 +79,8 @@ impl Forgotten {
         let is_disturbed = plan.link_faults > 0
             || plan.flapping > 0
             || plan.suspends.is_some()
+            // The store may not know yet that the holder has lost it.
+            || world.store_fails
             || plan.actors > 8
             // Another server's offer may be taken, and a client that shares its chaddr may be offered nothing else.
             || plan.servers > 1
