@@ -1,9 +1,10 @@
+use std::num::NonZeroU16;
+use std::time::Duration;
+
 use super::Route;
 use super::policy::Policy;
 use crate::source::{Lease, lease};
 use crate::time::Instant;
-use std::num::NonZeroU16;
-use std::time::Duration;
 
 /// Returns a lease of an address, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
 pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {

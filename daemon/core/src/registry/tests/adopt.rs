@@ -1,6 +1,5 @@
 //! Adoption: containers that already ran are taken over, sooner or later.
 
-use crate::time::BootId;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -8,6 +7,7 @@ use super::rig::*;
 use crate::effect::{Adoptee, Call};
 use crate::grant::policy::Detection;
 use crate::link::{KernelMessage, Step};
+use crate::time::BootId;
 
 /// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
 fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {

@@ -1,15 +1,13 @@
 //! A wall clock that jumps. Within a boot only the times in records and events come from it, never deadlines; but if it is set
 //! forward, the boot clock may have stood still.
 
-use crate::time::BootId;
-use crate::time::Instant;
 use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::record::Record;
-use crate::time::WallTime;
+use crate::time::{BootId, Instant, WallTime};
 
 const HOUR: i64 = 3600;
 const YEAR: i64 = 365 * 24 * HOUR;

@@ -1,6 +1,5 @@
 //! What is counted, and what is held in numbers.
 
-use crate::identity::Attachment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use super::rig::*;
 use crate::counts::AddPhase;
 use crate::effect::Failure;
 use crate::event::EventKind;
+use crate::identity::Attachment;
 use crate::source::{Fate, Form};
 
 impl Rig {

@@ -1,6 +1,5 @@
 //! What Docker asks for: pools, reserved addresses, and leases, which it gives back by the address that it was told.
 
-use crate::identity::Attachment;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::effect::{
     Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause,
 };
 use crate::event::EventKind;
-use crate::identity::Lan;
+use crate::identity::{Attachment, Lan};
 use crate::link::Place;
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;

@@ -1,6 +1,5 @@
 //! Which addresses a Docker endpoint may have: those of its pool that are not reserved, and the one of `--ip`.
 
-use crate::identity::Attachment;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use super::docker::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
+use crate::identity::Attachment;
 use crate::pool::{PoolFault, PoolId};
 use crate::source::Wanted;
 

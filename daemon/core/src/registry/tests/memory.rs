@@ -1,6 +1,5 @@
 //! What a held lease costs in memory.
 
-use crate::interface::Interfaces;
 use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use super::super::*;
 use super::rig::*;
 use crate::binding::{Hold, Life};
+use crate::interface::Interfaces;
 use crate::source::Lease;
 
 /// Returns how many hold the lease of the only binding.

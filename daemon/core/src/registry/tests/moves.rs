@@ -2,7 +2,6 @@
 
 mod identity;
 
-use crate::identity::Attachment;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -10,7 +9,7 @@ use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::OnChange;
-use crate::identity::Lan;
+use crate::identity::{Attachment, Lan};
 use crate::link::{KernelMessage, Link, Place, Step};
 use crate::wire::Mac;
 

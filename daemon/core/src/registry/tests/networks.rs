@@ -1,6 +1,5 @@
 //! Networks with our driver, and their endpoints: what is kept, which links are made, and that none is left.
 
-use crate::identity::Attachment;
 use std::time::Duration;
 
 use super::super::*;
@@ -9,7 +8,7 @@ use crate::effect::{
     Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
 };
 use crate::event::EventKind;
-use crate::identity::{ClientId, DoorId};
+use crate::identity::{Attachment, ClientId, DoorId};
 use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::link::{KernelMessage, Place};
 use crate::network::{AddressSource, Mode, NetworkFault, NetworkRecord, Wiring};

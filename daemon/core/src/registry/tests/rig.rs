@@ -7,25 +7,22 @@ mod server;
 mod values;
 mod wired;
 
-pub(super) use self::values::*;
-use self::wired::Wired;
-use crate::identity::Attachment;
-use crate::time::BootId;
-use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::*;
 use ipnet::IpNet;
 
+pub(super) use self::values::*;
+use self::wired::Wired;
+use super::super::*;
 pub(super) use crate::core::Core;
 use crate::effect::{Add, Adoptee, BindingState, Call, ClientIdRule, RequestId, StoreCause};
 pub(super) use crate::effect::{Answer, Input};
 use crate::event::EventKind;
 use crate::grant::Dns;
-use crate::identity::{ClientId, Identity, Lan};
+use crate::identity::{Attachment, ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{
     ByName, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step,
@@ -40,7 +37,7 @@ use crate::source::{Lease, StateName, lease::LeaseTimes};
 use crate::testbed::lan;
 use crate::testbed::link::Wire;
 use crate::testbed::store::Store;
-use crate::time::WallTime;
+use crate::time::{BootId, Instant, WallTime};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 

@@ -1,10 +1,10 @@
 //! Leases and losses that the store has not written yet: they count as if it had.
 
-use crate::identity::Attachment;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::rig::*;
 use crate::effect::Call;
+use crate::identity::Attachment;
 use crate::wire::Mac;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);

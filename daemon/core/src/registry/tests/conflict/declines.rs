@@ -1,8 +1,9 @@
 //! What is declined, and when: only the address in conflict, never after the lease is given up, never before the store
 //! has recorded the loss.
 
-use super::*;
 use std::sync::Arc;
+
+use super::*;
 
 /// A client that takes a lease in two messages, which was offered FIRST in vain and keeps looking.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {

@@ -1,9 +1,6 @@
 //! Values that the tests begin with.
 
 use super::*;
-use crate::identity::Attachment;
-use crate::time::BootId;
-use crate::time::Instant;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::registry::tests) enum Disk {
