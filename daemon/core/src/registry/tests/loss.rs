@@ -71,25 +71,19 @@ fn a_confirmation_goes_on_after_a_failed_early_renewal() {
 
 #[test]
 fn an_address_goes_though_the_store_is_full() {
-    let mut rig = bound(Profile::default());
-    (rig.server, rig.disk) = (Server::Silent, Disk::Slow);
-    rig.run_until(1100.01);
-    assert!(rig.on_link().is_empty(), "it does not wait for the store");
-    rig.disk = Disk::Full;
-    while let Some((op, _)) = rig.slow.pop_front() {
-        rig.unwritten(op);
+    for disk in [Disk::Full, Disk::Slow] {
+        let mut rig = bound(Profile::default());
+        (rig.server, rig.disk) = (Server::Silent, disk);
+        rig.run_until(1100.01);
+        assert!(rig.on_link().is_empty(), "it waits for a {disk:?} store");
+        (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
+        rig.run_until(1150.0);
+        assert!(rig.on_link().is_empty(), "a new one is not durable");
+        rig.disk = Disk::Good;
+        rig.flush();
+        rig.run_until(1300.0);
+        assert_eq!(rig.on_link(), ["192.0.2.77/24"], "{disk:?}");
     }
-    rig.run_until(1100.1);
-    rig.server = Server::Up;
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
-    rig.run_until(1150.0);
-    assert!(
-        rig.on_link().is_empty(),
-        "a new one waits until it is durable"
-    );
-    rig.disk = Disk::Good;
-    rig.run_until(1300.0);
-    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
 }
 
 #[test]
@@ -151,23 +145,30 @@ fn background_searches_leave_permits_to_callers() {
 
 #[test]
 fn carrier_back_without_a_lease_brings_another_try_soon() {
-    for during_a_try in [false, true] {
+    // Carrier is lost before a try and back during it, lost and back during it, or lost and back after it.
+    for (lost_before, during_a_try) in [(true, true), (false, true), (false, false)] {
         let mut rig = bound(Profile::default());
         rig.server = Server::Silent;
         rig.run_until(1400.0);
+        if lost_before {
+            rig.tell_carrier(false);
+            rig.run_for(10.0);
+        }
         rig.sent.clear();
         while rig.sent.is_empty() || rig.open.is_empty() == during_a_try {
             rig.wake();
         }
-        rig.tell_carrier(false);
-        rig.run_for(3.1);
+        if !lost_before {
+            rig.tell_carrier(false);
+            rig.run_for(3.1);
+        }
         (rig.server, rig.wished) = (Server::Up, None);
         rig.tell_carrier(true);
         rig.run_for(10.1);
         assert_eq!(
             (rig.state("a"), rig.on_link()),
             (vec!["BOUND"], vec![A.to_owned()]),
-            "{during_a_try}"
+            "{lost_before} {during_a_try}"
         );
         let first = Some(Ipv4Addr::new(192, 0, 2, 50));
         assert_eq!(
