@@ -1,5 +1,5 @@
 //! The entry points for bytes from outside: frames, messages, options, requests; and for whole scripts of what can
-//! happen to a client. The registry's life by the dice is among the core's tests.
+//! happen to a client. A registry's random life is among the core's tests.
 //!
 //! Each function takes any bytes, and panics if the result is not what it must be. The fuzz targets of `tests/fuzz` and
 //! the properties of `tests/properties` drive the very same functions.

@@ -1,5 +1,6 @@
-//! What no daemon has written, no kernel would say and no server would send: odd records, looks that do not fit, damaged
-//! answers, any bytes, ids that were never given out. All else that can happen to a registry is in the simulation.
+//! What no daemon has written, no kernel would say, no server would send and no dockerd would ask: odd records, looks that do
+//! not fit, damaged answers, any bytes, ids that were never given out, outcomes and calls in any order. All else that can happen
+//! to a registry is in the simulation. `FROM=n` changes the first seed.
 
 use std::net::Ipv4Addr;
 
@@ -7,19 +8,27 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use super::super::*;
+use super::docker::{endpoint_mac, pool};
+use super::networks::{OWN, id, network};
 use super::rig::*;
-use crate::effect::{Call, Order, StoreCause, Verb, Which};
+use crate::docker::DockerKey;
+use crate::effect::{
+    Adoptee, Call, NetworkCall, Order, PoolCall, RequestId, StoreCause, Verb, Which,
+};
 use crate::grant::policy::Policy;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
+use crate::network::{AddressSource, EndpointRecord};
+use crate::pool::PoolRecord;
 use crate::record::{Former, Record, RecordState};
 use crate::silence::Survey;
 use crate::source::{Lease, lease::LeaseTimes};
+use crate::time::BootId;
 use crate::wire::Mac;
 
 const WHO: [&str; 3] = ["a", "b", "c"];
 
-/// A registry's life by the dice.
+/// A registry's random life.
 struct Life {
     rig: Rig,
     rng: Rng,
@@ -36,8 +45,71 @@ impl Life {
         life.rig.lease = life.rng.u32(..600);
         let records = (0..life.rng.u64(..4)).map(|id| (BindingId(id), life.record()));
         life.rig.store.durable = records.collect();
-        life.rig.restart();
+        (0..life.rng.u8(..4)).for_each(|_| life.door_record());
+        life.start();
         life
+    }
+
+    /// The daemon starts on the store's records, with calls that shims kept and containers that run.
+    fn start(&mut self) {
+        self.rig.reg = Core::new(self.rig.config.clone(), 9);
+        self.rig.ends = self.rng.bool().then(Vec::new);
+        let [spooled, adopted] = [(); 2].map(|()| self.rng.u64(..3));
+        // Ids that the rig never gives to its requests.
+        let spooled = (1 << 32..(1 << 32) + spooled).map(|id| (RequestId(id), self.del()));
+        let spooled: Vec<_> = spooled.collect();
+        self.requests = spooled.iter().map(|(id, _)| id.0).collect();
+        let adoptees = (0..adopted).map(|_| {
+            let (who, netns, id) = (self.one(&WHO), self.rng.u64(..4), self.one(&WHO));
+            Adoptee {
+                add: self.rig.call(who, netns, id),
+                address: self.net(),
+                mac: self.rng.bool().then(|| self.mac()),
+            }
+        });
+        let adoptees = adoptees.collect();
+        self.rig.input(Input::Start {
+            boot: BootId("b".into()),
+            records: self.rig.store.records(),
+            doors: self.rig.store.docker.records(),
+            spooled,
+            adoptees,
+        });
+    }
+
+    /// Something that Docker's door kept, or that no daemon can read.
+    fn door_record(&mut self) {
+        let (net, since) = (self.net(), self.rig.now().wall);
+        let attachment = self.rig.endpoint_call(self.rng.u8(..3)).attachment;
+        let source = self.one(&[AddressSource::Ipam, AddressSource::Leased(attachment)]);
+        let docker = &mut self.rig.store.docker;
+        let (pool, network) = (pool(), network("n1"));
+        match self.rng.u8(..4) {
+            0 => docker.unread.push(DockerKey::Network(network.id)),
+            1 => _ = docker.networks.insert(network.id.clone(), network),
+            2 => {
+                let record = PoolRecord {
+                    id: pool.clone(),
+                    lan: None,
+                    gateway: self.rng.bool().then_some(net.addr()),
+                    reserved: [net.addr()].into(),
+                    automatic: self.rng.bool(),
+                    since,
+                };
+                docker.pools.insert(pool, record);
+            }
+            _ => {
+                let record = EndpointRecord {
+                    id: id("e1"),
+                    network: network.id,
+                    mac: endpoint_mac(self.rng.u8(..3)),
+                    address: net,
+                    source,
+                    since,
+                };
+                docker.endpoints.insert(record.id.clone(), record);
+            }
+        }
     }
 
     fn one<T: Clone>(&mut self, of: &[T]) -> T {
@@ -130,9 +202,112 @@ impl Life {
         ])
     }
 
+    fn del(&mut self) -> Call {
+        let (attachment, grace) = (attachment(self.one(&WHO)), self.rng.u32(..4));
+        let grace = self.rng.bool().then_some(grace);
+        Call::Del { attachment, grace }
+    }
+
+    fn order(&mut self) -> Call {
+        let which = Which {
+            name: Some(self.one(&WHO).to_owned()),
+            ..Which::default()
+        };
+        let force = self.rng.bool();
+        let verb = self.one(&[Verb::Renew, Verb::Release { force }]);
+        Call::Order(Box::new(Order { verb, which }))
+    }
+
+    /// A call that changes no lease, unless it collects.
+    fn question(&mut self) -> Call {
+        let (attachment, expected) = (attachment(self.one(&WHO)), vec![self.net().into()]);
+        let (network, keep) = (
+            "lan".to_owned(),
+            vec![(self.one(&WHO).into(), "eth0".into())],
+        );
+        let parent = Some("br0".to_owned());
+        self.one(&[
+            Call::Check {
+                attachment,
+                expected,
+            },
+            Call::Collect { network, keep },
+            Call::Status { parent },
+            Call::Ready,
+            Call::List,
+            Call::Ranges,
+        ])
+    }
+
+    /// A call of dockerd, whether or not one before makes sense of it.
+    fn docker(&mut self) -> u64 {
+        let (pool, address) = (pool(), Ipv4Addr::new(192, 0, 2, self.rng.u8(48..56)));
+        let (network, name) = (network("n1"), self.one(&["e1", "e2"]));
+        let (rig, last) = (&mut self.rig, self.rng.u8(..3));
+        let call = match self.rng.u8(..11) {
+            0 => return rig.endpoint(last),
+            1 => {
+                return rig.pool(
+                    self.rng.choice([None, Some("192.0.2.0/24")]).flatten(),
+                    None,
+                );
+            }
+            2 => return rig.reserve(self.rng.bool().then_some(address)),
+            3 => return rig.create(network),
+            4 => {
+                return rig
+                    .create_endpoint(name, self.rng.choice([OWN, endpoint_mac(last)]).unwrap());
+            }
+            5 => return rig.delete_endpoint(name),
+            6 => Call::Pool(PoolCall::ReleaseAddress { pool, address }),
+            7 => Call::Pool(PoolCall::Release { id: pool }),
+            8 => Call::Network(NetworkCall::Delete(network.id)),
+            9 => Call::Network(NetworkCall::Find(network.id)),
+            _ => Call::Network(NetworkCall::Join {
+                network: network.id,
+                endpoint: id(name),
+                sandbox: "s".into(),
+            }),
+        };
+        rig.request(call)
+    }
+
+    /// A caller hangs up: it is told nothing any more.
+    fn hang_up(&mut self) {
+        let id = self.rng.choice(&self.requests).copied().unwrap_or(0);
+        self.rig.answers.entry(id).or_insert(Answer::Released);
+        self.rig.input(Input::HungUp(RequestId(id)));
+    }
+
+    /// Some effects end, in any order.
+    fn ends(&mut self, most: usize) {
+        for _ in 0..most {
+            let ends = self.rig.ends.as_mut().filter(|ends| !ends.is_empty());
+            let Some(ends) = ends else { return };
+            let (op, outcome) = ends.swap_remove(self.rng.usize(..ends.len()));
+            self.rig.end(op, outcome);
+        }
+    }
+
+    /// The link of an open exchange fails, or does not accept a frame.
+    fn breaks(&mut self) {
+        let cause = self.cause();
+        if let Some(exchange) = self
+            .rng
+            .choice(self.rig.open.keys().copied().collect::<Vec<_>>())
+        {
+            self.rig.input(match self.rng.bool() {
+                true => Input::Unsent { exchange, cause },
+                false => Input::Broken { exchange, cause },
+            });
+        }
+    }
+
     fn step(&mut self) {
         let who = self.one(&WHO);
-        match self.rng.u8(..12) {
+        let most = self.rng.usize(..8);
+        self.ends(most);
+        match self.rng.u8(..17) {
             0 | 1 => {
                 let (netns, id) = (self.rng.u64(..4), self.one(&WHO));
                 self.rig.profile.on_parent = self.rng.u8(..4) == 0;
@@ -140,17 +315,17 @@ impl Life {
                 let add = self.rig.add(who, netns, id);
                 self.requests.push(add);
             }
-            2 => self.requests.push(self.rig.del(who)),
-            3 => {
-                let force = self.rng.bool();
-                let verb = self.one(&[Verb::Renew, Verb::Release { force }]);
-                let which = Which {
-                    name: Some(who.to_owned()),
-                    ..Which::default()
-                };
-                self.rig
-                    .request(Call::Order(Box::new(Order { verb, which })));
+            2 | 3 | 11 => {
+                let calls = [self.del(), self.order(), self.question()];
+                let call = self.one(&calls);
+                self.requests.push(self.rig.request(call));
             }
+            12 | 13 => {
+                let id = self.docker();
+                self.requests.push(id);
+            }
+            14 => self.hang_up(),
+            15 => self.breaks(),
             4 => self.unknown(),
             5 => self.bytes(),
             6 => {
@@ -292,6 +467,12 @@ impl Life {
             self.rig.blind = Some(LinkCause::TimedOut);
         }
         self.rig.flush();
+        self.ends(10_000);
+        let left = self.rig.ends.take();
+        assert!(
+            left.is_none_or(|ends| ends.is_empty()),
+            "no pause, and no end"
+        );
         for _ in 0..100 {
             assert!(self.rig.run_for(10.0) <= 1000, "no pause, and no end");
         }
@@ -302,7 +483,9 @@ impl Life {
 
 #[test]
 fn a_registry_keeps_to_the_rules_through_any_life() {
-    for seed in 0..1500 {
+    let from = std::env::var("FROM").map_or(0, |from| from.parse().expect("FROM is a number"));
+    for seed in from..from + 1500 {
+        println!("FROM={seed}");
         let mut life = Life::begin(seed);
         (0..120).for_each(|_| life.step());
         life.finish();

@@ -162,6 +162,8 @@ pub(super) struct Rig {
     pub(super) asked_from: Vec<Mac>,
     /// Who answers ARP for which address; for [`ANY`]: for all others.
     pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
+    /// The outcomes of effects, where a test ends these in an order of its own.
+    pub(super) ends: Option<Vec<(OpId, Outcome)>>,
     req: u64,
 }
 
@@ -246,6 +248,7 @@ impl Rig {
             readdressed: false,
             asked_from: Vec::new(),
             stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
+            ends: None,
             req: 0,
         };
         rig.start("b", vec![], vec![]);
@@ -264,7 +267,10 @@ impl Rig {
     }
     /// Reports the outcome of an effect, and leaves what follows to whoever drains.
     pub(super) fn done(&mut self, op: OpId, outcome: Outcome) {
-        self.reg.handle(self.now(), Input::Done { op, outcome });
+        match &mut self.ends {
+            Some(ends) => ends.push((op, outcome)),
+            None => self.reg.handle(self.now(), Input::Done { op, outcome }),
+        }
     }
     /// Ends an effect that was held back.
     pub(super) fn end(&mut self, op: OpId, outcome: Outcome) {
@@ -543,7 +549,11 @@ impl Rig {
         self.drain();
     }
     pub(super) fn drain(&mut self) {
+        let mut effects = 0;
         while let Some(effect) = self.reg.poll_effect() {
+            effects += 1;
+            let is_bounded = self.ends.is_none() || effects < 200;
+            assert!(is_bounded, "one input, and no end of effects: {effect:?}");
             match effect {
                 Effect::Persist { op, changes } => {
                     self.persists.push(changes.clone());
