@@ -95,7 +95,11 @@ impl Forgotten {
         let Some(actor) = holder(world, lan, address) else {
             return;
         };
-        let is_its = |record: &Record| event.server == Some(record.lease.server.into());
+        // What was extended a moment ago is not extended again.
+        let is_its = |record: &Record| {
+            let is_fresh = world.now < world.world_time(record.lease.start) + SOON;
+            event.server == Some(record.lease.server.into()) && !is_fresh
+        };
         // Who waits for an answer asks again at its own pace.
         if asker.attachment != actor.attachment
             && !self.waiting.contains(&(lan, address))
