@@ -191,6 +191,8 @@ impl World {
             match event.kind {
                 EventKind::Declined => _ = self.ledger.left.insert(grant, Excuse::ReleaseLost),
                 EventKind::Lost if event.cause.contains("no DECLINE") => {
+                    let client = (actor.lan, actor.client_key());
+                    self.ledger.speaking.insert(client, None);
                     _ = self.ledger.left.insert(grant, Excuse::LeftToEnd);
                     excused.push((actor.lan, net.addr()));
                 }
