@@ -45,6 +45,9 @@ impl Asked {
             || plan.flapping > 0
             || plan.suspends.is_some()
             || !plan.crashes.is_empty();
+        if is_hindered {
+            return self.due.clear();
+        }
         for (attachment, _) in self.due.extract_if(.., |_, at| *at <= world.now) {
             let seeks = |actor: &&Actor| {
                 let record = world.record_of(actor);
@@ -52,7 +55,7 @@ impl Asked {
                     && actor.attachment == attachment
                     && record.is_some_and(|record| record.state == RecordState::Seeking)
             };
-            if !is_hindered && world.actors.iter().any(|actor| seeks(&actor)) {
+            if world.actors.iter().any(|actor| seeks(&actor)) {
                 let detail = format!("{attachment} has no lease, and asks nobody for one");
                 says.broken(Rule::Bare, detail);
             }
