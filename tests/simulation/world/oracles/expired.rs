@@ -47,7 +47,12 @@ pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Listed(_) = seen else { return };
     let fresh = world.clocks.started.max(world.clocks.resumed) + A_WHILE > world.now;
     let keeps = world.plan.on_expiry == OnExpiry::Keep || world.plan.on_change == OnChange::Keep;
-    if world.plan.link_faults > 0 || world.plan.blindness > 0 || keeps || fresh {
+    if world.plan.link_faults > 0
+        || world.plan.blindness > 0
+        || world.clocks.outdated
+        || keeps
+        || fresh
+    {
         return;
     }
     let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.stranded != Some(false);
