@@ -155,8 +155,10 @@ impl Timing {
     }
 
     /// Records that a client begins again in another place.
-    pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
+    pub(crate) fn moved(&mut self, now: u64, who: &(usize, ClientKey)) {
         self.asked(who);
+        // An extension that was about to leave from there is repeated later.
+        self.healed = self.healed.map(|_| now);
         self.clients
             .get_mut(who)
             .into_iter()
