@@ -94,15 +94,16 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
     }
 }
 
-/// Returns whether the only address that an actor takes is kept for a container that may return, and that has not returned since
-/// the actor's began.
+/// Returns whether the only address that an actor takes has been kept, since before its container began, for one that may return.
 fn is_kept(world: &World, actor: &Actor) -> bool {
     let lan = &world.segments[actor.lan].lan;
     let is_it = |record: &Record| {
-        let kept = record.kept.is_some() && record.state == RecordState::Releasing;
+        let grace = u64::from(world.plan.grace.unwrap_or(0)) * SECOND;
+        // Whoever has returned since is kept for longer.
+        let was_kept = |kept| world.world_time(record.lease.start + kept) <= actor.began + grace;
+        let kept = record.kept.is_some_and(was_kept) && record.state == RecordState::Releasing;
         let is_wanted = actor.wanted == Some(record.lease.ip());
-        let has_returned = world.world_time(record.lease.start) > actor.began;
-        kept && is_wanted && !has_returned && record.identity.lan == *lan
+        kept && is_wanted && record.identity.lan == *lan
     };
     world.store.durable.values().any(is_it)
 }
