@@ -55,6 +55,11 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
             true
         }
         Failure::Unfit { .. } => actor.pool.is_some(),
+        // Containers and claims may take all addresses of the ranges.
+        Failure::NoAddress(_) => {
+            let size = world.plan.fallback.map_or(0, |ranges| ranges.size);
+            size <= world.plan.actors as u32 + world.claims_heard()
+        }
         // An ADD ends after three addresses that stations use, or when no more DECLINEs may be sent.
         Failure::Conflicts { .. } | Failure::NotDeclined { .. }
             if !world.plan.squatters.is_empty() =>
