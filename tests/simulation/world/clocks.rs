@@ -25,6 +25,8 @@ pub(super) struct Clocks {
     pub(super) wall_off: bool,
     /// When the daemon last started.
     pub(super) started: Micros,
+    /// When daemons ended.
+    pub(super) ended: Vec<Micros>,
     /// Whether the time was set when no daemon could record that.
     pub(super) outdated: bool,
     /// When the host was last resumed.

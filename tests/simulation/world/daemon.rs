@@ -212,6 +212,7 @@ impl World {
             return;
         }
         self.stats.crashes += 1;
+        self.clocks.ended.push(self.now);
         self.note(|| "CRASH".to_owned());
         self.leave_all(Excuse::DiedUnwritten, true);
         // Its sockets close with it: what only they kept dies now.

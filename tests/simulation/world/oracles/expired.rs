@@ -107,16 +107,32 @@ pub(super) fn ended(world: &World, seen: &Seen<'_>, says: &mut Says) {
         .filter_map(|event| Some((event, event.v4()?)))
     {
         let soon = Duration::from_micros(world.now + NEAR);
-        // The host went down before the store had it.
-        let booted = Duration::from_micros(world.clocks.booted_at);
-        let is_unwritten = |until: Duration| {
-            let granted = until.saturating_sub(Duration::from_secs(world.plan.lease.into()));
-            (granted..granted + UNWRITTEN).contains(&booted)
+        let granted =
+            |until: Duration| until.saturating_sub(Duration::from_secs(world.plan.lease.into()));
+        // The daemon ended before the store had it.
+        let is_unwritten = |until| {
+            let unwritten = granted(until)..granted(until) + UNWRITTEN;
+            let mut ends = world.clocks.ended.iter().copied();
+            ends.any(|end| unwritten.contains(&Duration::from_micros(end)))
+        };
+        // A later container of the identity has it.
+        let is_anothers = |lan, name: &ClientKey, until| {
+            let is_its = |actor: &Actor| {
+                let began = Duration::from_micros(actor.began);
+                (actor.lan, &actor.client_key()) == (lan, name)
+                    && actor.attachment != event.attachment
+                    && began <= granted(until)
+            };
+            world.actors.iter().any(is_its)
         };
         let runs = |lan| {
             let mut leases = world.leases_of(lan, address.addr());
-            let goes_on = |until| until > soon && !is_unwritten(until);
-            leases.any(|lease| lease.until.is_none_or(goes_on))
+            leases.any(|lease| {
+                let goes_on = |until| {
+                    until > soon && !is_unwritten(until) && !is_anothers(lan, &lease.name, until)
+                };
+                lease.until.is_none_or(goes_on)
+            })
         };
         says.count("leases that ended");
         if (0..world.segments.len()).any(runs) {
