@@ -54,7 +54,7 @@ use crate::rules::{Rule, cut};
 use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{ArpOp, BadFrame, Frame};
+use crate::wire::frame::{BadFrame, Frame};
 
 /// One holder of a lease. It dereferences to what all its lives share.
 #[derive(Debug)]
@@ -225,19 +225,15 @@ impl Binding {
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);
-        if let Frame::Arp(arp) = frame {
-            // It may be a server's answer from the wire.
-            if arp.op == ArpOp::Reply {
-                let lan = &self.common.identity.lan;
-                cx.conflicts.answered(lan, arp.sender, arp.sender_mac);
-            }
-            if if is_own {
-                self.common.guard_shares()
-            } else {
-                self.common.guard_hears(exchange)
-            } {
-                self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
-            }
+        let guard_hears = if is_own {
+            self.common.guard_shares()
+        } else {
+            self.common.guard_hears(exchange)
+        };
+        if let Frame::Arp(arp) = frame
+            && guard_hears
+        {
+            self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
         }
         if is_own {
             self.happens(cx, |life, common, cx| life.on_frame(common, frame, cx));

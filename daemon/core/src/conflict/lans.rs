@@ -1,5 +1,4 @@
-//! What the daemon has learnt about a LAN: how many addresses were declined there, whose claims prove nothing, and which servers
-//! are on the wire.
+//! What the daemon has learnt about a LAN: how many addresses were declined there, and whose claims prove nothing.
 //!
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
 //! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
@@ -20,13 +19,10 @@ use crate::wire::Mac;
 /// How many DECLINEs the clients of a LAN may send within ten minutes.
 pub const MOST_DECLINES: usize = 10;
 
-/// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
+/// How long the daemon remembers that a station answers for all addresses.
 const KNOWN: Duration = Duration::from_secs(300);
 
-/// How long to wait before asking a server again whether it is on the wire, if it did not answer.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
-
-/// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
+/// How many stations that answer for all addresses are remembered of a LAN: the latest.
 const MOST: usize = 8;
 
 /// What is known about each LAN.
@@ -39,27 +35,8 @@ struct Seen {
     /// When the last DECLINEs were sent.
     declines: Vec<Instant>,
     proxies: Vec<Proxy>,
-    servers: Vec<AskedServer>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
-}
-
-/// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
-/// reaches none of them: a server that answers is on the wire, and one that does not may be in a macvlan itself.
-#[derive(Debug)]
-struct AskedServer {
-    address: Ipv4Addr,
-    mac: Mac,
-    asked: Instant,
-    /// Whether it has answered.
-    on_wire: bool,
-}
-
-impl AskedServer {
-    /// Returns whether this knowledge still counts.
-    fn is_known(&self, now: Instant) -> bool {
-        now < self.asked + KNOWN
-    }
 }
 
 /// A station that answers for every address.
@@ -109,49 +86,6 @@ impl Lans {
             .copied()
     }
 
-    /// Returns whether a server is known to be on the wire.
-    pub fn is_on_wire(&self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
-        self.servers(lan, now)
-            .any(|known| known.on_wire && known.address == address && known.mac == mac)
-    }
-
-    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
-    pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
-        self.servers(lan, now).all(|known| known.on_wire)
-            && self.servers(lan, now).any(|known| will_do(known.address))
-    }
-
-    /// Returns whether to ask a server if it is on the wire: not if it was just asked.
-    pub fn asks_wire(&mut self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
-        let servers = &mut self.seen(lan, now).servers;
-        let known = servers.iter().position(|known| known.address == address);
-        if known.is_some_and(|at| now < servers[at].asked + ASK_AGAIN) {
-            return false;
-        }
-        if known.is_some() || servers.len() == MOST {
-            servers.remove(known.unwrap_or_default());
-        }
-        servers.push(AskedServer {
-            address,
-            mac,
-            asked: now,
-            on_wire: false,
-        });
-        true
-    }
-
-    /// Records that a station has answered by ARP.
-    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac) {
-        let mut servers = self
-            .0
-            .get_mut(lan)
-            .into_iter()
-            .flat_map(|seen| &mut seen.servers);
-        if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac == mac) {
-            asked.on_wire = true;
-        }
-    }
-
     /// Records that a server said something to a container that has a fallback.
     pub fn heard(&mut self, lan: &Lan, now: Instant) {
         self.seen(lan, now).heard = Some(now);
@@ -165,14 +99,6 @@ impl Lans {
             .is_some_and(|heard| heard >= since)
     }
 
-    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &AskedServer> {
-        self.0
-            .get(lan)
-            .map_or(&[][..], |seen| &seen.servers)
-            .iter()
-            .filter(move |known| known.is_known(now))
-    }
-
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
         self.tidy(now);
         self.0.entry(lan.clone()).or_default()
@@ -183,12 +109,8 @@ impl Lans {
         self.0.retain(|_, seen| {
             seen.declines.retain(|at| now < *at + DECLINED);
             seen.proxies.retain(|known| now < known.until);
-            seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.heard.is_some()
-                || !seen.declines.is_empty()
-                || !seen.proxies.is_empty()
-                || !seen.servers.is_empty()
+            seen.heard.is_some() || !seen.declines.is_empty() || !seen.proxies.is_empty()
         });
     }
 }
@@ -197,7 +119,6 @@ impl Lans {
 mod tests {
     use super::*;
 
-    const LAST: (Ipv4Addr, Mac) = (Ipv4Addr::new(192, 0, 2, 50), Mac([2, 0, 0, 0, 0, 9]));
     const CONTROL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 
     fn at(seconds: f64) -> Instant {
@@ -254,35 +175,5 @@ mod tests {
         );
         lans.tidy(at(400.0));
         assert!(lans.0.is_empty());
-    }
-
-    #[test]
-    fn a_server_is_known_to_be_on_the_wire_for_five_minutes() {
-        let (mut lans, lan) = (Lans::default(), lan("a"));
-        let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
-        let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
-        let is_known = |lans: &Lans, mac, now| lans.is_on_wire(&lan, (server, mac), at(now));
-        assert!(lans.asks_wire(&lan, (server, mac), at(0.0)));
-        assert!(!lans.asks_wire(&lan, (server, mac), at(59.999)) && !is_known(&lans, mac, 59.999));
-        assert!(lans.asks_wire(&lan, (server, mac), at(60.0)));
-        lans.answered(&lan, server, other);
-        lans.answered(&lan, CONTROL, mac);
-        assert!(
-            !is_known(&lans, mac, 60.0) && !all(&lans, 60.0),
-            "another station has its address"
-        );
-        lans.answered(&lan, server, mac);
-        assert!(is_known(&lans, mac, 359.999) && !is_known(&lans, mac, 360.0));
-        assert!(
-            !is_known(&lans, other, 61.0) && !lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)),
-            "it was not asked"
-        );
-        assert!(all(&lans, 61.0) && !lans.are_on_wire(&lan, |address| address != server, at(61.0)));
-        assert!(
-            lans.asks_wire(&lan, (CONTROL, mac), at(62.0)) && !all(&lans, 359.999),
-            "another may be in a sibling"
-        );
-        lans.tidy(at(700.0));
-        assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

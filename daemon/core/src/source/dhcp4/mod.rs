@@ -248,11 +248,6 @@ impl Client {
         )
     }
 
-    /// Returns whether only the first DISCOVER of a client that would take any address has been sent.
-    pub fn asks_first(&self) -> bool {
-        matches!(self.state, State::Selecting { wanted: None, .. }) && self.tally().discovers == 1
-    }
-
     /// Returns whether the client is about to look for a new address.
     pub fn is_to_discover(&self, now: Instant) -> bool {
         matches!(self.state, State::Init { at, .. } if now >= at)

@@ -100,7 +100,6 @@ impl Rig {
                     .unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
-                self.wired.sent_over.push((kind, over));
                 let size = p[240..]
                     .windows(2)
                     .position(|w| w == [57, 2])
