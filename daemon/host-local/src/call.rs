@@ -139,8 +139,8 @@ impl Call {
 
     /// Carries the call out, and returns what the plugin prints: a result, or nothing.
     ///
-    /// Whatever a directory or a file does, the call has no longer than it may take: what keeps it from its end then is told to
-    /// `late`, on another thread, while this one may wait for ever.
+    /// A directory or a file may hold this thread up for ever. When the call's time is over, another thread passes the reason to
+    /// `late`, which answers the caller.
     ///
     /// # Errors
     /// Why it cannot be carried out, in CNI's words.

@@ -70,7 +70,7 @@ impl Slots {
         self.0.entry(attachment).or_default()
     }
 
-    /// Returns an attachment as shared with the one that is known.
+    /// Returns the copy of an attachment that its slot has, or a new one.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
         let known = self.0.get_key_value(attachment);
         known.map_or_else(|| Arc::new(attachment.clone()), |(known, _)| known.clone())
