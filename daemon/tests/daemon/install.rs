@@ -317,6 +317,12 @@ fn what_stops_it_is_named_with_the_way_out() {
         said.contains("/etc/containerd/config.toml cannot be parsed: correct it, or say"),
         "{said}"
     );
+    host.write("a/dhcp.leasehold-new/x", "");
+    let said = host.refused(&["install", "--cni-bin-dir", "/a"]);
+    assert!(
+        said.contains("cannot remove /a/dhcp.leasehold-new"),
+        "{said}"
+    );
     fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
     let said = host.refused(&["install"]);
     assert!(

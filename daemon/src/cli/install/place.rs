@@ -132,8 +132,10 @@ impl Place {
     /// Writes the file beside its place, whole or not at all, and returns its path.
     fn write(&self) -> anyhow::Result<PathBuf> {
         let new = with_suffix(&self.path, ".leasehold-new");
-        fs::create_dir_all(self.directory())
-            .and_then(|()| small_file::write_new(&new, self.mode, &self.contents, true))
+        let directory = self.directory();
+        fs::create_dir_all(directory).with_context(|| cannot("make", directory))?;
+        small_file::remove(&new).with_context(|| cannot("remove", &new))?;
+        small_file::write_new(&new, self.mode, &self.contents, true)
             .with_context(|| cannot("write", &new))?;
         Ok(new)
     }
