@@ -1,4 +1,4 @@
-//! One caller: what is known about its connection, how its question reaches the driver, and how it is answered.
+//! One caller: its connection, the way of its call to the driver, and its answer.
 
 use std::path::Path;
 use std::sync::Arc;

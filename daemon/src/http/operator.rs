@@ -89,10 +89,12 @@ pub(super) async fn ranges(caller: &Caller) -> Result<Ranges, Refusal> {
     }
 }
 
-/// Answers whether an ADD could be recorded now: a STATUS shows that, because it writes to the store.
+/// Answers whether an ADD could be recorded now: the core's answer shows that, because it writes to the store first.
+///
+/// Whatever the reason, a daemon that is not ready answers 503, so that a probe need not tell reasons apart.
 pub(super) async fn is_ready(caller: &Caller) -> Result<Map<String, Value>, Refusal> {
     match ask(Call::Ready, caller).await {
         Some(Answer::Ready) => Ok(Map::new()),
-        other => Err(unexpected(other)),
+        other => Err(Refusal::later(unexpected(other))),
     }
 }

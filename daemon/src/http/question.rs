@@ -1,10 +1,10 @@
-//! What the questions of operators and monitors share: their parameters, and why one is not answered.
+//! What all requests of operators and monitors have: the parameters of a query, and the reason why one is refused.
 
 use std::fmt::Display;
 
 use hyper::StatusCode;
 
-/// Why a question is not answered: a sentence, and the status for whoever reads no sentences.
+/// Why a request is refused: a sentence for people, and a status for programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{said}")]
 pub(super) struct Refusal {
@@ -18,12 +18,12 @@ impl Refusal {
         Self { status, said }
     }
 
-    /// The question is wrong.
+    /// The request is wrong.
     pub(super) fn bad(said: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, said)
     }
 
-    /// It may be answered later.
+    /// The same request may succeed later.
     pub(super) fn later(said: impl Display) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, said)
     }
