@@ -11,7 +11,6 @@ mod clock;
 mod cni_cache;
 mod driver;
 mod fresh;
-mod handover;
 mod health;
 mod http;
 mod limits;
