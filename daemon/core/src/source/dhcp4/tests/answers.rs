@@ -22,10 +22,10 @@ use crate::wire::message::MessageType;
 /// Brings a client to REQUESTING; returns its xid.
 pub(super) fn requesting() -> (Bench, u32) {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    let request = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    let xid = bench.begin();
+    let request = bench.offer(at(0.0), xid);
     assert_eq!(
-        sent(&request.frames[0]).xid(),
+        request.sent().xid(),
         xid,
         "the OFFER's xid (RFC 2131 table 5)"
     );
@@ -50,7 +50,7 @@ const OTHER_SERVER: Refusal = Refusal::OtherServer {
 #[test]
 fn a_lease_may_name_the_client_as_boot_server_or_router() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let xid = bench.begin();
     let offer = Reply {
         siaddr: LEASED,
         ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets())
@@ -64,90 +64,58 @@ fn a_lease_may_name_the_client_as_boot_server_or_router() {
 
 #[test]
 fn each_refusal_has_its_cause() {
-    let ip = |a, b, c, d| Ipv4Addr::new(a, b, c, d);
-    let yiaddr = |address| {
-        move |r: Reply| Reply {
-            yiaddr: address,
-            ..r
-        }
-    };
-    let unexpected = |kind| Refusal::Unexpected {
+    use Refusal::*;
+    let unexpected = |kind| Unexpected {
         kind,
         state: StateName::Selecting,
     };
-    let network = |address| Refusal::NetworkAddress(Ipv4Net::new_assert(address, 24));
-    type Change = Box<dyn Fn(Reply) -> Reply>;
-    let table: Vec<(Change, Refusal)> = vec![
+    let bad = |address: [u8; 4]| BadAddress(address.into());
+    let network = |address: [u8; 4]| NetworkAddress(Ipv4Net::new_assert(address.into(), 24));
+    let other = Mac([2, 0, 0, 0, 0, 8]);
+    let table: [(&dyn Fn(Reply) -> Reply, Refusal); 17] = [
         (
-            Box::new(|r| Reply {
+            &|r| Reply {
                 xid: r.xid ^ 1,
                 ..r
-            }),
-            Refusal::OtherXid,
+            },
+            OtherXid,
+        ),
+        (&|r| Reply { chaddr: other, ..r }, OtherChaddr),
+        (&|r| r.with(61, b"\0other"), OtherClientId),
+        (&|r| r.without(54), NoServerId),
+        (&|r| r.without(51), NoLeaseTime),
+        (&|r| r.with(51, &[0; 4]), ShortLease(0)),
+        (&|r| r.with(51, &[0, 0, 0, 5]), ShortLease(5)),
+        (&|r| Reply { kind: ACK, ..r }, unexpected(MessageType::Ack)),
+        (&|r| Reply { kind: NAK, ..r }, unexpected(MessageType::Nak)),
+        (&|r| r.giving([0; 4].into()), bad([0; 4])),
+        (&|r| r.giving([127, 0, 0, 1].into()), bad([127, 0, 0, 1])),
+        (&|r| r.giving([224, 0, 0, 5].into()), bad([224, 0, 0, 5])),
+        (&|r| r.giving([255; 4].into()), bad([255; 4])),
+        (
+            &|r| r.giving([192, 0, 2, 0].into()),
+            network([192, 0, 2, 0]),
         ),
         (
-            Box::new(|r| Reply {
-                chaddr: Mac([2, 0, 0, 0, 0, 8]),
-                ..r
-            }),
-            Refusal::OtherChaddr,
+            &|r| r.giving([192, 0, 2, 255].into()),
+            network([192, 0, 2, 255]),
         ),
-        (Box::new(|r| r.with(61, b"\0other")), Refusal::OtherClientId),
-        (Box::new(|r| r.without(54)), Refusal::NoServerId),
-        (Box::new(|r| r.without(51)), Refusal::NoLeaseTime),
-        (Box::new(|r| r.with(51, &[0; 4])), Refusal::ShortLease(0)),
+        (&|r| r.giving(SERVER), OfServer(SERVER)),
         (
-            Box::new(|r| r.with(51, &[0, 0, 0, 5])),
-            Refusal::ShortLease(5),
-        ),
-        (
-            Box::new(|r| Reply { kind: ACK, ..r }),
-            unexpected(MessageType::Ack),
-        ),
-        (
-            Box::new(|r| Reply { kind: NAK, ..r }),
-            unexpected(MessageType::Nak),
-        ),
-        (
-            Box::new(yiaddr(ip(0, 0, 0, 0))),
-            Refusal::BadAddress(ip(0, 0, 0, 0)),
-        ),
-        (
-            Box::new(yiaddr(ip(127, 0, 0, 1))),
-            Refusal::BadAddress(ip(127, 0, 0, 1)),
-        ),
-        (
-            Box::new(yiaddr(ip(224, 0, 0, 5))),
-            Refusal::BadAddress(ip(224, 0, 0, 5)),
-        ),
-        (
-            Box::new(yiaddr(ip(255, 255, 255, 255))),
-            Refusal::BadAddress(ip(255, 255, 255, 255)),
-        ),
-        (
-            Box::new(yiaddr(ip(192, 0, 2, 0))),
-            network(ip(192, 0, 2, 0)),
-        ),
-        (
-            Box::new(yiaddr(ip(192, 0, 2, 255))),
-            network(ip(192, 0, 2, 255)),
-        ),
-        (Box::new(yiaddr(SERVER)), Refusal::OfServer(SERVER)),
-        (
-            Box::new(|r| Reply {
+            &|r| Reply {
                 giaddr: LEASED,
                 ..r
-            }),
-            Refusal::OfRelay(LEASED),
+            },
+            OfRelay(LEASED),
         ),
     ];
     for (change, refusal) in table {
         let mut bench = Bench::acquiring();
-        let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+        let xid = bench.begin();
         let output = bench.answer(at(0.0), &change(Reply::new(OFFER, xid, 600)));
         assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
         assert!(output.frames.is_empty() && bench.client.state() == StateName::Selecting);
-        let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let output = bench.offer(at(0.0), xid);
         assert_eq!(
             output.frames.len(),
             1,
@@ -159,10 +127,7 @@ fn each_refusal_has_its_cause() {
 #[test]
 fn an_ack_of_another_address_or_server_is_refused() {
     let (mut bench, xid) = requesting();
-    let other = Reply {
-        yiaddr: Ipv4Addr::new(192, 0, 2, 51),
-        ..Reply::new(ACK, xid, 600)
-    };
+    let other = Reply::new(ACK, xid, 600).giving(Ipv4Addr::new(192, 0, 2, 51));
     assert_eq!(
         bench.answer(at(0.0), &other).refused,
         Some(
@@ -184,16 +149,16 @@ fn an_ack_of_another_address_or_server_is_refused() {
 fn a_nak_to_a_renewal_starts_a_search_at_once() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.clock(at(500.0));
-    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = bench.answer(at(500.0), &Reply::nak(xid));
+    let xid = bench.resolved(at(500.0)).sent().xid();
+    let output = bench.nak(at(500.0), xid);
+    let discover = output.sent();
     let Some(Verdict::Lost(lost, Loss::Nak { server, message })) = output.verdict else {
         panic!("{output:?}")
     };
     assert_eq!((lost.ip(), server), (LEASED, SERVER));
     assert!(!message.expect("a message").contains('"') || bench.client.lease().is_none());
-    let discover = sent(&output.frames[0]);
     assert_eq!(
-        (discover.kind(), discover.option(50)),
+        (discover.kind(), discover.address(50)),
         ("DISCOVER", None),
         "not the address that was refused"
     );
@@ -208,20 +173,15 @@ fn a_missing_or_bad_mask_is_replaced_by_the_classs() {
     ] {
         for mask in [None, Some([255, 0, 255, 0])] {
             let mut bench = Bench::acquiring();
-            let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+            let xid = bench.begin();
             let with_mask = |r: Reply| match mask {
                 Some(mask) => r.with(1, &mask),
                 None => r.without(1),
             };
-            let reply = |kind| Reply {
-                yiaddr: yiaddr.into(),
-                ..with_mask(Reply::new(kind, xid, 600))
-            };
+            let reply = |kind| with_mask(Reply::new(kind, xid, 600)).giving(yiaddr.into());
             bench.answer(at(0.0), &reply(OFFER));
             let output = bench.answer(at(0.0), &reply(ACK));
-            let Some(Verdict::Won(lease)) = output.verdict else {
-                panic!("{output:?}")
-            };
+            let lease = output.won();
             assert_eq!(lease.address.prefix_len(), prefix);
         }
     }
@@ -271,9 +231,7 @@ fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
         .with(26, &1279u16.to_be_bytes())
         .with(3, &[192, 0, 2, 255]);
     let output = bench.answer(at(0.0), &ack);
-    let Some(Verdict::Won(lease)) = output.verdict else {
-        panic!("{output:?}")
-    };
+    let lease = output.won();
     assert_eq!((lease.mtu, lease.gateway), (None, None));
     let told: Vec<_> = output.dropped.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
@@ -291,7 +249,7 @@ fn an_acquisition_given_up_after_request_is_released() {
         (release.kind(), release.to, release.ciaddr(), release.source),
         ("RELEASE", SERVER_MAC, LEASED, LEASED)
     );
-    assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
+    assert_eq!(release.address(54), Some(SERVER));
     let (mut bench, _) = requesting();
     let owed = bench.client.owed(at(0.0)).and_then(Lease::expires);
     let ends = owed.expect("the offer has a time");
@@ -350,7 +308,7 @@ fn a_server_behind_a_router_gets_no_ethernet_broadcast() {
 fn unaddressed(t1: u32, t2: u32, end: u32) -> (Bench, Sent) {
     let mut bench = Bench::bound(t1, t2, end);
     bench.client.set_addressed(false);
-    let request = sent(&bench.clock(at(t1.into())).frames[0]);
+    let request = bench.clock(at(t1.into())).sent();
     (bench, request)
 }
 
@@ -363,8 +321,8 @@ fn without_its_address_a_lease_asks_by_init_reboot() {
         ("REQUEST", none, none)
     );
     assert_eq!(
-        (request.option(50), request.option(54)),
-        (Some(&LEASED.octets()[..]), None)
+        (request.address(50), request.address(54)),
+        (Some(LEASED), None)
     );
     assert!(request.destination.is_broadcast() && bench.client.broadcasts());
     assert_eq!(
@@ -375,8 +333,8 @@ fn without_its_address_a_lease_asks_by_init_reboot() {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["REQUEST"])
     };
-    assert_eq!((when, sent(&output.frames[0]).ciaddr()), (at(700.0), none));
-    let xid = sent(&output.frames[0]).xid();
+    assert_eq!((when, output.sent().ciaddr()), (at(700.0), none));
+    let xid = output.sent().xid();
     let other = bench.answer(
         at(700.0),
         &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]),
@@ -399,7 +357,7 @@ fn without_its_address_only_its_server_may_refuse_a_lease() {
     ));
     let mut bench = Bench::bound(500, 900, 1000);
     bench.client.set_addressed(false);
-    let request = sent(&bench.clock(at(900.0)).frames[0]);
+    let request = bench.clock(at(900.0)).sent();
     assert_eq!(
         (bench.client.state(), request.ciaddr()),
         (StateName::Rebinding, Ipv4Addr::UNSPECIFIED)
@@ -407,9 +365,5 @@ fn without_its_address_only_its_server_may_refuse_a_lease() {
     bench.client.set_addressed(true);
     bench.next(Timer::ReceiveWindow, &[]);
     let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
-    assert_eq!(
-        sent(&output.frames[0]).ciaddr(),
-        LEASED,
-        "the address is back"
-    );
+    assert_eq!(output.sent().ciaddr(), LEASED, "the address is back");
 }

@@ -27,7 +27,7 @@ fn with(profile: ClientProfile, wanted: Option<Wanted>) -> Bench {
 }
 
 fn discover(bench: &mut Bench) -> Sent {
-    sent(&bench.clock(at(0.0)).frames[0])
+    bench.clock(at(0.0)).sent()
 }
 
 fn wants(address: Ipv4Addr, preferred: bool) -> Option<Wanted> {
@@ -49,11 +49,7 @@ fn the_profile_is_in_discover_and_request_not_in_release() {
     };
     let mut bench = with(profile, None);
     let first = discover(&mut bench);
-    let request = sent(
-        &bench
-            .answer(at(0.0), &Reply::new(OFFER, first.xid(), 600))
-            .frames[0],
-    );
+    let request = bench.offer(at(0.0), first.xid()).sent();
     for message in [&first, &request] {
         assert_eq!(message.option(12), Some(&b"web-0"[..]));
         assert_eq!(
@@ -106,8 +102,8 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
             },
             None,
         );
-        let xid = discover(&mut bench).xid();
-        let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let xid = bench.begin();
+        let output = bench.offer(at(0.0), xid);
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
         assert_eq!(
             (bench.client.tally().refused, bench.client.state()),
@@ -134,7 +130,7 @@ fn an_ack_to_discover_needs_rapid_commit() {
         );
         let first = discover(&mut bench);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
-        let plain = bench.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
+        let plain = bench.ack(at(0.0), first.xid());
         let refusal = Refusal::Unexpected {
             kind: MessageType::Ack,
             state: StateName::Selecting,
@@ -213,7 +209,7 @@ fn a_rapid_commit_of_an_unwanted_address_is_owed() {
             },
             wants(OTHER, preferred),
         );
-        let xid = discover(&mut bench).xid();
+        let xid = bench.begin();
         let output = bench.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Unwanted {
@@ -237,33 +233,23 @@ fn a_rapid_commit_of_an_unwanted_address_is_owed() {
 fn an_unlike_first_offer_waits_for_a_better_one() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, true));
     let first = discover(&mut bench);
-    assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
-    let unlike = Reply {
-        yiaddr: OTHER,
-        ..Reply::new(OFFER, first.xid(), 600)
-    };
+    assert_eq!(first.address(50), Some(LEASED));
+    let unlike = Reply::new(OFFER, first.xid(), 600).giving(OTHER);
     assert!(bench.answer(at(0.0), &unlike).frames.is_empty());
     let (when, _) = bench.clone().next(Timer::Choose, &["REQUEST"]);
     assert_eq!(when, at(0.2), "there is no better one");
     let better = Reply::new(OFFER, first.xid(), 600).with(54, &[192, 0, 2, 9]);
-    let request = sent(&bench.answer(at(0.1), &better).frames[0]);
-    assert_eq!(request.option(50), Some(&LEASED.octets()[..]));
+    let request = bench.answer(at(0.1), &better).sent();
+    assert_eq!(request.address(50), Some(LEASED));
     assert_eq!(bench.client.state(), StateName::Requesting);
 }
 
 #[test]
 fn a_client_waits_for_the_address_that_it_insists_on() {
     let mut bench = with(ClientProfile::default(), wants(LEASED, false));
-    let xid = discover(&mut bench).xid();
-    let unlike = |bench: &mut Bench, when| {
-        bench.answer(
-            when,
-            &Reply {
-                yiaddr: OTHER,
-                ..Reply::new(OFFER, xid, 600)
-            },
-        )
-    };
+    let xid = bench.begin();
+    let unlike =
+        |bench: &mut Bench, when| bench.answer(when, &Reply::new(OFFER, xid, 600).giving(OTHER));
     let missed = Some(missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED }));
     assert!(unlike(&mut bench, at(0.0)).frames.is_empty());
     for _ in 0..2 {
@@ -279,10 +265,7 @@ fn a_client_waits_for_the_address_that_it_insists_on() {
         at(3.5),
         &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]),
     );
-    assert_eq!(
-        sent(&right.frames[0]).option(50),
-        Some(&LEASED.octets()[..])
-    );
+    assert_eq!(right.sent().address(50), Some(LEASED));
 }
 
 #[test]
@@ -297,32 +280,23 @@ fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
         ))
     };
     let mut bench = adopt();
-    let request = sent(&bench.clock(at(0.0)).frames[0]);
+    let request = bench.clock(at(0.0)).sent();
     assert_eq!(
-        (request.kind(), request.option(50), request.option(54)),
-        ("REQUEST", Some(&LEASED.octets()[..]), None)
+        (request.kind(), request.address(50), request.address(54)),
+        ("REQUEST", Some(LEASED), None)
     );
-    let output = bench.answer(at(0.0), &Reply::new(ACK, request.xid(), 600));
-    assert!(
-        matches!(output.verdict, Some(Verdict::Won(_))),
-        "{output:?}"
-    );
+    let output = bench.ack(at(0.0), request.xid());
+    output.won();
 
     let mut bench = adopt();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let xid = bench.begin();
     assert!(
-        bench.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(),
+        bench.nak(at(0.0), xid).frames.is_empty(),
         "which server granted it nobody knows"
     );
     let (refused, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-    let xid = sent(&output.frames[0]).xid();
-    let other = bench.answer(
-        refused,
-        &Reply {
-            yiaddr: OTHER,
-            ..Reply::new(OFFER, xid, 600)
-        },
-    );
+    let xid = output.sent().xid();
+    let other = bench.answer(refused, &Reply::new(OFFER, xid, 600).giving(OTHER));
     let missed = missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED });
     assert_eq!((other.frames.len(), other.missed), (0, Some(missed)));
     assert_eq!(
@@ -342,11 +316,9 @@ fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
 
 /// Returns a message of the good server, which gives OTHER.
 fn of_good(kind: u8, xid: u32) -> Reply {
-    Reply {
-        yiaddr: OTHER,
-        ..Reply::new(kind, xid, 600)
-    }
-    .with(54, &GOOD.octets())
+    Reply::new(kind, xid, 600)
+        .giving(OTHER)
+        .with(54, &GOOD.octets())
 }
 
 /// Returns the servers whose offers are requested.
@@ -365,11 +337,8 @@ fn asked(output: &Output) -> Vec<Ipv4Addr> {
 fn a_second_offer_is_requested_if_the_first_fails() {
     for refused in [true, false] {
         let mut bench = with(ClientProfile::default(), None);
-        let xid = discover(&mut bench).xid();
-        assert_eq!(
-            asked(&bench.answer(at(0.0), &Reply::new(OFFER, xid, 600))),
-            [SERVER]
-        );
+        let xid = bench.begin();
+        assert_eq!(asked(&bench.offer(at(0.0), xid)), [SERVER]);
         assert!(
             bench
                 .answer(at(0.1), &of_good(OFFER, xid))
@@ -378,7 +347,7 @@ fn a_second_offer_is_requested_if_the_first_fails() {
             "the first is asked for"
         );
         let (now, output) = if refused {
-            (at(0.2), bench.answer(at(0.2), &Reply::nak(xid)))
+            (at(0.2), bench.nak(at(0.2), xid))
         } else {
             bench.next(Timer::Retransmit, &["REQUEST"]);
             bench.next(Timer::Retransmit, &["REQUEST"]);
@@ -401,7 +370,7 @@ fn of_two_spare_offers_the_better_one_is_requested() {
     let third = Ipv4Addr::new(192, 0, 2, 8);
     for better_first in [true, false] {
         let mut bench = with(ClientProfile::default(), wants(LEASED, true));
-        let xid = discover(&mut bench).xid();
+        let xid = bench.begin();
         let offer = |server: Ipv4Addr| Reply::new(OFFER, xid, 600).with(54, &server.octets());
         assert_eq!(asked(&bench.answer(at(0.0), &offer(third))), [third]);
         let better = offer(SERVER);
@@ -421,10 +390,10 @@ fn of_two_spare_offers_the_better_one_is_requested() {
 fn a_spare_offer_is_requested_as_long_as_its_xid_counts() {
     for (until, fresh) in [(32.0, true), (32.1, false), (3600.0, false)] {
         let mut bench = with(ClientProfile::default(), None);
-        let xid = discover(&mut bench).xid();
-        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let xid = bench.begin();
+        bench.offer(at(0.0), xid);
         bench.answer(at(0.1), &of_good(OFFER, xid));
-        let output = bench.answer(at(until), &Reply::nak(xid));
+        let output = bench.nak(at(until), xid);
         assert_eq!(asked(&output) == [GOOD], fresh, "after {until} s");
     }
 }
@@ -432,20 +401,14 @@ fn a_spare_offer_is_requested_as_long_as_its_xid_counts() {
 #[test]
 fn an_offer_that_the_wire_doubled_is_requested_once() {
     let mut stage = with(ClientProfile::default(), wants(OTHER, true));
-    let xid = discover(&mut stage).xid();
+    let xid = stage.begin();
     assert!(
-        stage
-            .answer(at(0.0), &Reply::new(OFFER, xid, 600))
-            .frames
-            .is_empty(),
+        stage.offer(at(0.0), xid).frames.is_empty(),
         "another address is wished for"
     );
     assert_eq!(asked(&stage.answer(at(0.0), &of_good(OFFER, xid))), [GOOD]);
     stage.client.refuse(at(0.0), Duration::from_secs(1));
-    assert_eq!(
-        asked(&stage.answer(at(0.05), &Reply::new(OFFER, xid, 600))),
-        [SERVER]
-    );
+    assert_eq!(asked(&stage.offer(at(0.05), xid)), [SERVER]);
     stage.next(Timer::Retransmit, &["REQUEST"]);
     stage.next(Timer::Retransmit, &["REQUEST"]);
     stage.next(Timer::Retransmit, &["DISCOVER"]);
@@ -458,11 +421,11 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
         if !waited_for {
             bench.client.not_waited_for();
         }
-        let xid = discover(&mut bench).xid();
-        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        let output = bench.answer(at(0.0), &Reply::nak(xid));
-        let xid = sent(&output.frames[0]).xid();
-        let bad = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
+        let xid = bench.begin();
+        bench.offer(at(0.0), xid);
+        let output = bench.nak(at(0.0), xid);
+        let xid = output.sent().xid();
+        let bad = bench.offer(at(0.1), xid);
         assert_eq!(
             bad.frames.is_empty(),
             waited_for,
@@ -473,15 +436,10 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
             let output = bench.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
             assert_eq!(asked(&output), [SERVER], "better than none");
             // By then both have failed, and the one that answers first failed last.
-            bench.answer(at(0.3), &Reply::nak(xid));
+            bench.nak(at(0.3), xid);
             let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-            let xid = sent(&output.frames[0]).xid();
-            assert!(
-                bench
-                    .answer(now, &Reply::new(OFFER, xid, 600))
-                    .frames
-                    .is_empty()
-            );
+            let xid = output.sent().xid();
+            assert!(bench.offer(now, xid).frames.is_empty());
             assert!(bench.answer(now, &of_good(OFFER, xid)).frames.is_empty());
             assert_eq!(asked(&bench.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
@@ -490,11 +448,8 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
                 at(0.3),
                 "there is no other"
             );
-            let xid = sent(&bench.client.refuse(at(0.3), Duration::ZERO).frames[0]).xid();
-            assert_eq!(
-                asked(&bench.answer(at(0.3), &Reply::new(OFFER, xid, 600))),
-                [SERVER]
-            );
+            let xid = bench.client.refuse(at(0.3), Duration::ZERO).sent().xid();
+            assert_eq!(asked(&bench.offer(at(0.3), xid)), [SERVER]);
         }
     }
 }
@@ -524,8 +479,8 @@ fn a_client_without_an_identifier_never_sends_one() {
     }
     // Some servers say what they know the client by all the same.
     let mut bench = with(profile, None);
-    let xid = discover(&mut bench).xid();
+    let xid = bench.begin();
     let offer = Reply::new(OFFER, xid, 600).with(61, &[1, 2, 3]);
-    let request = sent(&bench.answer(at(0.0), &offer).frames[0]);
+    let request = bench.answer(at(0.0), &offer).sent();
     assert_eq!((request.kind(), request.option(61)), ("REQUEST", None));
 }

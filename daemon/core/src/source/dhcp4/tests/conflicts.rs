@@ -5,24 +5,20 @@ use std::time::Duration;
 use super::super::timing::Timer;
 use super::super::{Loss, Output, Signal, StateName, Verdict};
 use super::answers::requesting;
-use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, at, name, sent};
+use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, at};
 use crate::wire::Mac;
 
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const CONFLICT: Signal<'_> = Signal::Conflict { by: NEIGHBOUR };
 
-fn names(output: &Output) -> Vec<&'static str> {
-    output.frames.iter().map(|frame| name(frame)).collect()
-}
-
 #[track_caller]
 fn assert_declined(output: &Output) {
-    let decline = sent(&output.frames[0]);
+    let decline = output.sent();
     assert_eq!(
-        (decline.kind(), decline.option(50)),
-        ("DECLINE", Some(&LEASED.octets()[..]))
+        (decline.kind(), decline.address(50)),
+        ("DECLINE", Some(LEASED))
     );
-    assert_eq!(decline.option(54), Some(&SERVER.octets()[..]));
+    assert_eq!(decline.address(54), Some(SERVER));
     let Some(Verdict::Lost(lost, Loss::Conflict { by: NEIGHBOUR })) = &output.verdict else {
         panic!("{output:?}")
     };
@@ -40,26 +36,23 @@ fn an_address_in_use_is_declined_once_it_is_granted() {
     );
     bench.next(Timer::Retransmit, &["REQUEST"]);
     assert_eq!(bench.client.requesting(), Some((LEASED, true)));
-    let output = bench.answer(at(2.0), &Reply::new(ACK, xid, 600));
+    let output = bench.ack(at(2.0), xid);
     assert_declined(&output);
-    assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
+    assert_eq!((output.names(), output.listen), (vec!["DECLINE"], false));
     assert_eq!(bench.client.tally().declined, Some((LEASED, NEIGHBOUR)));
     assert_eq!(
         bench.deadline(),
         (at(2.0) + Duration::from_millis(100), Timer::Discover)
     );
     let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-    let discover = sent(&output.frames[0]);
-    assert_eq!(discover.option(50), None, "not the same address again");
+    let discover = output.sent();
+    assert_eq!(discover.address(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
     assert_eq!(bench.client.owed(now), None, "nothing is to be released");
     // The conflict does not concern the next offer.
-    bench.answer(now, &Reply::new(OFFER, discover.xid(), 600));
-    let output = bench.answer(now, &Reply::new(ACK, discover.xid(), 600));
-    assert!(
-        matches!(output.verdict, Some(Verdict::Won(_))),
-        "{output:?}"
-    );
+    bench.offer(now, discover.xid());
+    let output = bench.ack(now, discover.xid());
+    output.won();
 }
 
 #[test]
@@ -72,33 +65,29 @@ fn a_server_that_offers_used_addresses_comes_last() {
         for round in 1..=2 {
             let now = bench.deadline().0 - Duration::from_millis(500);
             bench.signal(now, CONFLICT);
-            assert_declined(&bench.answer(now, &Reply::new(ACK, xid, 600)));
+            assert_declined(&bench.ack(now, xid));
             let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-            xid = sent(&output.frames[0]).xid();
-            let offered = bench.answer(now, &Reply::new(OFFER, xid, 600));
+            xid = output.sent().xid();
+            let offered = bench.offer(now, xid);
             assert_eq!(
-                names(&offered).is_empty(),
+                offered.names().is_empty(),
                 round == 2,
                 "an address that is in use does not make a bad server"
             );
         }
         let now = bench.deadline().0 - Duration::from_millis(1);
-        let good = Reply {
-            yiaddr: [192, 0, 2, 60].into(),
-            ..Reply::new(OFFER, xid, 600)
-        }
-        .with(54, &[192, 0, 2, 9]);
+        let good = Reply::new(OFFER, xid, 600)
+            .giving([192, 0, 2, 60].into())
+            .with(54, &[192, 0, 2, 9]);
         assert_eq!(
-            sent(&bench.answer(now, &good).frames[0]).option(54),
-            Some(&[192, 0, 2, 9][..])
+            bench.answer(now, &good).sent().address(54),
+            Some([192, 0, 2, 9].into())
         );
         bench.answer(
             now,
-            &Reply {
-                yiaddr: [192, 0, 2, 60].into(),
-                ..Reply::new(ACK, xid, 600)
-            }
-            .with(54, &[192, 0, 2, 9]),
+            &Reply::new(ACK, xid, 600)
+                .giving([192, 0, 2, 60].into())
+                .with(54, &[192, 0, 2, 9]),
         );
         bench.client.is_free();
         assert_eq!(
@@ -122,7 +111,7 @@ fn a_held_address_in_conflict_is_declined_at_once() {
     let mut bench = Bench::bound(300, 525, 600);
     let output = bench.signal(at(5.0), CONFLICT);
     assert_declined(&output);
-    assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
+    assert_eq!((output.names(), output.listen), (vec!["DECLINE"], false));
     assert_eq!(
         (
             bench.client.state(),
@@ -140,7 +129,7 @@ fn a_held_address_in_conflict_is_declined_at_once() {
         (at(5.0) + Duration::from_secs(10), Timer::Discover)
     );
     let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-    assert_eq!(sent(&output.frames[0]).option(50), None);
+    assert_eq!(output.sent().address(50), None);
 }
 
 /// The pauses after this many conflicts in a row, in milliseconds, each just before its end and at it.
@@ -153,14 +142,14 @@ fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
     let mut output = bench.clock(now);
     (0..count)
         .map(|_| {
-            let xid = sent(&output.frames[0]).xid();
-            let offered = bench.answer(now, &Reply::new(OFFER, xid, 600));
+            let xid = output.sent().xid();
+            let offered = bench.offer(now, xid);
             if offered.frames.is_empty() {
                 // Its server waits for another from the second on.
                 now = bench.next(Timer::Choose, &["REQUEST"]).0;
             }
             bench.signal(now, CONFLICT);
-            assert_declined(&bench.answer(now, &Reply::new(ACK, xid, 600)));
+            assert_declined(&bench.ack(now, xid));
             let (due, next) = bench.next(Timer::Discover, &["DISCOVER"]);
             let pause = due.saturating_since(now).as_millis();
             (now, output) = (due, next);
@@ -192,8 +181,8 @@ fn a_free_address_resets_the_pauses_after_conflicts() {
             (at(now) + Duration::from_secs(pause), Timer::Discover)
         );
         let (due, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-        let xid = sent(&output.frames[0]).xid();
-        let offered = bench.answer(due, &Reply::new(OFFER, xid, 600));
+        let xid = output.sent().xid();
+        let offered = bench.offer(due, xid);
         // Its server waits for another from the second on.
         let waits = offered.frames.is_empty();
         let due = if waits {
@@ -201,7 +190,7 @@ fn a_free_address_resets_the_pauses_after_conflicts() {
         } else {
             due
         };
-        bench.answer(due, &Reply::new(ACK, xid, 600));
+        bench.ack(due, xid);
     }
     bench.client.is_free();
     assert_declined(&bench.signal(at(200.0), CONFLICT));

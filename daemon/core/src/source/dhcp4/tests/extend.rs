@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -11,9 +10,7 @@ use super::super::accept::Refusal;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Miss, Output, Signal, StateName, Verdict};
 use super::answers::requesting;
-use super::script::{
-    ACK, Bench, LEASED, Reply, SERVER, SERVER_MAC, at, lease, name, plain, sent, timed,
-};
+use super::script::{ACK, Bench, LEASED, Reply, SERVER, at, lease, name, plain, sent, timed};
 use crate::time::Instant;
 
 /// A server that did not grant the lease.
@@ -43,7 +40,7 @@ fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
         {
             output = Output {
                 verdict: output.verdict,
-                ..bench.arp(now, SERVER_MAC)
+                ..bench.resolved(now)
             };
         }
         answers.extend(
@@ -81,20 +78,18 @@ fn a_slow_server_still_extends_leases() {
 fn all_tries_of_a_phase_have_one_xid() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
-    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let xid = bench.resolved(at(500.0)).sent().xid();
     bench.next(Timer::ReceiveWindow, &[]);
     bench.next(Timer::Retransmit, &["ARP"]);
-    assert_eq!(sent(&bench.arp(at(700.0), SERVER_MAC).frames[0]).xid(), xid);
+    assert_eq!(bench.resolved(at(700.0)).sent().xid(), xid);
     let mut renewed = bench.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
-    let Some(Verdict::Kept(lease)) = output.verdict else {
-        panic!("{output:?}")
-    };
+    let lease = output.kept();
     assert_eq!(
         (lease.start, renewed.client.state()),
         (at(500.0), StateName::Bound)
     );
-    let rebind = sent(&bench.clock(at(900.0)).frames[0]);
+    let rebind = bench.clock(at(900.0)).sent();
     assert_ne!(rebind.xid(), xid, "other servers may answer this");
     let output = bench.answer(at(900.0), &Reply::new(ACK, xid, 1000));
     assert_eq!(output.refused, Some(Refusal::OtherXid.into()));
@@ -102,10 +97,7 @@ fn all_tries_of_a_phase_have_one_xid() {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["REQUEST"])
     };
-    assert_eq!(
-        (again, sent(&output.frames[0]).xid()),
-        (at(950.0), rebind.xid())
-    );
+    assert_eq!((again, output.sent().xid()), (at(950.0), rebind.xid()));
     let output = bench.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
     assert!(
         matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(900.0)),
@@ -117,11 +109,11 @@ fn all_tries_of_a_phase_have_one_xid() {
 fn secs_counts_from_the_first_request_of_an_extension() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
-    let mut said = vec![sent(&bench.arp(at(500.6), SERVER_MAC).frames[0]).secs()];
+    let mut said = vec![bench.resolved(at(500.6)).sent().secs()];
     bench.clock(at(705.0));
-    said.push(sent(&bench.arp(at(705.0), SERVER_MAC).frames[0]).secs());
+    said.push(bench.resolved(at(705.0)).sent().secs());
     for when in [900.0, 950.0] {
-        said.push(sent(&bench.clock(at(when)).frames[0]).secs());
+        said.push(bench.clock(at(when)).sent().secs());
     }
     assert_eq!(said, [0, 204, 399, 449]);
 }
@@ -130,11 +122,11 @@ fn secs_counts_from_the_first_request_of_an_extension() {
 fn a_lease_shorter_than_the_silence_gets_a_new_xid() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
-    bench.arp(at(500.0), SERVER_MAC);
+    bench.resolved(at(500.0));
     for (again, taken) in [(700.0, false), (800.0, true)] {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["ARP"]);
-        let xid = sent(&bench.arp(at(again), SERVER_MAC).frames[0]).xid();
+        let xid = bench.resolved(at(again)).sent().xid();
         let output = bench.answer(at(again), &Reply::new(ACK, xid, 120));
         assert_eq!(
             output.refused,
@@ -152,14 +144,12 @@ fn any_server_may_extend_a_lease() {
         let mut bench = Bench::bound(500, 900, 1000);
         let mut request = bench.clock(at(when));
         if name(&request.frames[0]) == "ARP" {
-            request = bench.arp(at(when), SERVER_MAC);
+            request = bench.resolved(at(when));
         }
         assert_eq!(bench.client.state(), state);
-        let ack = Reply::new(ACK, sent(&request.frames[0]).xid(), 1000).with(54, &OTHER.octets());
+        let ack = Reply::new(ACK, request.sent().xid(), 1000).with(54, &OTHER.octets());
         let output = bench.answer(at(when), &ack);
-        let Some(Verdict::Kept(lease)) = output.verdict else {
-            panic!("{state}: {output:?}")
-        };
+        let lease = output.kept();
         assert_eq!(
             (lease.server, lease.ip(), lease.start),
             (OTHER, LEASED, at(when))
@@ -170,7 +160,7 @@ fn any_server_may_extend_a_lease() {
 /// A client whose REQUEST another server refused, with its xid.
 fn refused_by_another(client: Client, when: f64) -> (Bench, u32) {
     let mut bench = Bench::new(client);
-    let xid = sent(&bench.clock(at(when)).frames[0]).xid();
+    let xid = bench.clock(at(when)).sent().xid();
     let output = bench.answer(at(when), &Reply::nak(xid).with(54, &OTHER.octets()));
     assert!(
         output.verdict.is_none() && output.refused.is_none() && output.listen,
@@ -236,13 +226,13 @@ fn a_relayed_nak_waits_for_an_ack_beside_it() {
     let renewing = || {
         let mut bench = Bench::bound(500, 900, 1000);
         bench.next(Timer::Renew, &["ARP"]);
-        let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        let xid = bench.resolved(at(500.0)).sent().xid();
         (bench, 500.0, xid)
     };
     let rebooting = || {
         let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
         let mut bench = Bench::new(client);
-        let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+        let xid = bench.begin();
         (bench, 0.0, xid)
     };
     let requesting = || {
@@ -282,7 +272,7 @@ fn a_relayed_nak_waits_for_an_ack_beside_it() {
 fn its_own_servers_nak_is_obeyed_at_once() {
     for (mut bench, xid) in [rebinding(), confirming()] {
         let (until, _) = bench.deadline();
-        let output = bench.answer(until - Duration::from_millis(500), &Reply::nak(xid));
+        let output = bench.nak(until - Duration::from_millis(500), xid);
         assert_ne!(lost_by(&output), OTHER);
     }
 }
@@ -315,16 +305,8 @@ fn an_early_renewal_is_tried_three_times() {
     let mut asked = Vec::new();
     for when in [100.0, 104.0, 112.0] {
         let output = bench.clock(at(when));
-        assert_eq!(
-            output
-                .frames
-                .iter()
-                .map(|frame| name(frame))
-                .collect::<Vec<_>>(),
-            ["ARP"],
-            "at {when}"
-        );
-        asked.push(sent(&bench.arp(at(when), SERVER_MAC).frames[0]).xid());
+        assert_eq!(output.names(), ["ARP"], "at {when}");
+        asked.push(bench.resolved(at(when)).sent().xid());
     }
     assert!(asked.iter().all(|xid| *xid == asked[0]), "{asked:?}");
     let mut late = bench.clone();
@@ -347,7 +329,7 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
     let offered = |mut bench: Bench| {
         bench.client.renew_early(at(100.0));
         bench.clock(at(100.0));
-        let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
+        let renew = bench.resolved(at(100.0)).sent();
         assert_eq!(
             (renew.kind(), renew.ciaddr(), renew.destination),
             ("REQUEST", LEASED, SERVER)
@@ -363,7 +345,7 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
     let mut silent = bench.clone();
     for when in [104.0, 112.0] {
         silent.clock(at(when));
-        silent.arp(at(when), SERVER_MAC);
+        silent.resolved(at(when));
     }
     silent.clock(at(128.0));
     assert_eq!(
@@ -384,12 +366,7 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
         (lease(), None),
         (timed(500, 900, 1000), Some((at(500.0), Timer::Renew))),
     ] {
-        let mut bench = Bench::new(Client::resume(
-            plain(),
-            Arc::new(lease),
-            at(0.0),
-            Rng::with_seed(7),
-        ));
+        let mut bench = Bench::holding(lease);
         bench.client.renew_early(at(100.0));
         assert!(bench.signal(at(100.0), Signal::Clock).listen);
         let output = bench.signal(at(100.0), Signal::Unopened);
@@ -403,12 +380,7 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
 
 #[test]
 fn an_early_renewal_repeats_one_without_sockets() {
-    let mut bench = Bench::new(Client::resume(
-        plain(),
-        Arc::new(timed(500, 900, 1000)),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
+    let mut bench = Bench::holding(timed(500, 900, 1000));
     bench.signal(at(500.0), Signal::Clock);
     bench.signal(at(500.0), Signal::Unopened);
     assert!(

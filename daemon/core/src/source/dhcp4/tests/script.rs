@@ -80,6 +80,12 @@ impl Sent {
         None
     }
 
+    /// Returns the address that is an option's value.
+    pub(super) fn address(&self, code: u8) -> Option<Ipv4Addr> {
+        let value = <[u8; 4]>::try_from(self.option(code)?);
+        Some(value.expect("four bytes").into())
+    }
+
     /// Returns the message type by name.
     pub(super) fn kind(&self) -> &'static str {
         match self.option(53) {
@@ -122,6 +128,34 @@ pub(super) fn sent(frame: &[u8]) -> Sent {
         source,
         destination,
         payload: payload.to_vec(),
+    }
+}
+
+impl Output {
+    /// Returns the first message.
+    pub(super) fn sent(&self) -> Sent {
+        sent(&self.frames[0])
+    }
+
+    /// Returns the names of all frames.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.frames.iter().map(|frame| name(frame)).collect()
+    }
+
+    /// Returns the lease that the client got by this.
+    pub(super) fn won(&self) -> Arc<Lease> {
+        match &self.verdict {
+            Some(Verdict::Won(lease)) => lease.clone(),
+            _ => panic!("{self:?}"),
+        }
+    }
+
+    /// Returns the lease that the client has extended by this.
+    pub(super) fn kept(&self) -> Arc<Lease> {
+        match &self.verdict {
+            Some(Verdict::Kept(lease)) => lease.clone(),
+            _ => panic!("{self:?}"),
+        }
     }
 }
 
@@ -181,6 +215,10 @@ impl Reply {
         self.options.retain(|(have, _)| *have != code);
         self.options.push((code, value.to_vec()));
         self
+    }
+
+    pub(super) fn giving(self, yiaddr: Ipv4Addr) -> Self {
+        Self { yiaddr, ..self }
     }
 
     pub(super) fn without(mut self, code: u8) -> Self {
@@ -256,12 +294,13 @@ impl Bench {
 
     /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
     pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
-        Self::new(Client::resume(
-            plain(),
-            Arc::new(timed(t1, t2, end)),
-            at(0.0),
-            Rng::with_seed(7),
-        ))
+        Self::holding(timed(t1, t2, end))
+    }
+
+    /// A client that has held this lease since zero.
+    pub(super) fn holding(lease: Lease) -> Self {
+        let rng = Rng::with_seed(7);
+        Self::new(Client::resume(plain(), Arc::new(lease), at(0.0), rng))
     }
 
     /// A client that must confirm an endless lease.
@@ -333,9 +372,28 @@ impl Bench {
         output
     }
 
-    /// Delivers the server's ARP answer from this Ethernet address.
-    pub(super) fn arp(&mut self, now: Instant, mac: Mac) -> Output {
-        self.signal(now, Signal::Arp(&arp_of_server(mac)))
+    /// Delivers the server's OFFER of ten minutes.
+    pub(super) fn offer(&mut self, now: Instant, xid: u32) -> Output {
+        self.answer(now, &Reply::new(OFFER, xid, 600))
+    }
+
+    /// Delivers its ACK of ten minutes.
+    pub(super) fn ack(&mut self, now: Instant, xid: u32) -> Output {
+        self.answer(now, &Reply::new(ACK, xid, 600))
+    }
+
+    pub(super) fn nak(&mut self, now: Instant, xid: u32) -> Output {
+        self.answer(now, &Reply::nak(xid))
+    }
+
+    /// Delivers the server's ARP answer.
+    pub(super) fn resolved(&mut self, now: Instant) -> Output {
+        self.signal(now, Signal::Arp(&arp_of_server(SERVER_MAC)))
+    }
+
+    /// Sends the first message, at zero, and returns its xid.
+    pub(super) fn begin(&mut self) -> u32 {
+        self.clock(at(0.0)).sent().xid()
     }
 
     pub(super) fn deadline(&self) -> (Instant, Timer) {
@@ -359,15 +417,7 @@ impl Bench {
             "{timer:?}: nothing changes early"
         );
         let output = self.clock(when);
-        assert_eq!(
-            output
-                .frames
-                .iter()
-                .map(|frame| name(frame))
-                .collect::<Vec<_>>(),
-            frames,
-            "{timer:?}"
-        );
+        assert_eq!(output.names(), frames, "{timer:?}");
         (when, output)
     }
 }

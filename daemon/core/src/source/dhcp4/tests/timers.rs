@@ -7,9 +7,7 @@ use fastrand::Rng;
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
-use super::script::{
-    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, at, lease, name, plain, sent,
-};
+use super::script::{ACK, Bench, LEASED, MAC, Reply, SERVER_MAC, STATION, at, lease, plain, sent};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
@@ -23,17 +21,14 @@ fn between(value: Duration, low: f64, high: f64) {
 fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
     let mut bench = Bench::acquiring();
     let first = bench.clock(at(0.0));
-    assert_eq!(sent(&first.frames[0]).kind(), "DISCOVER");
+    assert_eq!(first.sent().kind(), "DISCOVER");
     let mut last = at(0.0);
     for base in [1.0, 2.0, 4.0, 8.0, 8.0, 8.0] {
         let (when, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         assert!(output.listen, "a caller waits: the sockets stay open");
-        assert_eq!(sent(&output.frames[0]).xid(), sent(&first.frames[0]).xid());
-        assert_eq!(
-            u64::from(sent(&output.frames[0]).secs()),
-            when.since_boot().as_secs()
-        );
+        assert_eq!(output.sent().xid(), first.sent().xid());
+        assert_eq!(u64::from(output.sent().secs()), when.since_boot().as_secs());
         last = when;
     }
 }
@@ -50,7 +45,7 @@ fn is_flagged(output: &Output) -> bool {
 fn the_broadcast_flag_is_set_from_the_third_discover() {
     let mut bench = Bench::acquiring();
     let first = bench.clock(at(0.0));
-    let xid = sent(&first.frames[0]).xid();
+    let xid = first.sent().xid();
     let mut flags = vec![is_flagged(&first)];
     let mut last = at(0.0);
     for _ in 0..3 {
@@ -59,18 +54,18 @@ fn the_broadcast_flag_is_set_from_the_third_discover() {
         last = when;
     }
     assert_eq!(flags, [false, false, true, true]);
-    let request = bench.answer(last, &Reply::new(OFFER, xid, 600));
+    let request = bench.offer(last, xid);
     assert!(is_flagged(&request), "its answer would be lost without it");
-    bench.answer(last, &Reply::new(ACK, xid, 600));
+    bench.ack(last, xid);
     assert_eq!(bench.client.flag_helped(), Some(true));
 }
 
 #[test]
 fn an_answer_in_time_needs_no_broadcast_flag() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let xid = bench.begin();
     let (when, again) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-    let request = bench.answer(when, &Reply::new(OFFER, xid, 600));
+    let request = bench.offer(when, xid);
     assert!(!is_flagged(&again) && !is_flagged(&request));
     assert_eq!(bench.client.flag_helped(), Some(false));
     let again: Vec<_> = (0..2)
@@ -82,18 +77,18 @@ fn an_answer_in_time_needs_no_broadcast_flag() {
 #[test]
 fn a_request_is_sent_three_times_before_a_new_discover() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    let request = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
-    assert_eq!(sent(&request.frames[0]).kind(), "REQUEST");
+    let xid = bench.begin();
+    let request = bench.offer(at(0.1), xid);
+    assert_eq!(request.sent().kind(), "REQUEST");
     let mut last = at(0.1);
     for base in [1.0, 2.0] {
         let (when, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         between(when.saturating_since(last), base * 0.875, base * 1.125);
-        assert_eq!(sent(&output.frames[0]).xid(), xid);
+        assert_eq!(output.sent().xid(), xid);
         last = when;
     }
     let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
-    assert_ne!(sent(&output.frames[0]).xid(), xid, "a new transaction");
+    assert_ne!(output.sent().xid(), xid, "a new transaction");
 }
 
 #[test]
@@ -105,13 +100,12 @@ fn an_init_reboot_is_sent_twice_before_a_discover() {
         bench.next(Timer::Retransmit, &["REQUEST"]).1,
         bench.next(Timer::Retransmit, &["DISCOVER"]).1,
     ];
-    let [first, _, discover] = outputs.each_ref().map(|output| sent(&output.frames[0]));
-    let leased = LEASED.octets();
+    let [first, _, discover] = outputs.each_ref().map(|output| output.sent());
     assert_eq!(
-        (first.kind(), first.option(50), first.option(54)),
-        ("REQUEST", Some(&leased[..]), None)
+        (first.kind(), first.address(50), first.address(54)),
+        ("REQUEST", Some(LEASED), None)
     );
-    assert_eq!(discover.option(50), Some(&leased[..]));
+    assert_eq!(discover.address(50), Some(LEASED));
     let flagged = outputs.each_ref().map(is_flagged);
     assert_eq!(flagged, [false, false, true], "these messages count too");
 }
@@ -131,7 +125,7 @@ fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
         let (when, _) = bench.next(Timer::Discover, &["REQUEST"]);
         between(when.saturating_since(last), least, most);
         let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
-        xid = sent(&output.frames[0]).xid();
+        xid = output.sent().xid();
         let (given_up, output) = bench.next(Timer::Retransmit, &[]);
         assert_eq!(
             (bench.client.state(), output.listen),
@@ -140,21 +134,10 @@ fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
         assert!(bench.client.lease().is_some() && bench.client.is_unconfirmed());
         last = given_up;
     }
-    assert!(
-        bench
-            .answer(last, &Reply::new(ACK, xid, 600))
-            .verdict
-            .is_none(),
-        "nobody listens"
-    );
-    let xid = sent(&bench.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
+    assert!(bench.ack(last, xid).verdict.is_none(), "nobody listens");
+    let xid = bench.next(Timer::Discover, &["REQUEST"]).1.sent().xid();
     let answered = bench.deadline().0 - Duration::from_millis(1);
-    assert!(
-        bench
-            .answer(answered, &Reply::new(ACK, xid, 600))
-            .verdict
-            .is_some()
-    );
+    assert!(bench.ack(answered, xid).verdict.is_some());
     assert_eq!(
         (bench.client.state(), bench.client.is_unconfirmed()),
         (StateName::Bound, false)
@@ -170,7 +153,7 @@ fn a_server_silent_to_arp_gets_renew_at_its_last_mac() {
         bench.next(Timer::Resolve, &["ARP"]);
         bench.next(Timer::Resolve, &["ARP"]);
         let (when, output) = bench.next(Timer::Resolve, &["REQUEST"]);
-        let request = sent(&output.frames[0]);
+        let request = output.sent();
         assert_eq!(
             (when, request.to, request.source),
             (at(begun + 0.6), to, LEASED)
@@ -182,7 +165,7 @@ fn a_server_silent_to_arp_gets_renew_at_its_last_mac() {
 fn each_renewal_listens_longer_and_halves_the_wait() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
-    let request = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]);
+    let request = bench.resolved(at(500.0)).sent();
     assert_eq!(
         (request.kind(), request.to, request.ciaddr()),
         ("REQUEST", SERVER_MAC, LEASED)
@@ -196,11 +179,11 @@ fn each_renewal_listens_longer_and_halves_the_wait() {
         );
         let (when, _) = bench.next(Timer::Retransmit, &["ARP"]);
         assert_eq!(when, at(again));
-        assert_eq!(bench.arp(at(again), SERVER_MAC).frames.len(), 1);
+        assert_eq!(bench.resolved(at(again)).frames.len(), 1);
     }
     bench.next(Timer::ReceiveWindow, &[]);
     let (when, output) = bench.next(Timer::Rebind, &["REQUEST"]);
-    let request = sent(&output.frames[0]);
+    let request = output.sent();
     assert_eq!(
         (when, request.to, request.source, request.ciaddr()),
         (at(900.0), Mac::BROADCAST, LEASED, LEASED)
@@ -224,8 +207,8 @@ fn each_rebinding_halves_the_wait_until_the_end() {
         Some(Verdict::Lost(_, Loss::Expired { .. }))
     ));
     assert_eq!(
-        sent(&output.frames[0]).option(50),
-        Some(&LEASED.octets()[..]),
+        output.sent().address(50),
+        Some(LEASED),
         "the same address, if it may be"
     );
     assert!(bench.client.lease().is_none());
@@ -235,13 +218,13 @@ fn each_rebinding_halves_the_wait_until_the_end() {
 fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
     let mut bench = Bench::bound(5, 8, 10);
     bench.next(Timer::Renew, &["ARP"]);
-    bench.arp(at(5.0), SERVER_MAC);
+    bench.resolved(at(5.0));
     assert_eq!(
         bench.next(Timer::Retransmit, &["ARP"]).0,
         at(6.5),
         "the window is open all along"
     );
-    bench.arp(at(6.5), SERVER_MAC);
+    bench.resolved(at(6.5));
     assert_eq!(bench.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
     assert_eq!(bench.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
     assert_eq!(bench.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
@@ -263,7 +246,7 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
             match (output.frames.is_empty(), bench.client.state()) {
                 (false, StateName::Renewing) => {
                     assert!(now + Duration::from_secs(1) <= t2, "{lease}: {now:?}");
-                    bench.arp(now, SERVER_MAC);
+                    bench.resolved(now);
                 }
                 (false, StateName::Rebinding) => {
                     assert!(
@@ -301,14 +284,14 @@ fn a_background_discovery_slows_down_to_once_a_minute() {
 #[test]
 fn the_second_nak_starts_over_after_a_pause() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    let output = bench.answer(at(0.0), &Reply::nak(xid));
-    let discover = sent(&output.frames[0]);
-    assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None));
-    bench.answer(at(0.0), &Reply::new(OFFER, discover.xid(), 600));
+    let xid = bench.begin();
+    bench.offer(at(0.0), xid);
+    let output = bench.nak(at(0.0), xid);
+    let discover = output.sent();
+    assert_eq!((discover.kind(), discover.address(50)), ("DISCOVER", None));
+    bench.offer(at(0.0), discover.xid());
     let (asked, _) = bench.next(Timer::Choose, &["REQUEST"]);
-    let output = bench.answer(asked, &Reply::nak(discover.xid()));
+    let output = bench.nak(asked, discover.xid());
     assert!(output.frames.is_empty() && !output.listen);
     let (when, _) = bench.next(Timer::Discover, &["DISCOVER"]);
     between(when.saturating_since(asked), 0.875, 1.125);
@@ -350,18 +333,13 @@ fn offered_another(offered: f64) -> Bench {
         at(0.0),
         Rng::with_seed(7),
     ));
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let xid = bench.begin();
     let (retransmit, _) = bench.deadline();
     assert!(
         at(offered) < retransmit && retransmit < at(offered + 0.2),
         "{retransmit:?}"
     );
-    assert!(
-        bench
-            .answer(at(offered), &Reply::new(OFFER, xid, 600))
-            .frames
-            .is_empty()
-    );
+    assert!(bench.offer(at(offered), xid).frames.is_empty());
     bench
 }
 
@@ -390,18 +368,10 @@ fn a_late_arp_answer_renews_no_lease_that_is_over() {
     ] {
         let mut bench = Bench::bound(500, 900, 1000);
         bench.next(Timer::Renew, &["ARP"]);
-        let output = bench.arp(at(when), SERVER_MAC);
+        let output = bench.resolved(at(when));
+        assert_eq!(output.names(), frames, "at {when}");
         assert_eq!(
-            output
-                .frames
-                .iter()
-                .map(|frame| name(frame))
-                .collect::<Vec<_>>(),
-            frames,
-            "at {when}"
-        );
-        assert_eq!(
-            sent(&output.frames[0]).destination.is_broadcast(),
+            output.sent().destination.is_broadcast(),
             when >= 900.0,
             "at {when}"
         );
@@ -429,13 +399,11 @@ fn what_is_overdue_after_a_restart_is_put_off_a_little() {
 #[test]
 fn a_lease_counts_from_the_sending_of_its_request() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
-    bench.answer(at(0.5), &Reply::new(OFFER, xid, 600));
+    let xid = bench.begin();
+    bench.offer(at(0.5), xid);
     bench.next(Timer::Retransmit, &["REQUEST"]);
-    let output = bench.answer(at(2.0), &Reply::new(ACK, xid, 600));
-    let Some(Verdict::Won(lease)) = output.verdict else {
-        panic!("{output:?}")
-    };
+    let output = bench.ack(at(2.0), xid);
+    let lease = output.won();
     assert_eq!(
         lease.start,
         at(0.5),
@@ -473,9 +441,5 @@ fn unanswered_messages_alternate_between_both_macs() {
     );
     bench.next(Timer::Renew, &["ARP"]);
     let (at_t1, _) = bench.deadline();
-    assert_eq!(
-        source(&bench.arp(at_t1, SERVER_MAC)),
-        STATION,
-        "that was answered"
-    );
+    assert_eq!(source(&bench.resolved(at_t1)), STATION, "that was answered");
 }

@@ -11,7 +11,7 @@ use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing;
 use super::super::{Client, Verdict};
 use super::answers::won;
-use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, SERVER_MAC, at, lease, plain, sent};
+use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, at, lease, plain};
 use crate::wire::frame::{self, Frame, FrameMeta};
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -88,22 +88,15 @@ fn bare(xid: u32) -> Reply {
 
 #[test]
 fn a_bare_ack_changes_no_configuration() {
-    let held = || {
-        Bench::new(Client::resume(
-            plain(),
-            Arc::new(full()),
-            at(0.0),
-            Rng::with_seed(7),
-        ))
-    };
+    let held = || Bench::holding(full());
     let renewed = |answer: &dyn Fn(Reply) -> Reply| {
         let mut bench = held();
         bench.clock(at(500.0));
-        let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        let xid = bench.resolved(at(500.0)).sent().xid();
         bench.answer(at(500.0), &answer(bare(xid))).verdict
     };
     let mut rebinding = held();
-    let xid = sent(&rebinding.clock(at(900.0)).frames[0]).xid();
+    let xid = rebinding.clock(at(900.0)).sent().xid();
     let rebound = rebinding
         .answer(at(900.0), &bare(xid).with(54, &[192, 0, 2, 9]))
         .verdict;
@@ -113,7 +106,7 @@ fn a_bare_ack_changes_no_configuration() {
         at(0.0),
         Rng::with_seed(7),
     ));
-    let xid = sent(&rebooting.clock(at(0.0)).frames[0]).xid();
+    let xid = rebooting.clock(at(0.0)).sent().xid();
     let rebooted = rebooting.answer(at(0.0), &bare(xid)).verdict;
     let broken = |r: Reply| r.with(6, &[192, 0, 2, 53, 1]);
     for verdict in [renewed(&|r| r), renewed(&broken), rebound, rebooted] {
@@ -146,10 +139,7 @@ fn a_bare_ack_changes_no_configuration() {
         (1, &by_itself.dns, None),
         "withdrawn"
     );
-    let elsewhere = renewed(&|r| Reply {
-        yiaddr: [10, 0, 0, 7].into(),
-        ..r
-    });
+    let elsewhere = renewed(&|r| r.giving([10, 0, 0, 7].into()));
     let Some(Verdict::Kept(lease)) = elsewhere else {
         panic!("{elsewhere:?}")
     };
@@ -172,21 +162,14 @@ fn whole(reply: Reply) -> Reply {
 
 /// Returns what that lease becomes by such an answer to its RENEW, apart from its times.
 fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
-    let mut bench = Bench::new(Client::resume(
-        plain(),
-        Arc::new(full()),
-        at(0.0),
-        Rng::with_seed(7),
-    ));
+    let mut bench = Bench::holding(full());
     bench.clock(at(500.0));
-    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let xid = bench.resolved(at(500.0)).sent().xid();
     let output = bench.answer(
         at(500.0),
         &answer(whole(bare(xid)).with(3, &SERVER.octets())),
     );
-    let Some(Verdict::Kept(lease)) = output.verdict else {
-        panic!("{output:?}")
-    };
+    let lease = output.kept();
     Lease {
         start: full().start,
         times: full().times,
@@ -308,14 +291,12 @@ fn what_a_cut_answer_does_not_say_stays() {
 #[test]
 fn a_bare_ack_has_the_configuration_of_its_offer() {
     let mut bench = Bench::acquiring();
-    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let xid = bench.begin();
     let offer = Reply::new(OFFER, xid, 600)
         .with(1, &[255, 255, 240, 0])
         .with(3, &SERVER.octets());
     bench.answer(at(0.0), &offer);
-    let Some(Verdict::Won(lease)) = bench.answer(at(0.0), &bare(xid)).verdict else {
-        panic!("not won")
-    };
+    let lease = bench.answer(at(0.0), &bare(xid)).won();
     assert_eq!(
         (lease.ip(), lease.address.prefix_len(), lease.gateway),
         (LEASED, 20, Some(SERVER))
@@ -386,12 +367,7 @@ fn the_next_hop_follows_the_longest_prefix() {
             Frame::Udp(_) => panic!("sent without ARP"),
         };
         let rng = || Rng::with_seed(7);
-        let mut renewing = Bench::new(Client::resume(
-            plain(),
-            Arc::new(lease.clone()),
-            at(0.0),
-            rng(),
-        ));
+        let mut renewing = Bench::holding(lease.clone());
         assert_eq!(
             asked(&renewing.clock(at(500.0)).frames),
             hop,
