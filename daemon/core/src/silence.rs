@@ -242,11 +242,7 @@ mod tests {
         macvlan: false,
     };
 
-    fn reasons(survey: Survey) -> Vec<String> {
-        let lan = Lan::Link {
-            parent: "br0".into(),
-            vlan: 0,
-        };
+    fn silence(survey: Survey) -> Silence {
         Silence {
             ifname: "eth0".to_owned(),
             before: Some(10),
@@ -254,64 +250,60 @@ mod tests {
             survey,
             server: None,
         }
-        .reasons(&lan)
+    }
+
+    fn lan() -> Lan {
+        Lan::Link {
+            parent: "br0".into(),
+            vlan: 0,
+        }
+    }
+
+    /// Has so many frames counted in all.
+    fn received(frames: u64, survey: Survey) -> Survey {
+        Survey {
+            received: Some(frames),
+            ..survey
+        }
+    }
+
+    /// Asserts that the reasons are these, by a part of each.
+    fn says(survey: Survey, expected: &[&str]) {
+        let found = silence(survey.clone()).reasons(&lan());
+        assert_eq!(found.len(), expected.len(), "{survey:?}: {found:?}");
+        let mut pairs = found.iter().zip(expected);
+        assert!(pairs.all(|(found, part)| found.contains(part)), "{found:?}");
     }
 
     #[test]
     fn spanning_tree_is_named_if_it_may_be_the_reason() {
-        let port_delay = Some(Duration::from_secs(30));
-        let lan = Lan::Link {
-            parent: "br0".into(),
-            vlan: 0,
+        let delayed = Survey {
+            port_delay: Some(Duration::from_secs(30)),
+            ..BRIDGE
         };
-        let reasons = |up_for, survey: Survey| {
-            Silence {
-                ifname: "eth0".to_owned(),
-                before: Some(10),
+        let beside = Survey {
+            macvlan: true,
+            ..delayed.clone()
+        };
+        let reasons = |up_for, survey| {
+            let silence = Silence {
                 up_for,
-                survey,
-                server: None,
-            }
-            .reasons(&lan)
-            .concat()
+                ..silence(survey)
+            };
+            silence.reasons(&lan()).concat()
         };
         let lately = Some(Duration::from_secs(12));
+        let blocks = "bridge br0 runs the spanning tree protocol, which blocks eth0 for its first 30s: set `timeout`";
         for (up_for, survey, expected) in [
-            (
-                None,
-                Survey {
-                    port_delay,
-                    ..BRIDGE
-                },
-                "bridge br0 runs the spanning tree protocol, which blocks eth0 for its first 30s: set `timeout`",
-            ),
-            (
-                lately,
-                Survey {
-                    port_delay,
-                    ..BRIDGE
-                },
-                "bridge br0 runs",
-            ),
-            (
-                lately,
-                NOTHING,
-                "came up only 12s earlier: if its switch port",
-            ),
-            (
-                lately,
-                Survey {
-                    port_delay,
-                    macvlan: true,
-                    ..BRIDGE
-                },
-                "came up only 12s earlier",
-            ),
+            (None, delayed.clone(), blocks),
+            (lately, delayed, "bridge br0 runs"),
+            (lately, NOTHING, "12s earlier: if its switch port"),
+            (lately, beside, "came up only 12s earlier"),
         ] {
-            let found = reasons(up_for, survey.clone());
+            let found = reasons(up_for, survey);
             assert!(
                 found.contains(expected) && found.contains("`timeout`"),
-                "{survey:?}: {found}"
+                "{found}"
             );
         }
         assert!(!reasons(None, BRIDGE).contains("spanning tree"));
@@ -319,162 +311,70 @@ mod tests {
 
     #[test]
     fn each_finding_has_its_sentence() {
-        let server_on_host = true;
-        let firewall = |bridge_nf, forward_drop, docker_user| Firewall {
-            bridge_nf: Some(bridge_nf),
-            forward_drop,
-            docker_user,
-        };
-        let table: [(Survey, &[&str]); 14] = [
-            (NOTHING, &[]),
-            (
-                Survey {
-                    carrier: Some(false),
-                    received: Some(10),
-                    ..NOTHING
-                },
-                &["eth0 has lost its carrier"],
-            ),
-            (
-                Survey {
-                    received: Some(10),
-                    ..NOTHING
-                },
-                &["not one frame came in on br0 from outside"],
-            ),
-            (
-                Survey {
-                    received: Some(10),
-                    ports: Some(0),
-                    ..BRIDGE
-                },
-                &["every port of bridge br0 leads to a container"],
-            ),
-            (
-                Survey {
-                    received: Some(11),
-                    ..NOTHING
-                },
-                &["1 frame came in on br0 from outside, so"],
-            ),
-            (
-                Survey {
-                    received: Some(52),
-                    ..NOTHING
-                },
-                &["42 frames came in on br0 from outside, so"],
-            ),
-            (
-                Survey {
-                    firewall: firewall(true, Some(true), false),
-                    ..BRIDGE
-                },
-                &[
-                    "FORWARD drops by policy: set that to 0, or let br0 through (iptables -I FORWARD -i br0 -o br0 -j ACCEPT)",
-                ],
-            ),
-            (
-                Survey {
-                    firewall: firewall(true, Some(true), true),
-                    ..BRIDGE
-                },
-                &["(iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT)"],
-            ),
-            (
-                Survey {
-                    firewall: firewall(true, None, false),
-                    ..BRIDGE
-                },
-                &["if its chain FORWARD does not let it through"],
-            ),
-            (
-                Survey {
-                    firewall: firewall(true, Some(false), false),
-                    ..BRIDGE
-                },
-                &[],
-            ),
-            (
-                Survey {
-                    firewall: firewall(false, Some(true), false),
-                    ..BRIDGE
-                },
-                &[],
-            ),
-            (
-                Survey {
-                    server_on_host,
-                    ..NOTHING
-                },
-                &["use a bridge, or put the server elsewhere"],
-            ),
-            (
-                Survey {
-                    server_on_host,
-                    ..BRIDGE
-                },
-                &["does it serve br0"],
-            ),
-            (
-                Survey {
-                    server_on_host,
-                    macvlan: true,
-                    ..BRIDGE
-                },
-                &["a container on br0 cannot reach"],
-            ),
-        ];
-        for (survey, expected) in table {
-            let found = reasons(survey.clone());
-            assert_eq!(found.len(), expected.len(), "{survey:?}: {found:?}");
-            assert!(
-                found
-                    .iter()
-                    .zip(expected)
-                    .all(|(found, part)| found.contains(part)),
-                "{found:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn all_that_was_found_is_named_the_likeliest_first() {
-        let all = Survey {
+        let firewall = |bridge_nf, forward_drop, docker_user| Survey {
             firewall: Firewall {
-                bridge_nf: Some(true),
-                forward_drop: Some(true),
-                docker_user: false,
+                bridge_nf: Some(bridge_nf),
+                forward_drop,
+                docker_user,
             },
-            server_on_host: true,
-            received: Some(12),
             ..BRIDGE
         };
-        let found = reasons(all);
-        let order = ["FORWARD", "runs on this host", "2 frames"];
-        assert_eq!(found.len(), order.len());
-        assert!(
-            found
-                .iter()
-                .zip(order)
-                .all(|(found, part)| found.contains(part)),
-            "{found:?}"
+        let server = |survey| Survey {
+            server_on_host: true,
+            ..survey
+        };
+        let lost = Survey {
+            carrier: Some(false),
+            ..NOTHING
+        };
+        let alone = Survey {
+            ports: Some(0),
+            ..BRIDGE
+        };
+        let macvlan = Survey {
+            macvlan: true,
+            ..BRIDGE
+        };
+        says(NOTHING, &[]);
+        says(received(10, lost), &["eth0 has lost its carrier"]);
+        let none = "not one frame came in on br0 from outside";
+        says(received(10, NOTHING), &[none]);
+        let alone_on = "every port of bridge br0 leads to a container";
+        says(received(10, alone), &[alone_on]);
+        says(
+            received(11, NOTHING),
+            &["1 frame came in on br0 from outside, so"],
         );
+        says(
+            received(52, NOTHING),
+            &["42 frames came in on br0 from outside, so"],
+        );
+        let dropped = "FORWARD drops by policy: set that to 0, or let br0 through (iptables -I FORWARD -i br0 -o br0 -j ACCEPT)";
+        says(firewall(true, Some(true), false), &[dropped]);
+        let user = "(iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT)";
+        says(firewall(true, Some(true), true), &[user]);
+        let chain = "if its chain FORWARD does not let it through";
+        says(firewall(true, None, false), &[chain]);
+        says(firewall(true, Some(false), false), &[]);
+        says(firewall(false, Some(true), false), &[]);
+        says(
+            server(NOTHING),
+            &["use a bridge, or put the server elsewhere"],
+        );
+        says(server(BRIDGE), &["does it serve br0"]);
+        says(server(macvlan), &["a container on br0 cannot reach"]);
+        // All that was found, the likeliest first.
+        let all = received(12, server(firewall(true, Some(true), false)));
+        says(all, &["FORWARD", "runs on this host", "2 frames"]);
     }
 
     #[test]
     fn of_a_network_without_a_host_link_the_host_says_nothing() {
         let survey = Survey {
             server_on_host: true,
-            received: Some(10),
-            ..NOTHING
+            ..received(10, NOTHING)
         };
-        let silence = Silence {
-            ifname: "eth0".to_owned(),
-            before: Some(10),
-            up_for: None,
-            survey,
-            server: None,
-        };
+        let silence = silence(survey);
         let found = silence.reasons(&Lan::Network("lan".into()));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("not one frame"), "{found:?}");
@@ -489,18 +389,12 @@ mod tests {
             (false, false, "42 frames came in"),
         ] {
             let silence = Silence {
-                ifname: "eth0".to_owned(),
-                before: Some(10),
-                up_for: None,
-                survey: Survey {
-                    received: Some(52),
-                    ..NOTHING
-                },
                 server: Some(LastServer {
                     address: Ipv4Addr::new(192, 0, 2, 1),
                     is_there,
                     acknowledged,
                 }),
+                ..silence(received(52, NOTHING))
             };
             let found = silence.reasons(&Lan::Network("lan".into()));
             assert_eq!(found.len(), 1, "{found:?}");

@@ -136,81 +136,28 @@ fn an_address_is_announced_twice_from_when_it_appears() {
 
 #[test]
 fn what_is_a_conflict_before_the_address_is_used() {
-    let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-    let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
-    for (what, arp, optimistic, strict) in [
-        (
-            "a reply to our probe",
-            reply(NEIGHBOUR, ADDRESS, LINK),
-            true,
-            true,
-        ),
-        (
-            "a reply to somebody else",
-            reply(NEIGHBOUR, ADDRESS, Mac([2, 1, 1, 1, 1, 1])),
-            true,
-            true,
-        ),
-        ("a request from the address", claim, true, true),
-        (
-            "an announcement",
-            Arp::request(NEIGHBOUR, ADDRESS, ADDRESS),
-            true,
-            true,
-        ),
-        ("a probe", probe, false, true),
-        (
-            "a probe for another address",
-            Arp {
-                target: OTHER,
-                ..probe
-            },
-            false,
-            false,
-        ),
-        (
-            "a request for the address",
-            Arp::request(NEIGHBOUR, OTHER, ADDRESS),
-            false,
-            false,
-        ),
-        (
-            "a reply about another address",
-            reply(NEIGHBOUR, OTHER, LINK),
-            false,
-            false,
-        ),
-        (
-            "our own announcement come back",
-            Arp::request(LINK, ADDRESS, ADDRESS),
-            false,
-            false,
-        ),
-        (
-            "our own probe come back",
-            Arp::request(LINK, Ipv4Addr::UNSPECIFIED, ADDRESS),
-            false,
-            false,
-        ),
-        (
-            "one by our hardware address",
-            Arp::request(CHADDR, ADDRESS, ADDRESS),
-            false,
-            false,
-        ),
-        (
-            "one by a group address",
-            Arp::request(Mac::BROADCAST, ADDRESS, ADDRESS),
-            false,
-            false,
-        ),
-        (
-            "one by nobody",
-            Arp::request(Mac::default(), ADDRESS, ADDRESS),
-            false,
-            false,
-        ),
-    ] {
+    let ask = Arp::request;
+    let probe = ask(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
+    let (stranger, none) = (Mac([2, 1, 1, 1, 1, 1]), Ipv4Addr::UNSPECIFIED);
+    let both = [
+        ("a reply to our probe", reply(NEIGHBOUR, ADDRESS, LINK)),
+        ("a reply to another", reply(NEIGHBOUR, ADDRESS, stranger)),
+        ("a request from the address", ask(NEIGHBOUR, ADDRESS, OTHER)),
+        ("an announcement", ask(NEIGHBOUR, ADDRESS, ADDRESS)),
+    ];
+    let neither = [
+        ("a probe for another", ask(NEIGHBOUR, none, OTHER)),
+        ("a request for the address", ask(NEIGHBOUR, OTHER, ADDRESS)),
+        ("a reply about another", reply(NEIGHBOUR, OTHER, LINK)),
+        ("our own announcement", ask(LINK, ADDRESS, ADDRESS)),
+        ("our own probe", ask(LINK, none, ADDRESS)),
+        ("by our hardware address", ask(CHADDR, ADDRESS, ADDRESS)),
+        ("by a group address", ask(Mac::BROADCAST, ADDRESS, ADDRESS)),
+        ("by nobody", ask(Mac::default(), ADDRESS, ADDRESS)),
+    ];
+    let all = both.map(|it| (it, true, true)).into_iter();
+    let all = all.chain([(("a probe", probe), false, true)]);
+    for ((what, arp), optimistic, strict) in all.chain(neither.map(|it| (it, false, false))) {
         for (mut bench, wanted) in [
             (Bench::optimistic(0.0), optimistic),
             (Bench::strict(1), strict),

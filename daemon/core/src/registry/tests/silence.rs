@@ -12,13 +12,6 @@ fn silent() -> Rig {
     rig
 }
 
-fn failure(rig: &Rig, add: u64) -> &Failure {
-    let Some(Answer::Failed(failure)) = rig.answers.get(&add) else {
-        panic!("{:?}", rig.answers)
-    };
-    failure
-}
-
 #[test]
 fn a_reason_is_looked_for_three_seconds_before_the_limit() {
     let mut rig = silent();
@@ -33,7 +26,7 @@ fn a_reason_is_looked_for_three_seconds_before_the_limit() {
     rig.run_until(1027.1);
     assert_eq!((rig.surveys, rig.answers.len()), (1, 0));
     rig.run_until(1030.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.contains(
             "on br0 after 6 DISCOVERs in 30s: no answer came; 7 frames came in on br0 from outside"
@@ -59,7 +52,7 @@ fn a_last_server_that_is_there_and_silent_is_named() {
             rig.server = Server::Silent;
         }
         rig.run_until(1040.1);
-        let failure = failure(&rig, add).to_string();
+        let failure = rig.failure(add).to_string();
         let expected = match acknowledges {
             false => {
                 "192.0.2.1, the server last heard there, answers ARP, but has acknowledged nobody"
@@ -76,7 +69,7 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
     let add = rig.add("a", 1, "a");
     rig.run_until(1030.1);
     assert_eq!(rig.surveys, 1);
-    let failure = failure(&rig, add);
+    let failure = rig.failure(add);
     assert!(
         matches!(failure, Failure::NoOffer { silence: None, .. }),
         "{failure:?}"
@@ -116,7 +109,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         let add = rig.request(crate::effect::Call::Add(add));
         (rig.server, rig.give) = (server, std::net::Ipv4Addr::new(192, 0, 2, 77));
         rig.run_until(1005.1);
-        let failure = failure(&rig, add).to_string();
+        let failure = rig.failure(add).to_string();
         assert!(
             failure.starts_with("server 192.0.2.1 offered 192.0.2.50")
                 && failure.ends_with(expected),
@@ -139,7 +132,7 @@ fn an_error_names_the_nak_and_the_missing_offer() {
     rig.server = Server::NaksOnly;
     let add = rig.add("b", 2, "a");
     rig.run_until(1030.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.starts_with("server 192.0.2.1 refused 192.0.2.50 with a NAK, and no offer came"),
         "{failure}"
@@ -166,7 +159,7 @@ fn an_add_whose_turn_came_late_says_so() {
         (1..=6).for_each(|n| _ = rig.add(&format!("a{n}"), n, &format!("a{n}")));
         let add = rig.add("b", 9, "b");
         rig.run_until(1030.1);
-        let failure = failure(&rig, add).to_string();
+        let failure = rig.failure(add).to_string();
         assert!(failure.contains(expected), "{failure}");
     }
 }
@@ -181,7 +174,7 @@ fn an_add_without_a_turn_says_that_no_server_was_asked() {
     call.timeout = std::time::Duration::from_secs(20);
     let add = rig.request(crate::effect::Call::Add(call));
     rig.run_until(1020.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.contains("its turn behind others on the same LAN, so no server was asked"),
         "{failure}"
@@ -202,7 +195,7 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.run_until(1030.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.contains("came up only 12s earlier") && failure.contains("raise `timeout`"),
         "{failure}"
@@ -215,11 +208,7 @@ fn an_error_names_the_broadcast_flag_if_it_helped_another() {
     rig.server = Server::AnswersFlag;
     let add = rig.add("a", 1, "a");
     rig.run_until(1004.0);
-    assert!(
-        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers
-    );
+    rig.assert_leased(add);
     let short = |rig: &mut Rig, who: &str, n| {
         let mut add = rig.call(who, n, who);
         add.timeout = std::time::Duration::from_secs(2);
@@ -229,9 +218,9 @@ fn an_error_names_the_broadcast_flag_if_it_helped_another() {
     rig.run_until(1007.0);
     let expected = "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true";
     assert!(
-        failure(&rig, add).to_string().ends_with(expected),
+        rig.failure(add).to_string().ends_with(expected),
         "{}",
-        failure(&rig, add)
+        rig.failure(add)
     );
 
     rig.server = Server::Up;
@@ -240,7 +229,7 @@ fn an_error_names_the_broadcast_flag_if_it_helped_another() {
     let add = short(&mut rig, "d", 4);
     rig.run_until(1010.0);
     assert!(
-        !failure(&rig, add).to_string().contains("broadcast"),
+        !rig.failure(add).to_string().contains("broadcast"),
         "an answer without the flag says that it was not that"
     );
 }
@@ -256,7 +245,7 @@ fn an_error_names_messages_that_the_link_refused() {
         cause: cause.clone(),
     });
     rig.run_until(1030.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.contains("1 message could not be sent, the last because: send: No buffer space"),
         "{failure}"
@@ -306,7 +295,7 @@ fn an_error_names_an_answer_that_cannot_be_read() {
         meta: FrameMeta::default(),
     });
     rig.run_until(1030.1);
-    let failure = failure(&rig, add).to_string();
+    let failure = rig.failure(add).to_string();
     assert!(
         failure.contains("1 of 1 answer refused, the last because: wrong IPv4 header checksum"),
         "{failure}"

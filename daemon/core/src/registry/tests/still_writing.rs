@@ -47,7 +47,7 @@ fn two_networks_share_no_address_while_one_writes() {
     let second = rig.add_to_other_network("b", 2, "b");
     rig.run_until(1005.0);
     rig.writes(1040.0);
-    assert!(matches!(rig.answers[&first], Answer::Leased { .. }));
+    rig.assert_leased(first);
     let held = &rig.answers[&second];
     assert!(matches!(held, Answer::Failed(_)), "{held:?}");
     assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)]);
