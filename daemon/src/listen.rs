@@ -81,20 +81,10 @@ impl Protocol {
     /// Returns what is spoken at a socket to which systemd gives this name (`FileDescriptorName=`). The control socket never had
     /// a name, so any other name means that one.
     fn of_name(name: &str) -> Self {
-        match name {
-            "read" => Self::Read,
-            "docker" => Self::Docker,
-            "docker-ipvlan" => Self::DockerIpvlan,
-            _ => Self::Control,
-        }
-    }
-
-    /// Returns the unit by which an earlier leasehold had systemd listen, if this is one of Docker's sockets.
-    fn earlier_unit(self) -> Option<&'static str> {
-        match self {
-            Self::Control | Self::Read => None,
-            Self::Docker => Some("leasehold-docker.socket"),
-            Self::DockerIpvlan => Some("leasehold-docker-ipvlan.socket"),
+        if name == "read" {
+            Self::Read
+        } else {
+            Self::Control
         }
     }
 
@@ -196,8 +186,7 @@ pub(crate) type Listeners = Vec<(Protocol, UnixListener)>;
 /// order. Callers do not find the other sockets before [`Place::tend`] has bound them.
 ///
 /// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. The read-only one is
-/// systemd's or that of `read`, if either is there. Docker's sockets are in its plugin directory, if there is one, and where
-/// units of an earlier leasehold had systemd listen.
+/// systemd's or that of `read`, if either is there. Docker's sockets are in its plugin directory, if there is one.
 pub(crate) fn listen(
     socket: &Path,
     plugin_dir: Option<&PluginDir>,
@@ -206,16 +195,9 @@ pub(crate) fn listen(
 ) -> Result<(Listeners, Vec<Place>), ListenError> {
     let mut control = None;
     let mut reads = None;
-    let mut docker = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
     for (name, fd) in inherited {
         let protocol = Protocol::of_name(&name);
         let (listener, path) = activated(fd).map_err(ListenError::Activation)?;
-        if let Some(unit) = protocol.earlier_unit() {
-            take_over(&path, unit);
-            docker.retain(|(other, at)| *other != protocol && *at != path);
-            docker.push((protocol, path));
-            continue;
-        }
         let slot = if protocol == Protocol::Read {
             &mut reads
         } else {
@@ -249,26 +231,9 @@ pub(crate) fn listen(
         }
         (None, None) => {}
     }
-    places.extend(
-        docker
-            .into_iter()
-            .map(|(protocol, path)| Place::new(protocol, path)),
-    );
+    let docker = plugin_dir.into_iter().flat_map(PluginDir::sockets);
+    places.extend(docker.map(|(protocol, path)| Place::new(protocol, path)));
     Ok((listeners, places))
-}
-
-/// Removes a socket of Docker's on which systemd listens because of an earlier leasehold's unit, so that this daemon can bind its
-/// own there: systemd's would accept even while the daemon cannot start.
-fn take_over(path: &Path, unit: &str) {
-    tracing::warn!(
-        "systemd listens at {}, where dockerd would hang whenever this daemon fails: the daemon binds its own socket in place of \
-         systemd's. Remove the unit: `systemctl disable --now {unit}`, and put LEASEHOLD_DOCKER_PLUGIN_DIR={} into \
-         /etc/default/leasehold",
-        path.display(),
-        parent(path).display(),
-    );
-    // If it stays, the obstacle is logged when the socket is bound.
-    let _ = fs::remove_file(path);
 }
 
 /// Where callers find a listening socket. Dropping it removes the socket from its directory, if it is still the one

@@ -15,7 +15,7 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{
     Capture, DEADLINE, Error, Lab, Lan, Need, Process, Sandbox, mac, mac_text, sandbox,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::witness;
 

@@ -14,7 +14,7 @@ use netns_fixtures::{
 };
 
 use crate::exporter::ask_daemon;
-use crate::unit::{OLD_DOCKER_UNIT, UNITS, capabilities, service_for_docker, wait_for_docker};
+use crate::unit::{UNITS, capabilities, service_for_docker, wait_for_docker};
 
 const SOCKET: &str = "/run/cni/dhcp.sock";
 
@@ -205,29 +205,6 @@ fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
     host.list()?;
     let said = look(&[])?;
     assert!(said.contains("ok       socket: the daemon at"), "{said}");
-    Ok(())
-}
-
-#[test]
-fn the_log_names_the_command_that_removes_an_old_unit() -> Result<(), CallError> {
-    let sandbox = sandbox!(&NEEDS);
-    // The other one was never installed, on a host without ipvlan.
-    let host = Host::new(&sandbox, &[OLD_DOCKER_UNIT])?;
-    wait_for_docker()?;
-    let said = host.remedies("systemd listens at /run/docker/plugins/leasehold.sock")?;
-    let [remedy] = &said[..] else {
-        panic!("{said:?}")
-    };
-    host.control(remedy)?;
-    host.systemd
-        .control(&["is-active", OLD_DOCKER_UNIT.0])
-        .expect_err("it is disabled");
-    wait_for_docker()?;
-    fs::write(&host.log, "").expect("a log can be emptied");
-    host.systemd.control(&["restart", UNITS[0]])?;
-    capabilities("leasehold").expect("it is ready when the command ends");
-    let log = fs::read_to_string(&host.log).expect("a log can be read");
-    assert!(!log.contains("systemd listens at"), "{log}");
     Ok(())
 }
 

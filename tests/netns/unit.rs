@@ -29,13 +29,6 @@ pub(crate) const UNITS: [&str; 4] = [
     "leasehold-exporter@.service",
 ];
 
-/// A unit of earlier versions by which systemd listens for Docker.
-pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
-    "leasehold-docker.socket",
-    "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n\
-     RemoveOnStop=yes\n",
-);
-
 /// Returns the text of a unit as it is installed.
 fn unit(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -333,25 +326,18 @@ fn a_killed_or_hanging_daemon_never_blocks_docker() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("systemd"), Need::RealRoot]);
     let lan = Lan::new(&sandbox)?;
     let service = service_for_docker()?.replace("WatchdogSec=30s", "WatchdogSec=1s");
-    // The one with an earlier version's unit finds systemd at its path.
-    for old in [None, Some(OLD_DOCKER_UNIT)] {
-        let mut units = vec![
-            (UNITS[0], service.clone()),
-            (UNITS[1], installed_unit(UNITS[1])?),
-        ];
-        units.extend(old.map(|(name, text)| (name, text.to_owned())));
-        let systemd = Systemd::start(&lan.host, &units)?;
-        for end in [Systemd::kill, Systemd::freeze, Systemd::kill] {
-            wait_for_docker()?;
-            let daemon = end(&systemd, UNITS[0])?;
-            // Answered by the next, refused, or cut off.
-            let _ = capabilities("leasehold");
-            until_found("end of the daemon", DEADLINE, || {
-                Ok((!systemd.processes(UNITS[0]).contains(&daemon)).then_some(()))
-            })?;
-        }
+    let units = [(UNITS[0], service), (UNITS[1], installed_unit(UNITS[1])?)];
+    let systemd = Systemd::start(&lan.host, &units)?;
+    for end in [Systemd::kill, Systemd::freeze, Systemd::kill] {
         wait_for_docker()?;
+        let daemon = end(&systemd, UNITS[0])?;
+        // Answered by the next, refused, or cut off.
+        let _ = capabilities("leasehold");
+        until_found("end of the daemon", DEADLINE, || {
+            Ok((!systemd.processes(UNITS[0]).contains(&daemon)).then_some(()))
+        })?;
     }
+    wait_for_docker()?;
     Ok(())
 }
 
@@ -379,25 +365,22 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
         ("leasehold daemon", &unreadable),
         blind,
     ] {
-        for old in [None, Some(OLD_DOCKER_UNIT)] {
-            let _ = fs::remove_file(&starts);
-            let mut units = vec![
-                (UNITS[0], service.replace(from, to)),
-                (UNITS[1], installed_unit(UNITS[1])?),
-            ];
-            units.extend(old.map(|(name, text)| (name, text.to_owned())));
-            let _systemd = Systemd::start(&lan.host, &units)?;
-            until_found("third start, or an answer", DEADLINE, || {
-                let tried = fs::read_to_string(&starts)
-                    .unwrap_or_default()
-                    .lines()
-                    .count();
-                Ok((tried > 2 || capabilities("leasehold").is_ok()).then_some(()))
-            })?;
-            // A daemon that lacks a right may still run, and then it answers.
-            let socket = UnixStream::connect("/run/docker/plugins/leasehold.sock");
-            assert!(socket.is_err() || capabilities("leasehold").is_ok(), "{to}");
-        }
+        let _ = fs::remove_file(&starts);
+        let units = [
+            (UNITS[0], service.replace(from, to)),
+            (UNITS[1], installed_unit(UNITS[1])?),
+        ];
+        let _systemd = Systemd::start(&lan.host, &units)?;
+        until_found("third start, or an answer", DEADLINE, || {
+            let tried = fs::read_to_string(&starts)
+                .unwrap_or_default()
+                .lines()
+                .count();
+            Ok((tried > 2 || capabilities("leasehold").is_ok()).then_some(()))
+        })?;
+        // A daemon that lacks a right may still run, and then it answers.
+        let socket = UnixStream::connect("/run/docker/plugins/leasehold.sock");
+        assert!(socket.is_err() || capabilities("leasehold").is_ok(), "{to}");
     }
     Ok(())
 }

@@ -37,16 +37,6 @@ const REPLACED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The units by which systemd listened for Docker in earlier versions.
-const OLD: [(&str, &str, &str); 2] = [
-    ("leasehold-docker.socket", "docker", "leasehold.sock"),
-    (
-        "leasehold-docker-ipvlan.socket",
-        "docker-ipvlan",
-        "leasehold-ipvlan.sock",
-    ),
-];
-
 /// A Debian, and a clone of this repository in which the programs have been built.
 struct Host {
     systemd: Systemd,
@@ -62,7 +52,7 @@ impl Host {
         self.systemd.run("sh", &["-ec", &script])
     }
 
-    /// Installs units beside the administrator's, and starts them, with no daemon of ours meanwhile.
+    /// Installs units beside the administrator's, and starts them.
     fn add_units<'a>(&self, units: impl Iterator<Item = (&'a str, String)>) -> Result<(), Error> {
         let names: Vec<_> = units
             .map(|(name, text)| {
@@ -72,16 +62,8 @@ impl Host {
             })
             .collect();
         self.systemd.control(&["daemon-reload"])?;
-        let ours = ["leasehold.socket", SERVICE];
-        let is_there = self.is_enabled(SERVICE);
-        if is_there {
-            self.systemd.control(&[&["stop"], &ours[..]].concat())?;
-        }
         let enable = [&["enable", "--now"], &names[..]].concat();
         self.systemd.control(&enable)?;
-        if is_there {
-            self.systemd.control(&[&["start"], &ours[..]].concat())?;
-        }
         Ok(())
     }
 
@@ -179,18 +161,8 @@ fn a_host_moves_in_and_out_as_the_documents_say() -> Result<(), CallError> {
         assert!(!host.is_enabled(name), "{name} would come back");
     }
 
-    // Docker, also where an earlier version listened.
+    // Docker.
     host.run(&block(README, "\n## Docker\n"))?;
-    answers_docker()?;
-    host.add_units(OLD.into_iter().map(|(unit, name, socket)| {
-        let text = "[Socket]\nListenStream=/run/docker/plugins/SOCKET\nFileDescriptorName=NAME\nService=leasehold.service\n\
-                    RemoveOnStop=yes\n[Install]\nWantedBy=sockets.target\n";
-        (unit, text.replace("SOCKET", socket).replace("NAME", name))
-    }))?;
-    host.run(&block(DOCKER, "To remove such"))?;
-    for (unit, ..) in OLD {
-        assert!(!host.is_enabled(unit), "{unit}");
-    }
     answers_docker()?;
 
     // Not every machine lets a service have a `/dev` of its own.

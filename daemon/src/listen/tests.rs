@@ -272,41 +272,6 @@ fn docker_finds_no_socket_before_the_daemon_is_ready() {
 }
 
 #[test]
-fn the_daemon_replaces_a_docker_socket_of_systemd() {
-    let dir = TempDir::new().unwrap();
-    let plugins = dir.path().join("plugins");
-    fs::create_dir(&plugins).unwrap();
-    let path = plugins.join("leasehold.sock");
-    let systemd = UnixListener::bind(&path).unwrap();
-    let passed = vec![("docker".to_owned(), systemd.try_clone().unwrap().into())];
-    let (_control, mut places) = listen(
-        &dir.path().join("s"),
-        Some(&with_mac(&plugins)),
-        None,
-        passed,
-    )
-    .unwrap();
-    assert!(
-        !path.exists(),
-        "nobody waits there until the daemon is ready"
-    );
-    let mut found = paths(&places[1..]);
-    found.sort();
-    let ipvlan = plugins.join("leasehold-ipvlan.sock");
-    assert_eq!(
-        found,
-        [
-            (Protocol::Docker, path.clone()),
-            (Protocol::DockerIpvlan, ipvlan)
-        ]
-    );
-    let _ours: Vec<_> = places.iter_mut().filter_map(Place::tend).collect();
-    UnixStream::connect(&path).unwrap();
-    drop(places);
-    assert!(!path.exists());
-}
-
-#[test]
 fn a_missing_plugin_directory_is_tried_again() {
     let dir = TempDir::new().unwrap();
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));

@@ -122,29 +122,6 @@ fn a_plugin_socket_that_somebody_removes_is_bound_again() {
 }
 
 #[test]
-fn the_daemon_replaces_a_plugin_socket_of_systemd() {
-    let Some(home) = Home::new() else { return };
-    let path = home.dir.path().join("lan.sock");
-    let daemon = home.activated_as(
-        "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=docker",
-        &path,
-        || (),
-    );
-    assert_eq!(call(&path, "Plugin.Activate", "").0, 200);
-    assert!(
-        home.list(&[]).status.success(),
-        "the control socket is bound as ever"
-    );
-    daemon.signal(Signal::SIGTERM);
-    let (status, log) = daemon.ended();
-    assert!(status.success() && !path.exists());
-    assert!(
-        log.contains("systemctl disable --now leasehold-docker.socket"),
-        "{log}"
-    );
-}
-
-#[test]
 fn a_plugin_directory_is_tried_until_it_can_be_made() {
     let Some(home) = Home::new() else { return };
     let in_the_way = home.dir.path().join("docker");

@@ -102,16 +102,11 @@ impl Home {
     /// Starts a daemon with a socket at `path`, passed as systemd does: as descriptor 3, with the daemon's own
     /// LISTEN_PID.
     pub(crate) fn activated(&self, path: &Path, before: impl FnOnce()) -> Daemon {
-        self.activated_as("LISTEN_PID=$$ LISTEN_FDS=1", path, before)
-    }
-
-    /// The same, with this said about it.
-    pub(crate) fn activated_as(&self, said: &str, path: &Path, before: impl FnOnce()) -> Daemon {
         let listener = UnixListener::bind(path).unwrap();
         before();
         let mut shell = Command::new("unshare");
-        let passing = format!("{said} exec \"$0\" daemon 3<&0 0</dev/null");
-        shell.args(["--map-root-user", "--net", "sh", "-c", &passing, LEASEHOLD]);
+        let passing = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3<&0 0</dev/null";
+        shell.args(["--map-root-user", "--net", "sh", "-c", passing, LEASEHOLD]);
         self.environment(&mut shell);
         shell.stdin(OwnedFd::from(listener));
         self.ready(shell)
