@@ -8,7 +8,7 @@ use leasehold_core::effect::{Add, Call};
 use leasehold_core::grant::Route;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use leasehold_core::profile::Profile;
-use leasehold_core::source::{ClientProfile, Servers, Wanted};
+use leasehold_core::source::{ClientProfile, Wanted};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::option::{OPTIONS, REQUEST_LIST};
 
@@ -29,6 +29,13 @@ fn asking(ipam: &str, args: &str) -> Request {
 
 fn profile(ipam: &str, args: &str) -> Profile {
     add(&asking(ipam, args)).profile
+}
+
+/// Returns the default profile, but for this change of what the client sends.
+fn client(change: impl FnOnce(&mut ClientProfile)) -> Profile {
+    let mut client = ClientProfile::default();
+    change(&mut client);
+    client.into()
 }
 
 fn client_id(ipam: &str, args: &str) -> Vec<u8> {
@@ -54,103 +61,73 @@ fn a_network_that_says_nothing_gets_the_default_profile() {
 
 #[test]
 fn each_key_of_ours_has_its_place_in_the_profile() {
-    let default = ClientProfile::default;
     let text = |text: &str| Some(text.to_owned());
+    let with = |change: &dyn Fn(&mut Policy)| {
+        let mut policy = Policy::default();
+        change(&mut policy);
+        policy.into()
+    };
+    let all_the_clients = Profile {
+        release: false,
+        ..client(|client| {
+            client.vendor_class = text("a");
+            client.user_class = text("b");
+            client.broadcast = true;
+            client.rapid_commit = true;
+            client.servers.allow = vec![Ipv4Addr::new(10, 0, 0, 1)];
+            client.servers.deny = vec![Ipv4Addr::new(10, 0, 0, 2)];
+        })
+    };
     let table = [
         (
             r#"{"hostname": "{ifname}.{pod}-{container}"}"#,
-            ClientProfile {
-                hostname: text("net1.web-0-abc"),
-                ..default()
-            }
-            .into(),
+            client(|client| client.hostname = text("net1.web-0-abc")),
         ),
         (
             r#"{"hostname": "fixed"}"#,
-            ClientProfile {
-                hostname: text("fixed"),
-                ..default()
-            }
-            .into(),
+            client(|client| client.hostname = text("fixed")),
         ),
         (r#"{"hostname": ""}"#, Profile::default()),
         (
             r#"{"hostname": null}"#,
-            ClientProfile {
-                hostname: text("web-0"),
-                ..default()
-            }
-            .into(),
+            client(|client| client.hostname = text("web-0")),
         ),
         (
             r#"{"fqdn": "{pod}.{namespace}.example.net"}"#,
-            ClientProfile {
-                fqdn: text("web-0.shop.example.net"),
-                ..default()
-            }
-            .into(),
+            client(|client| client.fqdn = text("web-0.shop.example.net")),
         ),
         (
             r#"{"fqdn": "a.b.", "hostname": "c"}"#,
-            ClientProfile {
-                fqdn: text("a.b."),
-                ..default()
-            }
-            .into(),
+            client(|client| client.fqdn = text("a.b.")),
         ),
         (
             r#"{"hostname": "", "vendorClass": "a", "userClass": "b", "broadcast": true, "rapidCommit": true,
                 "servers": {"allow": ["10.0.0.1"], "deny": ["10.0.0.2"]}, "release": false}"#,
-            Profile {
-                release: false,
-                ..Profile::from(ClientProfile {
-                    vendor_class: text("a"),
-                    user_class: text("b"),
-                    broadcast: true,
-                    rapid_commit: true,
-                    servers: Servers {
-                        allow: vec![Ipv4Addr::new(10, 0, 0, 1)],
-                        deny: vec![Ipv4Addr::new(10, 0, 0, 2)],
-                    },
-                    ..default()
-                })
-            },
+            all_the_clients,
         ),
         (
             r#"{"hostname": "", "conflictDetection": "strict"}"#,
-            Policy {
-                detection: Detection::Strict,
-                ..Policy::default()
-            }
-            .into(),
+            with(&|policy| policy.detection = Detection::Strict),
         ),
         (
             r#"{"hostname": "", "conflictDetection": "off"}"#,
-            Policy {
-                detection: Detection::Off,
-                ..Policy::default()
-            }
-            .into(),
+            with(&|policy| policy.detection = Detection::Off),
         ),
         (
             r#"{"hostname": "", "onChange": "keep", "onExpiry": "keep", "priority": 7, "suppressDefaultRoute": true,
                 "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.9", "mtu": 1400, "priority": 3}]}"#,
-            Policy {
-                on_change: OnChange::Keep,
-                on_expiry: OnExpiry::Keep,
-                metric: Some(7),
-                suppress_default_route: true,
-                routes: vec![Route {
+            with(&|policy| {
+                let gateway = "10.0.0.9".parse().ok();
+                policy.on_change = OnChange::Keep;
+                policy.on_expiry = OnExpiry::Keep;
+                policy.metric = Some(7);
+                policy.suppress_default_route = true;
+                policy.routes = vec![Route {
                     metric: Some(3),
                     mtu: Some(1400),
-                    ..Route::new(
-                        "10.0.0.0/8".parse().unwrap(),
-                        Some("10.0.0.9".parse().unwrap()),
-                    )
-                }],
-                ..Policy::default()
-            }
-            .into(),
+                    ..Route::new("10.0.0.0/8".parse().unwrap(), gateway)
+                }];
+            }),
         ),
     ];
     for (ipam, expected) in table {
@@ -265,47 +242,34 @@ fn leases_are_kept_for_identities_that_can_return() {
 fn what_is_provided_is_sent_once_with_its_own_bytes() {
     let provide =
         |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
+    let provided = |entries: &[(u8, &[u8])]| {
+        let entries = entries
+            .iter()
+            .map(|(option, value)| (*option, value.to_vec()));
+        let entries = entries.collect();
+        client(|client| client.provide = entries)
+    };
     let table: [(&str, Profile); 9] = [
         (
             r#"{"option": "host-name", "value": "x"}"#,
-            ClientProfile {
-                hostname: Some("x".into()),
-                ..ClientProfile::default()
-            }
-            .into(),
+            client(|client| client.hostname = Some("x".into())),
         ),
         (
             r#"{"option": "60", "value": "x"}"#,
-            ClientProfile {
-                vendor_class: Some("x".into()),
-                ..ClientProfile::default()
-            }
-            .into(),
+            client(|client| client.vendor_class = Some("x".into())),
         ),
         // It need not have the form of RFC 3004: whoever sets the value decides.
         (
             r#"{"option": "user-class", "value": "x"}"#,
-            ClientProfile {
-                provide: vec![(77, b"x".into())],
-                ..ClientProfile::default()
-            }
-            .into(),
+            provided(&[(77, b"x")]),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "A"}"#,
-            ClientProfile {
-                provide: vec![(43, b"arg".into())],
-                ..ClientProfile::default()
-            }
-            .into(),
+            provided(&[(43, b"arg")]),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "B"}"#,
-            ClientProfile {
-                provide: vec![(43, b"x".into())],
-                ..ClientProfile::default()
-            }
-            .into(),
+            provided(&[(43, b"x")]),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "EMPTY"}"#,
@@ -317,19 +281,11 @@ fn what_is_provided_is_sent_once_with_its_own_bytes() {
         ),
         (
             r#"{"option": "43", "value": "x"}, {"option": "43", "value": "y"}"#,
-            ClientProfile {
-                provide: vec![(43, b"y".into())],
-                ..ClientProfile::default()
-            }
-            .into(),
+            provided(&[(43, b"y")]),
         ),
         (
             r#"{"option": "classless-static-routes", "value": "\u0000"}, {"option": "33", "value": "z"}"#,
-            ClientProfile {
-                provide: vec![(33, b"z".into()), (121, vec![0])],
-                ..ClientProfile::default()
-            }
-            .into(),
+            provided(&[(33, b"z"), (121, &[0])]),
         ),
     ];
     for (entries, expected) in table {

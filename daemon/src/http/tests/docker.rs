@@ -24,6 +24,21 @@ mod lan;
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
 const POOL: &str = "192.168.1.0/24;;parent=eth0";
 
+fn eth0() -> Lan {
+    Lan::Link {
+        parent: "eth0".into(),
+        vlan: 0,
+    }
+}
+
+/// The endpoint of that name in the usual pool.
+fn endpoint(name: &str) -> Attachment {
+    Attachment::Docker {
+        pool: POOL.into(),
+        endpoint: name.into(),
+    }
+}
+
 /// A host with `eth0`, without `eth0.10`.
 fn site() -> Site {
     Site {
@@ -113,13 +128,7 @@ fn a_pool_is_asked_for_with_its_subnet_or_without() {
         (whole.subnet, whole.range),
         (Some("192.168.1.0/24".parse().unwrap()), None)
     );
-    assert_eq!(
-        whole.lan,
-        Lan::Link {
-            parent: "eth0".into(),
-            vlan: 0
-        }
-    );
+    assert_eq!(whole.lan, eth0());
     assert_eq!(whole.timeout, Duration::from_secs(20));
     assert!(
         whole.ifname == "eth0" && whole.mac.0[0] == 2 && whole.mac != ETH0,
@@ -301,13 +310,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     // 20.10 and 28.
     let add = add(false, &address(POOL, "", MAC_ONLY));
     let mac = Mac([2, 0x42, 0xc0, 0xa8, 1, 2]);
-    assert_eq!(
-        add.attachment,
-        Attachment::Docker {
-            pool: POOL.into(),
-            endpoint: "02:42:c0:a8:01:02".into()
-        }
-    );
+    assert_eq!(add.attachment, endpoint("02:42:c0:a8:01:02"));
     assert_eq!(
         add.place,
         Place::Parent {
@@ -315,16 +318,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
             mac
         }
     );
-    assert_eq!(
-        (add.lan, add.limits),
-        (
-            Lan::Link {
-                parent: "eth0".into(),
-                vlan: 0
-            },
-            Some(id(POOL).limits())
-        )
-    );
+    assert_eq!((add.lan, add.limits), (eth0(), Some(id(POOL).limits())));
     assert_eq!(
         (add.client_id, add.wanted, add.chaddr),
         (ClientIdRule::Mac, None, None)
@@ -528,13 +522,7 @@ fn gateways_and_aux_addresses_are_reserved() {
 #[test]
 fn an_ipvlan_endpoint_is_known_by_its_name_or_a_number() {
     let named = add(true, &address(POOL, "192.168.1.9", NAME_ONLY));
-    assert_eq!(
-        named.attachment,
-        Attachment::Docker {
-            pool: POOL.into(),
-            endpoint: "address:web".into()
-        }
-    );
+    assert_eq!(named.attachment, endpoint("address:web"));
     assert_eq!(
         named.place,
         Place::Parent {
@@ -549,13 +537,7 @@ fn an_ipvlan_endpoint_is_known_by_its_name_or_a_number() {
     );
     // 28: Options are null.
     let unnamed = add(true, &address(POOL, "", "null"));
-    assert_eq!(
-        unnamed.attachment,
-        Attachment::Docker {
-            pool: POOL.into(),
-            endpoint: "address:#0102030405060708".into()
-        }
-    );
+    assert_eq!(unnamed.attachment, endpoint("address:#0102030405060708"));
     assert!(
         unnamed
             .client_id
@@ -704,10 +686,7 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
 #[test]
 fn a_failure_is_in_dockers_words() {
     let (_, form) = asked(false, wire::REQUEST_ADDRESS, &address(POOL, "", MAC_ONLY));
-    let holder = Attachment::Docker {
-        pool: POOL.into(),
-        endpoint: "02:42:c0:a8:01:03".into(),
-    };
+    let holder = endpoint("02:42:c0:a8:01:03");
     let [server, one, other] =
         ["192.168.1.1", "192.168.1.7", "192.168.1.8"].map(|text| text.parse().unwrap());
     let table = [
@@ -746,10 +725,7 @@ fn a_failure_is_in_dockers_words() {
         ),
         (
             Failure::Held {
-                lan: Lan::Link {
-                    parent: "eth0".into(),
-                    vlan: 0,
-                },
+                lan: eth0(),
                 client_id: ClientId::ethernet(ETH0),
                 holder: holder.clone(),
                 seen: true,
@@ -759,10 +735,7 @@ fn a_failure_is_in_dockers_words() {
         ),
         (
             Failure::Held {
-                lan: Lan::Link {
-                    parent: "eth0".into(),
-                    vlan: 0,
-                },
+                lan: eth0(),
                 client_id: ClientId::new(vec![0, b'x']).unwrap(),
                 holder: holder.clone(),
                 seen: true,
@@ -773,10 +746,7 @@ fn a_failure_is_in_dockers_words() {
         ),
         (
             Failure::Held {
-                lan: Lan::Link {
-                    parent: "eth0".into(),
-                    vlan: 0,
-                },
+                lan: eth0(),
                 client_id: ClientId::ethernet(ETH0),
                 holder,
                 seen: false,
@@ -798,10 +768,7 @@ fn a_failure_is_in_dockers_words() {
         &address(POOL, "", MAC_AND_NAME),
     );
     let twice = Answer::Failed(Failure::Held {
-        lan: Lan::Link {
-            parent: "eth0".into(),
-            vlan: 0,
-        },
+        lan: eth0(),
         client_id: ClientId::new(vec![255, 1, 2, 3]).unwrap(),
         holder: Attachment::Docker {
             pool: "192.168.1.0/24;;parent=eth0,grace=5".into(),

@@ -88,6 +88,22 @@ impl Server {
         stream
     }
 
+    /// Sends a request without a body, such as `GET /healthz`.
+    async fn begin(&self, line: &str) -> UnixStream {
+        self.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await
+    }
+
+    /// Sends such a request, and returns the answer.
+    async fn ask(&self, line: &str) -> Response {
+        response(self.begin(line).await).await
+    }
+
+    /// Sends what the shim says for this verb.
+    async fn call(&self, verb: &str) -> UnixStream {
+        self.say(post(&body(&request(verb)))).await
+    }
+
     async fn asked(&mut self) -> (RequestId, Call, Reply) {
         match self.events.recv().await.unwrap() {
             DoorReport::Asked { id, call, reply } => (id, call, reply),
@@ -130,7 +146,7 @@ fn body(request: &Request) -> String {
 #[tokio::test]
 async fn an_add_is_asked_and_its_result_written() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("ADD")))).await;
+    let stream = server.call("ADD").await;
     let (_, call, reply) = server.asked().await;
     assert!(matches!(call, Call::Add(_)));
     reply.send(leased(&call));
@@ -148,7 +164,7 @@ async fn an_add_is_asked_and_its_result_written() {
 #[tokio::test]
 async fn a_failure_is_an_error_in_cnis_words() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("ADD")))).await;
+    let stream = server.call("ADD").await;
     let (_, _, reply) = server.asked().await;
     reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
     let response = response(stream).await;
@@ -188,9 +204,7 @@ async fn what_no_plugin_sends_never_reaches_the_driver() {
 #[tokio::test]
 async fn the_list_is_served() {
     let mut server = Server::start();
-    let stream = server
-        .say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await;
+    let stream = server.begin("GET /v1/bindings").await;
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
     reply.send(Answer::Bindings {
@@ -224,12 +238,7 @@ async fn only_the_documented_calls_are_served() {
         }
         let status = asked.await.unwrap().status;
         assert!(!status.contains(" 404 "), "{method} {path}: {status}");
-        let other = response(
-            server
-                .say(format!("PATCH {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
-                .await,
-        )
-        .await;
+        let other = server.ask(&format!("PATCH {path}")).await;
         assert_eq!(other.status, "HTTP/1.1 404 Not Found", "{path}");
     }
 }
@@ -237,9 +246,7 @@ async fn only_the_documented_calls_are_served() {
 #[tokio::test]
 async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
     let mut server = Server::start();
-    let stream = server
-        .say("POST /v1/release?name=web-0&force=true HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await;
+    let stream = server.begin("POST /v1/release?name=web-0&force=true").await;
     let (_, call, reply) = server.asked().await;
     let Call::Order(order) = call else {
         panic!("{call:?}")
@@ -266,12 +273,7 @@ async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
         "GET /v1/bindings?all=true",
         "GET /v1/show?nam=x",
     ] {
-        let refused = response(
-            server
-                .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
-                .await,
-        )
-        .await;
+        let refused = server.ask(line).await;
         assert_eq!(refused.status, "HTTP/1.1 400 Bad Request", "{line}");
     }
     assert!(server.events.try_recv().is_err());
@@ -287,12 +289,7 @@ async fn an_unknown_url_is_not_found() {
         "DELETE /cni",
         "GET /v1/bindings/1",
     ] {
-        let response = response(
-            server
-                .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
-                .await,
-        )
-        .await;
+        let response = server.ask(line).await;
         assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
         assert!(
             response.body.starts_with(r#"{"error":""#),
@@ -379,7 +376,7 @@ async fn a_body_that_does_not_end_is_cut_off() {
 #[tokio::test]
 async fn a_caller_that_hangs_up_is_told_to_the_driver() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("ADD")))).await;
+    let stream = server.call("ADD").await;
     let (id, _, reply) = server.asked().await;
     drop(stream);
     match server.events.recv().await.unwrap() {
@@ -392,7 +389,7 @@ async fn a_caller_that_hangs_up_is_told_to_the_driver() {
 #[tokio::test]
 async fn a_half_closed_connection_counts_as_hung_up() {
     let mut server = Server::start();
-    let mut stream = server.say(post(&body(&request("ADD")))).await;
+    let mut stream = server.call("ADD").await;
     let (id, _, _reply) = server.asked().await;
     stream.shutdown().await.unwrap();
     assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
@@ -401,7 +398,7 @@ async fn a_half_closed_connection_counts_as_hung_up() {
 #[tokio::test]
 async fn an_answered_request_does_not_hang_up() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("DEL")))).await;
+    let stream = server.call("DEL").await;
     let (_, _, reply) = server.asked().await;
     reply.send(Answer::Deleted);
     let response = response(stream).await;
@@ -426,7 +423,7 @@ async fn an_answered_request_does_not_hang_up() {
 #[tokio::test]
 async fn a_reply_that_is_dropped_means_try_again_later() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("ADD")))).await;
+    let stream = server.call("ADD").await;
     drop(server.asked().await);
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
@@ -452,9 +449,7 @@ async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
         "POST /v1/renew?all=true",
     ] {
         let mut server = Server::start();
-        let mut stream = server
-            .say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await;
+        let mut stream = server.begin(line).await;
         let (_, _, reply) = server.asked().await;
         // More than the socket's buffers take.
         reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(
@@ -471,7 +466,7 @@ async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
 #[tokio::test]
 async fn stopping_cuts_callers_off_before_any_byte() {
     let mut server = Server::start();
-    let mut stream = server.say(post(&body(&request("ADD")))).await;
+    let mut stream = server.call("ADD").await;
     let (_, _, _reply) = server.asked().await;
     drop(server.listeners);
     server.serving.await.unwrap();
@@ -486,12 +481,9 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     let mut server = Server::start();
     let mut open = Vec::new();
     for _ in 0..MAX_OPEN {
-        open.push((
-            server.say(post(&body(&request("ADD")))).await,
-            server.asked().await,
-        ));
+        open.push((server.call("ADD").await, server.asked().await));
     }
-    let late = server.say(post(&body(&request("ADD")))).await;
+    let late = server.call("ADD").await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -533,7 +525,7 @@ async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
         tokio::task::yield_now().await;
     }
     let began = tokio::time::Instant::now();
-    let add = server.say(post(&body(&request("ADD")))).await;
+    let add = server.call("ADD").await;
     let (_, call, reply) = server.asked().await;
     reply.send(leased(&call));
     assert_eq!(response(add).await.status, "HTTP/1.1 200 OK");
@@ -550,12 +542,12 @@ async fn an_add_or_a_finished_del_removes_a_spooled_del() {
     let file = spool::path(&server.socket, &request("DEL"));
 
     std::fs::write(&file, "").unwrap();
-    let _add = server.say(post(&body(&request("ADD")))).await;
+    let _add = server.call("ADD").await;
     let (_, _, _reply) = server.asked().await;
     assert!(!file.exists());
 
     std::fs::write(&file, "").unwrap();
-    let del = server.say(post(&body(&request("DEL")))).await;
+    let del = server.call("DEL").await;
     let (_, _, reply) = server.asked().await;
     assert!(file.exists());
     reply.send(Answer::Deleted);
@@ -600,12 +592,7 @@ async fn each_socket_speaks_its_own_protocol() {
         "POST /cni",
         "GET /v1/bindings",
     ] {
-        let response = response(
-            server
-                .say(format!("{line} HTTP/1.1\r\nHost: \r\n\r\n"))
-                .await,
-        )
-        .await;
+        let response = server.ask(line).await;
         assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
         assert!(response.body.contains(r#""Err":""#), "{}", response.body);
     }

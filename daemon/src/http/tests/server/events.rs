@@ -19,12 +19,7 @@ pub(super) fn note(server: &Server, cause: &str) {
 }
 
 async fn events(server: &Server, query: &str) -> Response {
-    response(
-        server
-            .say(format!("GET /v1/events{query} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await,
-    )
-    .await
+    server.ask(&format!("GET /v1/events{query}")).await
 }
 
 #[tokio::test]
@@ -62,9 +57,7 @@ async fn events_are_served_with_their_numbers() {
 async fn a_reader_that_waits_hears_of_the_next_event() {
     let server = Server::start();
     note(&server, "a");
-    let waiting = server
-        .say("GET /v1/events?after=1&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await;
+    let waiting = server.begin("GET /v1/events?after=1&wait=60").await;
     let nothing = events(&server, "?after=1").await;
     assert_eq!(nothing.body, r#"{"events":[],"next_after":1}"#);
     note(&server, "b");
@@ -94,11 +87,7 @@ async fn readers_that_wait_take_no_more_than_their_places() {
     let server = Server::start();
     let mut waiting = Vec::new();
     for _ in 0..crate::http::MAX_WAITING {
-        waiting.push(
-            server
-                .say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
-                .await,
-        );
+        waiting.push(server.begin("GET /v1/events?wait=60").await);
     }
     let late = events(&server, "?wait=60").await;
     assert_eq!(late.status, "HTTP/1.1 503 Service Unavailable");
@@ -108,9 +97,7 @@ async fn readers_that_wait_take_no_more_than_their_places() {
 #[tokio::test]
 async fn stopping_cuts_readers_off() {
     let server = Server::start();
-    let waiting = server
-        .say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await;
+    let waiting = server.begin("GET /v1/events?wait=60").await;
     assert_eq!(events(&server, "").await.status, "HTTP/1.1 200 OK");
     drop(server.listeners);
     server.serving.await.unwrap();

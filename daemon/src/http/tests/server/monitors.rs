@@ -12,7 +12,7 @@ use crate::metrics::Snapshot;
 #[tokio::test]
 async fn a_monitor_hears_the_loop_and_nothing_else() {
     let mut server = Server::start();
-    let stream = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let stream = server.begin("GET /healthz").await;
     let Some(DoorReport::Pinged(to)) = server.events.recv().await else {
         panic!("another question")
     };
@@ -23,7 +23,7 @@ async fn a_monitor_hears_the_loop_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn a_loop_that_does_not_turn_is_not_healthy() {
     let mut server = Server::start();
-    let stream = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let stream = server.begin("GET /healthz").await;
     let _asked = server.events.recv().await;
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
@@ -38,11 +38,13 @@ async fn many_monitors_have_the_store_written_to_once() {
             Answer::Failed(Failure::NotReady("store full".to_owned())),
             "HTTP/1.1 503 Service Unavailable",
         ),
+        // The answer to another question.
+        (Answer::Deleted, "HTTP/1.1 503 Service Unavailable"),
         (Answer::Ready, "HTTP/1.1 200 OK"),
     ] {
         let mut streams = Vec::new();
         for _ in 0..20 {
-            streams.push(server.say("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await);
+            streams.push(server.begin("GET /readyz").await);
         }
         let (_, call, reply) = server.asked().await;
         assert_eq!(call, Call::Ready);
@@ -62,11 +64,7 @@ async fn many_readers_share_one_list_and_change_nothing() {
     let mut server = Server::speaking(Protocol::Read);
     let mut streams = Vec::new();
     for _ in 0..20 {
-        streams.push(
-            server
-                .say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n")
-                .await,
-        );
+        streams.push(server.begin("GET /v1/bindings").await);
     }
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
@@ -165,13 +163,11 @@ async fn a_slow_reader_costs_only_its_connection() {
     for (protocol, path) in both {
         let mut server = Server::speaking(protocol);
         note(&server, &"x".repeat(1 << 20));
-        let mut slow = server
-            .say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await;
+        let mut slow = server.begin(&format!("GET {path}")).await;
         if path != "/v1/events" {
             answer_at_length(&mut server).await;
         }
-        let other = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let other = server.begin("GET /healthz").await;
         let Some(DoorReport::Pinged(to)) = server.events.recv().await else {
             panic!("another question")
         };
