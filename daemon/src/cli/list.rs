@@ -95,7 +95,7 @@ fn ranges_of(args: &ListArgs) -> Result<String, ClientError> {
 
 /// Returns a heading with these lines, to go below the table; empty if there are no lines.
 fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
-    let lines: String = lines.map(|line| line + "\n").collect();
+    let lines: String = lines.map(|line| printable(&line) + "\n").collect();
     if lines.is_empty() {
         lines
     } else {
@@ -107,15 +107,13 @@ fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let what = binding.held_up_by.as_ref()?;
-        let seconds = binding.seconds_held_up?;
+        let held_up = binding.seconds_held_up?;
         let end = binding
             .seconds_to_expiry
             .map(|seconds| format!(" (the lease expires in {seconds} s)"));
-        Some(printable(&format!(
-            "{}: for {seconds} s, {what}{}",
-            binding.attachment,
-            end.unwrap_or_default()
-        )))
+        let end = end.unwrap_or_default();
+        let attachment = &binding.attachment;
+        Some(format!("{attachment}: for {held_up} s, {what}{end}"))
     };
     below(
         "Being given back, but held up:",
@@ -126,15 +124,10 @@ fn held_up(bindings: &[Binding]) -> String {
 /// Returns the containers in namespaces without a path.
 fn pathless(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
-        printable(&format!(
-            "{}: was at {}",
-            binding.attachment,
-            binding
-                .link
-                .as_ref()
-                .and_then(|link| link.netns.as_deref())
-                .unwrap_or_default()
-        ))
+        let link = binding.link.as_ref();
+        let netns = link.and_then(|link| link.netns.as_deref());
+        let netns = netns.unwrap_or_default();
+        format!("{}: was at {netns}", binding.attachment)
     };
     let head = "No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:";
     below(
@@ -149,12 +142,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
         let told = binding.told?;
         let address = binding.address?;
         let differs = told.addr() != address.addr();
-        differs.then(|| {
-            printable(&format!(
-                "{}: {told}, and has {address}",
-                binding.attachment
-            ))
-        })
+        differs.then(|| format!("{}: {told}, and has {address}", binding.attachment))
     };
     below(
         "Docker still shows an earlier address:",
@@ -166,7 +154,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
 fn reserved(pools: &[Pool]) -> String {
     let line = |Pool { id, reserved, .. }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
-        printable(&format!("{id}: {}", addresses.join(", ")))
+        format!("{id}: {}", addresses.join(", "))
     };
     let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
     below(
@@ -177,10 +165,7 @@ fn reserved(pools: &[Pool]) -> String {
 
 /// Returns the Docker networks whose parent was found by their subnet.
 fn found_parents(pools: &[Pool]) -> String {
-    let line = |pool: &Pool| {
-        let parent = pool.found_parent.as_deref()?;
-        Some(printable(&format!("{}: {parent}", pool.id)))
-    };
+    let line = |pool: &Pool| Some(format!("{}: {}", pool.id, pool.found_parent.as_deref()?));
     below(
         "Docker's networks whose parent was found by their subnet:",
         pools.iter().filter_map(line),
@@ -189,9 +174,7 @@ fn found_parents(pools: &[Pool]) -> String {
 
 /// Returns the running containers whose leases the daemon does not hold.
 fn unadopted(not_adopted: &[NotAdopted]) -> String {
-    let line = |NotAdopted { attachment, reason }: &NotAdopted| {
-        printable(&format!("{attachment}: {reason}"))
-    };
+    let line = |NotAdopted { attachment, reason }: &NotAdopted| format!("{attachment}: {reason}");
     below(
         "Not adopted; nobody renews their leases:",
         not_adopted.iter().map(line),
@@ -203,11 +186,10 @@ const LEFT_OVER: &str = "Made for Docker by another leasehold, or under a store 
 
 /// Returns the links that nobody deletes, each with the command that deletes it.
 fn left_over(strangers: &[String]) -> String {
+    let lines = strangers.iter();
     below(
         LEFT_OVER,
-        strangers
-            .iter()
-            .map(|link| format!("ip link delete {}", printable(link))),
+        lines.map(|link| format!("ip link delete {link}")),
     )
 }
 

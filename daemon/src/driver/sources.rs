@@ -83,26 +83,9 @@ impl Sources {
         due: Option<Instant>,
         grace: Option<tokio::time::Instant>,
     ) -> Wake {
-        let clock = &mut self.clock;
-        let due = async move {
-            match due {
-                Some(at) => clock.sleep_until(at).await,
-                None => future::pending().await,
-            }
-        };
-        let watchdog = &mut self.watchdog;
-        let hungry = async move {
-            match watchdog {
-                Some(watchdog) => watchdog.hungry().await,
-                None => future::pending().await,
-            }
-        };
-        let grace = async move {
-            match grace {
-                Some(at) => sleep_until(at).await,
-                None => future::pending().await,
-            }
-        };
+        let due = if_any(due.map(|at| self.clock.sleep_until(at)));
+        let hungry = if_any(self.watchdog.as_mut().map(Watchdog::hungry));
+        let grace = if_any(grace.map(sleep_until));
         tokio::select! {
             Some(report) = self.net.recv() => Wake::Net(report),
             Some(report) = self.store.recv() => Wake::Store(report),
@@ -129,6 +112,14 @@ impl Sources {
             }
         }
         ready
+    }
+}
+
+/// Waits for a future, if there is one; else for ever.
+async fn if_any<T>(some: Option<impl Future<Output = T>>) -> T {
+    match some {
+        Some(future) => future.await,
+        None => future::pending().await,
     }
 }
 

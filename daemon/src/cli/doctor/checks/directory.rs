@@ -2,9 +2,8 @@
 
 use crate::cli::doctor::facts::{Directory, LaterStore, Room};
 use crate::cli::doctor::finding::Finding;
+use crate::health::TOO_LITTLE;
 
-/// With less free space, in bytes, a commit may fail at any moment: the store grows by a megabyte at a time.
-const TOO_LITTLE: u64 = 4 << 20;
 /// With less than this, somebody should look.
 const LITTLE: u64 = 64 << 20;
 
