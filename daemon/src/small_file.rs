@@ -1,5 +1,5 @@
-//! Small files, in directories where others may put something too: read to a bound, without waiting for anybody; written whole or
-//! not at all.
+//! Small files in directories in which others may write too. Reading one has a bound and waits for nobody; a file is written whole
+//! or not at all.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};

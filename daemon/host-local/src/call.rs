@@ -18,7 +18,7 @@ use crate::lock::{Progress, watched};
 use crate::note::{Host, Life, Note};
 use crate::{resolv_conf, usage};
 
-/// How long a verb for which no container waits waits for the lock.
+/// How long a call waits for the lock if no container waits for the call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A call of a runtime for a network with local ranges.

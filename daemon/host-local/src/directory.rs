@@ -1,7 +1,7 @@
 //! The directory of a network: host-local's files, and our notes beside them.
 //!
-//! Whatever kills a caller between two changes leaves an address that is free, with a stray beside it, or one that is taken and that
-//! its DEL finds. Whoever holds the lock and meets a stray removes it.
+//! A caller that is killed between two changes leaves either a free address with a stray beside it, or a taken address that the
+//! container's DEL finds. Whoever has the lock next removes strays.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,9 +21,9 @@ use crate::fault::Fault;
 use crate::lock::Progress;
 use crate::note::{self, Host, Life, Note};
 
-/// How the name of a file begins that says in which boot the directory was swept.
+/// The beginning of the name of a file that says in which boot the directory was swept.
 const SWEPT: &str = "swept.";
-/// How the name of an unfinished file ends.
+/// The end of an unfinished file's name.
 const UNFINISHED: &str = ".new";
 /// How much of an address's file is read. What host-local writes is shorter.
 const MOST: u64 = 512;
@@ -378,7 +378,7 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Frees what is left of earlier boots, once in a boot.
+    /// Frees what earlier boots have left, once per boot.
     pub(crate) fn sweep_after_boot(&self, names: &mut Names, host: &Host) -> Result<(), Fault> {
         if host.boot.is_empty() || names.swept.contains(&host.boot) {
             return Ok(());

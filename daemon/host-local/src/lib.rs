@@ -1,4 +1,4 @@
-//! host-local's place: addresses of local ranges, given out by the plugin alone on host-local's files and under its lock.
+//! Takes the place of the plugin host-local: gives out addresses of local ranges, on that plugin's files and under its lock.
 //!
 //! No daemon, no socket, no record: the files of a network's directory are the store. [`Call`] is one call of a runtime, from its
 //! configuration to its answer; [`Directory`] is where the files are. Beside each address there is a [`Note`], by which it

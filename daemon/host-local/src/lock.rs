@@ -157,7 +157,7 @@ fn holder(ino: u64) -> String {
     }
 }
 
-/// Finds the process that has a file of this inode locked as a whole (proc_locks(5)). Waiting ones are marked by an arrow.
+/// Finds the process that has locked the whole file with this inode (proc_locks(5)). An arrow marks a process that waits.
 fn holder_in(locks: &str, ino: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);

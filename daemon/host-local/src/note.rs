@@ -1,4 +1,4 @@
-//! The note beside an address's file: for whom the address was given, and by what it is known that they are gone.
+//! The note beside an address's file: who got the address, and how to tell that they are gone.
 //!
 //! Its name says address and holder, so that one reading of the directory's names finds who has what. host-local ignores it,
 //! because the name is no address.
@@ -19,7 +19,7 @@ const BY: &str = ".by.";
 pub struct Note {
     /// The boot in which the address was given.
     boot: String,
-    /// The name of the host, in case that several share the directory.
+    /// The name of the host, in case several hosts share the directory.
     host: String,
     /// The path of the container's namespace.
     netns: PathBuf,

@@ -1,4 +1,4 @@
-//! What a directory's files say of a range set, and why it has no address to give: in host-local's words, and more.
+//! What a directory's files say about a range set, and why it has no address to give: in host-local's words, and more.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -38,7 +38,7 @@ impl Caller {
     }
 }
 
-/// Takes one of the places for callers that wait for events: they must not take the last place from an ADD.
+/// Takes one of the places for callers that wait, which are so few that these cannot take the last place from an ADD.
 pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, Refusal> {
     let share = caller.doors().share(caller.door.protocol);
     let too_many = "too many callers wait at this socket: try again later";

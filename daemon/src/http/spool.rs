@@ -1,8 +1,9 @@
 //! Carries out the DELs that shims left beside the socket while no daemon answered. Looks at the start and also later, because
 //! the socket's file may vanish, or a shim may have given up just before the start.
 //!
-//! `leasehold_api::spool` defines the names. Whatever is in a directory that others may write is left alone. Nothing there can keep the daemon from starting: anything that is not a DEL is set
-//! aside for an operator to find, and the oldest of those files are eventually deleted.
+//! `leasehold_api::spool` defines the names. Whatever is in a directory in which others may write is left alone. Nothing there can
+//! keep the daemon from starting: a file that is not a DEL is set aside for an operator to find, and the oldest of these files
+//! are eventually deleted.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

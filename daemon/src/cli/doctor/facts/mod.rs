@@ -161,7 +161,7 @@ pub(super) struct NetworksFacts {
     pub(super) firewall: Firewall,
 }
 
-/// A network whose addresses come from us, and how the host's link is that it names.
+/// A network whose addresses come from us, and the state of the host's link that it names.
 #[derive(Debug)]
 pub(super) struct NetworkFacts {
     pub(super) network: Network,
