@@ -320,24 +320,6 @@ fn request(pool_id: &str) -> String {
 }
 
 #[test]
-fn a_daemon_that_stops_answers_its_open_docker_calls() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let (mut lab, server, docker, network) = macvlans(&sandbox)?;
-    drop(server);
-    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
-    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| m.chaddr == mac(NUMBER))?;
-    lab.terminate()?;
-    let reply = call.answer()?;
-    let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    assert!(
-        reply.status == 200 && answer["Error"].is_string(),
-        "{reply:?}"
-    );
-    Ok(())
-}
-
-#[test]
 fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
     let mut lab = docker_lab(&sandbox)?;

@@ -121,27 +121,6 @@ fn a_plugin_socket_that_somebody_removes_is_bound_again() {
     wait_for_plugin(&home.plugins().join("leasehold.sock"));
 }
 
-#[test]
-fn a_plugin_directory_is_tried_until_it_can_be_made() {
-    let Some(home) = Home::new() else { return };
-    let in_the_way = home.dir.path().join("docker");
-    fs::write(&in_the_way, "").unwrap();
-    let daemon = home.start_for_docker();
-    assert!(
-        home.list(&[]).status.success(),
-        "the control socket is served"
-    );
-    fs::remove_file(&in_the_way).unwrap();
-    wait_for_plugin(&home.plugins().join("leasehold.sock"));
-    daemon.signal(Signal::SIGTERM);
-    let (status, log) = daemon.ended();
-    assert!(status.success());
-    assert!(
-        log.contains(&format!("cannot create {}: ", home.plugins().display())),
-        "{log}"
-    );
-}
-
 /// Starts a daemon that Docker finds, on a host whose `eth0` is a wire where nobody answers.
 fn beside_silence(home: &Home) -> Daemon {
     let mut shell = Command::new("unshare");

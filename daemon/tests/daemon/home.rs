@@ -101,9 +101,8 @@ impl Home {
 
     /// Starts a daemon with a socket at `path`, passed as systemd does: as descriptor 3, with the daemon's own
     /// LISTEN_PID.
-    pub(crate) fn activated(&self, path: &Path, before: impl FnOnce()) -> Daemon {
+    pub(crate) fn activated(&self, path: &Path) -> Daemon {
         let listener = UnixListener::bind(path).unwrap();
-        before();
         let mut shell = Command::new("unshare");
         let passing = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3<&0 0</dev/null";
         shell.args(["--map-root-user", "--net", "sh", "-c", passing, LEASEHOLD]);

@@ -13,20 +13,6 @@ use nix::sys::signal::Signal;
 use super::home::*;
 
 #[test]
-fn the_log_reports_a_systemd_socket_without_its_file() {
-    let Some(home) = Home::new() else { return };
-    let path = home.dir.path().join("activated.sock");
-    let daemon = home.activated(&path, || fs::remove_file(&path).unwrap());
-    daemon.signal(Signal::SIGTERM);
-    let (_, log) = daemon.ended();
-    assert!(
-        log.contains("ERROR") && log.contains("systemctl restart leasehold.socket"),
-        "{log}"
-    );
-    assert!(!path.exists(), "it is systemd's to make");
-}
-
-#[test]
 fn the_next_daemon_takes_over_after_kill_9() {
     let Some(home) = Home::new() else { return };
     let mut first = home.start();
@@ -131,22 +117,10 @@ fn a_removed_socket_is_bound_again() {
 }
 
 #[test]
-fn a_foreign_lock_on_the_socket_directory_blocks_nothing() {
-    let Some(home) = Home::new() else { return };
-    fs::create_dir(home.socket().parent().unwrap()).unwrap();
-    let theirs = fs::File::open(home.socket().parent().unwrap()).unwrap();
-    theirs.lock_shared().unwrap();
-    let daemon = home.start();
-    daemon.signal(Signal::SIGTERM);
-    assert!(daemon.ended().0.success());
-    assert!(!home.socket().exists());
-}
-
-#[test]
 fn a_socket_of_systemd_is_used_and_left() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("activated.sock");
-    let daemon = home.activated(&path, || ());
+    let daemon = home.activated(&path);
     let list = Command::new(LEASEHOLD)
         .arg("list")
         .arg("--socket")
@@ -158,24 +132,6 @@ fn a_socket_of_systemd_is_used_and_left() {
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.ended().0.success());
     assert!(path.exists());
-}
-
-#[test]
-fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
-    let Some(home) = Home::new() else { return };
-    let mut shell = Command::new("sh");
-    shell.args([
-        "-c",
-        "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null",
-        LEASEHOLD,
-    ]);
-    home.environment(&mut shell);
-    let (status, log) = Daemon(shell.spawn().unwrap()).ended();
-    assert_eq!(status.code(), Some(1));
-    assert!(
-        log.contains("the socket that systemd passed cannot be used: "),
-        "{log}"
-    );
 }
 
 #[test]

@@ -177,21 +177,6 @@ fn a_read_only_state_directory_is_read_but_refuses_adds() {
 }
 
 #[test]
-fn a_damaged_store_is_logged_and_does_not_stop_a_start() {
-    let Some(home) = Home::new() else { return };
-    fs::create_dir(home.state()).unwrap();
-    fs::write(home.state().join("leases.redb"), [7; 5000]).unwrap();
-    let daemon = home.start();
-    daemon.signal(Signal::SIGTERM);
-    let (status, log) = daemon.ended();
-    assert!(status.success());
-    assert!(
-        log.contains("ERROR") && log.contains("leases.redb.damaged-"),
-        "{log}"
-    );
-}
-
-#[test]
 fn a_store_of_a_later_release_stops_a_start() {
     let Some(home) = Home::new() else { return };
     let first = home.start();
