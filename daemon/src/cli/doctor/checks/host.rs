@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::doctor::facts::{Identity, Neighbours};
 use crate::cli::doctor::finding::Finding;
 
 /// How far a file may be ahead of the clock: a file server's clock may differ.
@@ -30,12 +29,8 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -
     }
 }
 
-pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
-    let Identity {
-        has_machine_id,
-        in_conflict,
-    } = identity;
-    match (has_machine_id, in_conflict.as_slice()) {
+pub(in crate::cli::doctor) fn identity(has_machine_id: bool, in_conflict: &[String]) -> Finding {
+    match (has_machine_id, in_conflict) {
         (false, _) => Finding::warning(
             "machine id",
             "/etc/machine-id holds none: networks with `clientId` `duid` are refused",
@@ -55,8 +50,7 @@ pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
     }
 }
 
-pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Finding> {
-    let Neighbours { most, leases } = *neighbours;
+pub(in crate::cli::doctor) fn neighbours(most: Option<u64>, leases: u64) -> Option<Finding> {
     let most = most?;
     let found = format!(
         "the kernel keeps {most} neighbours for all namespaces together, and there are {leases} leases"
@@ -105,11 +99,8 @@ mod tests {
     #[test]
     fn a_machine_id_may_be_another_hosts_too() {
         let of = |has_machine_id, conflicts: &[&str]| {
-            identity(&Identity {
-                has_machine_id,
-                in_conflict: conflicts.iter().map(|text| (*text).to_owned()).collect(),
-            })
-            .level
+            let conflicts: Vec<_> = conflicts.iter().map(|text| (*text).to_owned()).collect();
+            identity(has_machine_id, &conflicts).level
         };
         assert_eq!(of(true, &[]), Level::Ok);
         assert_eq!(of(true, &["lan/c1/eth0"]), Level::Warning);
@@ -118,13 +109,7 @@ mod tests {
 
     #[test]
     fn the_neighbour_table_has_room_for_each_lease_twice() {
-        let of = |leases| {
-            neighbours(&Neighbours {
-                most: Some(1024),
-                leases,
-            })
-            .unwrap()
-        };
+        let of = |leases| neighbours(Some(1024), leases).unwrap();
         assert_eq!(of(512).level, Level::Ok);
         let found = of(513);
         assert_eq!(
@@ -134,13 +119,7 @@ mod tests {
                 Some("sysctl net.ipv4.neigh.default.gc_thresh3=4096")
             )
         );
-        assert_eq!(
-            neighbours(&Neighbours {
-                most: None,
-                leases: 9
-            }),
-            None
-        );
+        assert_eq!(neighbours(None, 9), None);
     }
 
     #[test]

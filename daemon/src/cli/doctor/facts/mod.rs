@@ -37,8 +37,13 @@ pub(super) struct Facts {
     /// Whether this is the daemon's own container, from which the host's processes cannot be seen.
     pub(super) in_container: bool,
     pub(super) docker: Docker,
-    pub(super) identity: Identity,
-    pub(super) neighbours: Neighbours,
+    pub(super) has_machine_id: bool,
+    /// The attachments that are identified by the machine id and had a conflict, or lost their address.
+    pub(super) in_conflict: Vec<String>,
+    /// How many neighbours the kernel keeps at most.
+    pub(super) most_neighbours: Option<u64>,
+    /// How many leases the daemon has, if it answers.
+    pub(super) leases: u64,
     /// A file that was written later than the clock shows, and by how much.
     pub(super) from_ahead: Option<(PathBuf, Duration)>,
 }
@@ -201,22 +206,6 @@ pub(super) enum Listener {
     Silent,
 }
 
-/// The host's identity.
-#[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) has_machine_id: bool,
-    /// The attachments that are identified by it and had a conflict, or lost their address.
-    pub(super) in_conflict: Vec<String>,
-}
-
-/// The kernel's neighbour table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Neighbours {
-    /// How many it keeps at most.
-    pub(super) most: Option<u64>,
-    pub(super) leases: u64,
-}
-
 /// Looks at the host.
 pub(super) fn gather(args: &DoctorArgs) -> Facts {
     let processes = processes::all();
@@ -246,14 +235,10 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         incumbents,
         in_container: processes::are_of_a_container(&processes),
         docker: docker::docker(args, &processes),
-        identity: Identity {
-            has_machine_id: site().machine_id.is_some(),
-            in_conflict,
-        },
-        neighbours: Neighbours {
-            most: files::most_neighbours(),
-            leases,
-        },
+        has_machine_id: site().machine_id.is_some(),
+        in_conflict,
+        most_neighbours: files::most_neighbours(),
+        leases,
         from_ahead: files::from_ahead(&args.state_dir),
         troubles,
         socket,
