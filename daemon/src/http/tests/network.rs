@@ -83,6 +83,13 @@ fn create(options: &str) -> String {
     )
 }
 
+/// The same, with this from its IPAM driver.
+fn create_with(options: &str, data: &str) -> String {
+    format!(
+        r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
+    )
+}
+
 fn made(body: &str) -> NetworkRecord {
     match asked("CreateNetwork", body).0 {
         NetworkCall::Create(record) => *record,
@@ -291,11 +298,7 @@ fn a_network_is_made_as_its_options_say() {
 
 #[test]
 fn a_network_has_its_pool_from_whichever_ipam_driver() {
-    let of = |data: &str| {
-        made(&format!(
-            r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0"}}}},"IPv4Data":{data}}}"#
-        ))
-    };
+    let of = |data: &str| made(&create_with(r#"{"parent":"eth0"}"#, data));
     let ours = of(
         r#"[{"AddressSpace":"leasehold","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16","AuxAddresses":{"a":"10.7.0.3/16"}}]"#,
     );
@@ -303,8 +306,9 @@ fn a_network_has_its_pool_from_whichever_ipam_driver() {
         (ours.leases, ours.pool, ours.gateway),
         (true, "10.7.0.0/16".parse().unwrap(), None)
     );
-    let others = made(&format!(
-        r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0","addresses":"docker"}}}},"IPv4Data":[{{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}}]}}"#
+    let others = made(&create_with(
+        r#"{"parent":"eth0","addresses":"docker"}"#,
+        r#"[{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}]"#,
     ));
     assert_eq!(others.definition, "parent=eth0,addresses=docker");
     assert_eq!(
@@ -448,12 +452,7 @@ fn lease_options_are_refused_by_a_driver_without_leases() {
     let of = |space: &str, pool: &str, options: &str| {
         let data =
             format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}","Gateway":"10.7.0.1/16"}}]"#);
-        on(
-            "CreateNetwork",
-            &format!(
-                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
-            ),
-        )
+        on("CreateNetwork", &create_with(options, &data))
     };
     let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
     for (space, pool, addresses, why) in [
@@ -499,9 +498,7 @@ fn addresses_by_docker_itself_must_be_asked_for() {
             (true, r#"{"parent":"eth0","addresses":"docker"}"#),
         ] {
             let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}"}}]"#);
-            let body = format!(
-                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
-            );
+            let body = create_with(options, &data);
             match (on("CreateNetwork", &body), is_numbered) {
                 (Ok(_), _) => assert_eq!(means_it, is_numbered, "{body}"),
                 (Err(Refused::Said(why)), true) => {

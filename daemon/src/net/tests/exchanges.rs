@@ -36,55 +36,25 @@ fn only_what_is_ours_comes_in() {
 
         let good = Answer::PLAIN;
         let foreign = [
-            Answer {
-                chaddr: OTHER,
-                ..good
-            }
-            .frame(),
-            Answer {
-                chaddr: Mac([0x02, 0, 0, 0, 0, 0x1a]),
-                ..good
-            }
-            .frame(),
-            Answer {
-                chaddr: Mac([0x02, 1, 0, 0, 0, 0x0a]),
-                ..good
-            }
-            .frame(),
-            Answer { port: 69, ..good }.frame(),
-            Answer {
-                port: 67,
-                chaddr: OTHER,
-                to: MAC,
-                ..good
-            }
-            .frame(),
-            Answer {
-                protocol: 6,
-                ..good
-            }
-            .frame(),
-            Answer {
-                fragment: 1,
-                ..good
-            }
-            .frame(),
+            Answer::but(|it| it.chaddr = OTHER),
+            Answer::but(|it| it.chaddr = Mac([0x02, 0, 0, 0, 0, 0x1a])),
+            Answer::but(|it| it.chaddr = Mac([0x02, 1, 0, 0, 0, 0x0a])),
+            Answer::but(|it| it.port = 69),
+            Answer::but(|it| {
+                it.port = 67;
+                it.chaddr = OTHER;
+                it.to = MAC;
+            }),
+            Answer::but(|it| it.protocol = 6),
+            Answer::but(|it| it.fragment = 1),
             good.frame()[..70].to_vec(),
         ];
         let ours = [
             good.frame(),
-            Answer { options: 8, ..good }.frame(),
-            Answer {
-                options: 40,
-                ..good
-            }
-            .frame(),
-            Answer {
-                fragment: 0x4000,
-                ..good
-            }
-            .frame(),
-            Answer { to: MAC, ..good }.frame(),
+            Answer::but(|it| it.options = 8),
+            Answer::but(|it| it.options = 40),
+            Answer::but(|it| it.fragment = 0x4000),
+            Answer::but(|it| it.to = MAC),
         ];
         for frame in foreign.iter().chain([&arp()]).chain(&ours) {
             lab.send(sender, frame.clone());
@@ -105,20 +75,13 @@ fn what_is_wrong_with_an_answer_comes_in_too() {
         let (_netns, inside, outside) = lab.pair().await;
         let sender = lab.open(outside, PLAIN).await.unwrap();
         let exchange = lab.open(inside, PLAIN).await.unwrap();
-        let good = Answer::PLAIN;
         let wrong = [
-            Answer { port: 67, ..good }.frame(),
-            Answer {
-                fragment: 0x2000,
-                ..good
-            }
-            .frame(),
-            Answer {
-                chaddr: OTHER,
-                to: MAC,
-                ..good
-            }
-            .frame(),
+            Answer::but(|it| it.port = 67),
+            Answer::but(|it| it.fragment = 0x2000),
+            Answer::but(|it| {
+                it.chaddr = OTHER;
+                it.to = MAC;
+            }),
         ];
         for frame in &wrong {
             lab.send(sender, frame.clone());
@@ -226,14 +189,7 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
             (plain, 7, false),
             "the tag is out of the frame"
         );
-        lab.send(
-            sender,
-            Answer {
-                to: OTHER,
-                ..Answer::PLAIN
-            }
-            .frame(),
-        );
+        lab.send(sender, Answer::but(|it| it.to = OTHER));
         assert!(lab.frame(exchange).await.1.other_host);
     });
 }
@@ -265,20 +221,16 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
         let ifindex = index_of(&outside);
         let parent = lab.open(Link::parent(ifindex, OTHER), PLAIN).await.unwrap();
         let sender = lab.open(inside, PLAIN).await.unwrap();
-        let answer = Answer {
-            to: OTHER,
-            chaddr: OTHER,
-            ..Answer::PLAIN
-        }
-        .frame();
+        let answer = Answer::but(|it| {
+            it.to = OTHER;
+            it.chaddr = OTHER;
+        });
         lab.send(
             sender,
-            Answer {
-                to: PEER,
-                chaddr: PEER,
-                ..Answer::PLAIN
-            }
-            .frame(),
+            Answer::but(|it| {
+                it.to = PEER;
+                it.chaddr = PEER;
+            }),
         );
         lab.send(sender, answer.clone());
         let (bytes, meta) = lab.frame(parent).await;
@@ -300,12 +252,10 @@ fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
             assert_eq!(lab.frame(server).await.0, arp());
-            let answer = Answer {
-                chaddr: mac,
-                to: mac,
-                ..Answer::PLAIN
-            }
-            .frame();
+            let answer = Answer::but(|it| {
+                it.chaddr = mac;
+                it.to = mac;
+            });
             lab.send(server, answer.clone());
             let (bytes, meta) = lab.frame(client).await;
             assert_eq!((bytes, meta.other_host), (answer, false));
@@ -384,14 +334,7 @@ fn firewall_rules_stop_nothing_in_either_direction() {
             lab.send(outside, frame.clone());
             assert_eq!(lab.frame(inside).await.0, frame);
         }
-        for frame in [
-            Answer {
-                chaddr: PEER,
-                ..Answer::PLAIN
-            }
-            .frame(),
-            arp(),
-        ] {
+        for frame in [Answer::but(|it| it.chaddr = PEER), arp()] {
             lab.send(inside, frame.clone());
             assert_eq!(lab.frame(outside).await.0, frame);
         }

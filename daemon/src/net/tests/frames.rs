@@ -32,6 +32,13 @@ impl Answer {
         tail: 64,
     };
 
+    /// Returns the frame of the plain answer, but for this change.
+    pub(super) fn but(change: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut answer = Self::PLAIN;
+        change(&mut answer);
+        answer.frame()
+    }
+
     pub(super) fn frame(self) -> Vec<u8> {
         let mut frame = Vec::new();
         frame.extend(self.to.0);

@@ -396,12 +396,10 @@ fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
         let (bytes, meta) = lab.frame(wire).await;
         assert_eq!((bytes, meta.vlan), (arp(), 7));
 
-        let answer = Answer {
-            chaddr: OTHER,
-            to: OTHER,
-            ..Answer::PLAIN
-        }
-        .frame();
+        let answer = Answer::but(|it| {
+            it.chaddr = OTHER;
+            it.to = OTHER;
+        });
         for (vlan, expected) in [(7_u8, Some(0)), (8, None), (0, None)] {
             let mut tagged = answer.clone();
             if vlan > 0 {
