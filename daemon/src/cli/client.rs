@@ -251,37 +251,24 @@ fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
-    use std::thread;
 
     use tempfile::TempDir;
 
     use super::*;
+    use crate::cli::tests::beside;
 
-    /// Asks a server that says `answer` to every request.
-    fn asked(answer: &'static [u8]) -> Result<Vec<u8>, ClientError> {
-        let dir = TempDir::new().unwrap();
-        let socket = dir.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let server = thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let head = BufReader::new(&stream)
-                .lines()
-                .map(Result::unwrap)
-                .take_while(|line| !line.is_empty());
-            assert_eq!(head.collect::<Vec<_>>()[0], "GET /v1/bindings HTTP/1.1");
-            (&stream).write_all(answer).unwrap();
-        });
-        let result = get(&socket, "/v1/bindings");
-        server.join().unwrap();
+    /// Asks a daemon that says `answer`.
+    fn asked(answer: &str) -> Result<Vec<u8>, ClientError> {
+        let (result, lines) = beside(&[answer], |socket| get(socket, "/v1/bindings"));
+        assert_eq!(lines, ["GET /v1/bindings HTTP/1.1"]);
         result
     }
 
     #[test]
     fn the_body_of_an_answer_is_returned() {
         let body = asked(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\ncontent-type: application/json\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\ncontent-type: application/json\r\n\r\n{}",
         )
         .unwrap();
         assert_eq!(body, b"{}");
@@ -290,7 +277,7 @@ mod tests {
     #[test]
     fn the_sentence_of_a_refusal_is_shown_escaped() {
         let error =
-            asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 24\r\n\r\n{\"error\":\"no \\u001bx\\n\"}")
+            asked("HTTP/1.1 400 Bad\r\ncontent-length: 24\r\n\r\n{\"error\":\"no \\u001bx\\n\"}")
                 .unwrap_err();
         assert!(
             error.to_string().ends_with(r"refused: no \u{1b}x"),
@@ -300,9 +287,6 @@ mod tests {
 
     #[test]
     fn the_daemon_of_the_replaced_plugin_is_named() {
-        let dir = TempDir::new().unwrap();
-        let socket = dir.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
         let not_found = "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n";
         let go_rpc =
             "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 17\r\n\r\n405 must CONNECT\n";
@@ -316,32 +300,23 @@ mod tests {
                 "is not a leasehold daemon: it refuses \"/v1/status\" with status 404",
             ),
         ] {
-            let error = thread::scope(|scope| {
-                scope.spawn(|| {
-                    for answer in [not_found, second] {
-                        let (mut stream, _) = listener.accept().unwrap();
-                        let asked = BufReader::new(&stream).lines().map(Result::unwrap);
-                        asked.take_while(|line| !line.is_empty()).for_each(drop);
-                        stream.write_all(answer.as_bytes()).unwrap();
-                    }
-                });
-                get(&socket, "/v1/status").unwrap_err().to_string()
-            });
+            let (asked, _) = beside(&[not_found, second], |socket| get(socket, "/v1/status"));
+            let error = asked.unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
     fn answers_that_are_cut_or_foreign_are_named() {
-        let table: [(&[u8], &str); 5] = [
-            (b"", "ends within its headers"),
-            (b"HTTP/1.1 200 OK\r\ncontent-le", "ends within its headers"),
-            (b"HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
+        let table = [
+            ("", "ends within its headers"),
+            ("HTTP/1.1 200 OK\r\ncontent-le", "ends within its headers"),
+            ("HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
             (
-                b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}",
+                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}",
                 "ends after 2 of 9 bytes",
             ),
-            (b"SSH-2.0-x\r\n\r\n", "invalid HTTP version"),
+            ("SSH-2.0-x\r\n\r\n", "invalid HTTP version"),
         ];
         for (answer, reason) in table {
             let error = asked(answer).unwrap_err().to_string();

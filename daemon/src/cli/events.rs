@@ -187,14 +187,13 @@ pub(super) fn line(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
-    use std::os::unix::net::UnixListener;
     use std::path::Path;
 
     use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::cli::tests::beside;
 
     fn event(number: u64, cause: &str) -> Value {
         json!({
@@ -250,30 +249,13 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_printed_once_all_are_known() {
-        let dir = TempDir::new().unwrap();
-        let socket = dir.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let args = EventsArgs {
-            number: Some(2),
-            ..all(&socket)
-        };
-        let mut out = Vec::new();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for answer in [
-                    answer(&[event(4, "a"), event(5, "b")], 5),
-                    answer(&[event(6, "c")], 6),
-                    answer(&[], 6),
-                ] {
-                    let (mut stream, _) = listener.accept().unwrap();
-                    let asked = BufReader::new(&stream).lines().map(Result::unwrap);
-                    asked.take_while(|line| !line.is_empty()).for_each(drop);
-                    stream.write_all(answer.as_bytes()).unwrap();
-                }
-            });
-            events(&args, &mut out).unwrap();
-        });
-        let text = String::from_utf8(out).unwrap();
+        let answers = [
+            answer(&[event(4, "a"), event(5, "b")], 5),
+            answer(&[event(6, "c")], 6),
+            answer(&[], 6),
+        ];
+        let (text, ended, _) = ran(|args| args.number = Some(2), &answers);
+        ended.unwrap();
         let causes: Vec<_> = text
             .lines()
             .filter_map(|line| line.split(' ').next_back())
@@ -289,44 +271,21 @@ mod tests {
         )
     }
 
-    /// Runs the command against daemons that give these answers in turn; `None`: the daemon stops without one. Returns
-    /// what was printed, how it ended, and what was asked.
+    /// Runs the command against daemons that give these answers in turn. Returns what was printed, how it ended, and what was
+    /// asked.
     fn ran(
-        follow: bool,
-        json: bool,
-        answers: Vec<Option<String>>,
+        change: impl FnOnce(&mut EventsArgs),
+        answers: &[String],
     ) -> (String, anyhow::Result<()>, Vec<String>) {
-        let dir = TempDir::new().unwrap();
-        let socket = dir.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let server = thread::spawn(move || {
-            let asked = answers.into_iter().map(|answer| {
-                let (stream, _) = listener.accept().unwrap();
-                let head: Vec<_> = BufReader::new(&stream)
-                    .lines()
-                    .map(Result::unwrap)
-                    .take_while(|line| !line.is_empty())
-                    .collect();
-                if let Some(answer) = answer {
-                    (&stream).write_all(answer.as_bytes()).unwrap();
-                }
-                head[0].clone()
-            });
-            asked.collect::<Vec<_>>()
-        });
-        let args = EventsArgs {
-            follow,
-            json,
-            after: 3,
-            ..all(&socket)
-        };
+        let answers: Vec<_> = answers.iter().map(String::as_str).collect();
         let mut out = Vec::new();
-        let ended = events(&args, &mut out);
-        (
-            String::from_utf8(out).unwrap(),
-            ended,
-            server.join().unwrap(),
-        )
+        let (ended, asked) = beside(&answers, |socket| {
+            let mut args = all(socket);
+            args.after = 3;
+            change(&mut args);
+            events(&args, &mut out)
+        });
+        (String::from_utf8(out).unwrap(), ended, asked)
     }
 
     #[test]
@@ -336,7 +295,7 @@ mod tests {
             answer(&[event(6, "c")], 6),
             answer(&[], 6),
         ];
-        let (text, ended, asked) = ran(false, false, pages.into_iter().map(Some).collect());
+        let (text, ended, asked) = ran(|_| {}, &pages);
         ended.unwrap();
         let expected = "2024-12-31T23:59:59.001Z lan/c1/eth0 lost 10.0.0.7/24 10.0.0.1 ";
         assert_eq!(text, format!("{expected}a\n{expected}b\n{expected}c\n"));
@@ -348,11 +307,7 @@ mod tests {
         let mut renewed = event(4, "renewal at T1");
         renewed["times"] = 37.into();
         renewed["since"] = "2024-12-30T00:00:00.000Z".into();
-        let (text, ended, _) = ran(
-            false,
-            false,
-            vec![Some(answer(&[renewed], 4)), Some(answer(&[], 4))],
-        );
+        let (text, ended, _) = ran(|_| {}, &[answer(&[renewed], 4), answer(&[], 4)]);
         ended.unwrap();
         assert!(
             text.ends_with("renewal at T1 (37 times since 2024-12-30T00:00:00.000Z)\n"),
@@ -362,11 +317,8 @@ mod tests {
 
     #[test]
     fn json_is_a_line_an_event_with_all_that_the_daemon_said() {
-        let (text, ended, _) = ran(
-            false,
-            true,
-            vec![Some(answer(&[event(4, "a\nb")], 4)), Some(answer(&[], 4))],
-        );
+        let answers = [answer(&[event(4, "a\nb")], 4), answer(&[], 4)];
+        let (text, ended, _) = ran(|args| args.json = true, &answers);
         ended.unwrap();
         assert_eq!(text.lines().count(), 1);
         assert_eq!(
@@ -379,17 +331,15 @@ mod tests {
     fn a_follower_outlives_its_daemon_and_its_journal() {
         let refused =
             "HTTP/1.1 503 Busy\r\ncontent-length: 16\r\n\r\n{\"error\":\"busy\"}".to_owned();
-        let answers = vec![
-            Some(answer(&[event(4, "a")], 4)),
-            None,
-            Some(refused),
-            Some(answer(&[event(1, "b")], 1)),
-            Some(
-                "HTTP/1.1 400 Bad Request\r\ncontent-length: 14\r\n\r\n{\"error\":\"no\"}"
-                    .to_owned(),
-            ),
+        let no = "HTTP/1.1 400 Bad Request\r\ncontent-length: 14\r\n\r\n{\"error\":\"no\"}";
+        let answers = [
+            answer(&[event(4, "a")], 4),
+            String::new(),
+            refused,
+            answer(&[event(1, "b")], 1),
+            no.to_owned(),
         ];
-        let (text, ended, asked) = ran(true, false, answers);
+        let (text, ended, asked) = ran(|args| args.follow = true, &answers);
         assert!(
             matches!(
                 ended.as_ref().unwrap_err().downcast_ref(),
