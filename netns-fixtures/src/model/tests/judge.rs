@@ -5,56 +5,37 @@ use super::*;
 /// What is changed in a correct message, and what the judge must say about it.
 type Spoiled = (fn(&mut Message), Violation);
 
+/// An address as an option's value.
+const NINE: [u8; 4] = [10, 9, 0, 9];
+
 #[test]
 fn each_field_that_table_5_forbids_is_a_violation() {
     use Purpose::*;
-    let address = ip(9);
-    let one = |code: u8| (code, vec![10, 9, 0, 9]);
-    assert_eq!(one(50).1, address.octets());
+    use Violation as V;
+    let nine = ip(9);
     let discovers: [Spoiled; 16] = [
-        (|m| m.op = 2, Violation::Op(2)),
-        (|m| m.hlen = 16, Violation::Hardware(1, 16)),
-        (|m| m.hops = 1, Violation::Hops(1)),
-        (|m| m.flags = 0x8001, Violation::Flags(Discover, 0x8001)),
+        (|m| m.op = 2, V::Op(2)),
+        (|m| m.hlen = 16, V::Hardware(1, 16)),
+        (|m| m.hops = 1, V::Hops(1)),
+        (|m| m.flags = 0x8001, V::Flags(Discover, 0x8001)),
+        (|m| m.ciaddr = ip(9), V::Address(Discover, "ciaddr", nine)),
+        (|m| m.yiaddr = ip(9), V::Address(Discover, "yiaddr", nine)),
+        (|m| m.siaddr = ip(9), V::Address(Discover, "siaddr", nine)),
+        (|m| m.giaddr = ip(9), V::Address(Discover, "giaddr", nine)),
+        (|m| m.chaddr[15] = 1, V::ChaddrPadding),
         (
-            |m| m.ciaddr = ip(9),
-            Violation::Address(Discover, "ciaddr", address),
+            |m| m.options.push((54, NINE.into())),
+            V::Forbidden(Discover, 54),
         ),
-        (
-            |m| m.yiaddr = ip(9),
-            Violation::Address(Discover, "yiaddr", address),
-        ),
-        (
-            |m| m.siaddr = ip(9),
-            Violation::Address(Discover, "siaddr", address),
-        ),
-        (
-            |m| m.giaddr = ip(9),
-            Violation::Address(Discover, "giaddr", address),
-        ),
-        (|m| m.chaddr[15] = 1, Violation::ChaddrPadding),
-        (
-            |m| m.options.push((54, vec![10, 9, 0, 9])),
-            Violation::Forbidden(Discover, 54),
-        ),
-        (
-            |m| m.options.push((50, vec![10, 9, 0])),
-            Violation::Length(50, 3),
-        ),
+        (|m| m.options.push((50, vec![10, 9, 0])), V::Length(50, 3)),
         (
             |m| m.options.push((52, vec![1])),
-            Violation::Forbidden(Discover, 52),
+            V::Forbidden(Discover, 52),
         ),
-        (
-            |m| m.options[2].1 = vec![1, 3, 121],
-            Violation::ListOrder(3),
-        ),
-        (
-            |m| m.options[2].1 = vec![1, 121, 1],
-            Violation::ListTwice(1),
-        ),
-        (|m| m.options[3].1 = vec![2, 0], Violation::MaxSize(512)),
-        (|m| m.options.swap(0, 1), Violation::TypeNotFirst(61)),
+        (|m| m.options[2].1 = vec![1, 3, 121], V::ListOrder(3)),
+        (|m| m.options[2].1 = vec![1, 121, 1], V::ListTwice(1)),
+        (|m| m.options[3].1 = vec![2, 0], V::MaxSize(512)),
+        (|m| m.options.swap(0, 1), V::TypeNotFirst(61)),
     ];
     let client = Client::new(ID, MAC);
     for (spoil, violation) in discovers {
@@ -65,20 +46,17 @@ fn each_field_that_table_5_forbids_is_a_violation() {
         assert_eq!(server.violations(), [violation]);
     }
     let releases: [Spoiled; 5] = [
-        (|m| m.secs = 1, Violation::Secs(Release, 1)),
-        (|m| m.flags = 0x8000, Violation::Flags(Release, 0x8000)),
+        (|m| m.secs = 1, V::Secs(Release, 1)),
+        (|m| m.flags = 0x8000, V::Flags(Release, 0x8000)),
         (
             |m| m.options.retain(|(code, _)| *code != 54),
-            Violation::Missing(Release, 54),
+            V::Missing(Release, 54),
         ),
         (
-            |m| m.options.push((50, vec![10, 9, 0, 9])),
-            Violation::Forbidden(Release, 50),
+            |m| m.options.push((50, NINE.into())),
+            V::Forbidden(Release, 50),
         ),
-        (
-            |m| m.options.push((55, vec![1])),
-            Violation::Forbidden(Release, 55),
-        ),
+        (|m| m.options.push((55, vec![1])), V::Forbidden(Release, 55)),
     ];
     for (spoil, violation) in releases {
         let mut server = Server::new(config());
@@ -147,79 +125,63 @@ fn each_rule_between_messages_is_judged() {
     assert_eq!(secs, [Violation::SecsChanged(7)]);
 }
 
+/// A server and a judge that hear the same.
+struct Court {
+    judge: Judge,
+    server: Server,
+}
+
+impl Court {
+    fn new() -> Self {
+        Self {
+            judge: Judge::default(),
+            server: Server::unjudged(config()),
+        }
+    }
+
+    /// Returns what the judge finds in a client's message, which is by unicast if it has an address; and the server's answer.
+    fn hears(&mut self, message: &Message) -> (Vec<Violation>, Option<Reply>) {
+        let (payload, from) = (message.encode(), message.ciaddr);
+        let to = if from.is_unspecified() {
+            Ipv4Addr::BROADCAST
+        } else {
+            ip(1)
+        };
+        let datagram = datagram(&payload, from, to);
+        let found = self.judge.client(at(1), &datagram);
+        let reply = self.server.receive(at(1), &datagram).reply;
+        if let Some(reply) = &reply {
+            self.judge.server(at(1), &reply.payload);
+        }
+        (found, reply)
+    }
+}
+
 #[test]
 fn going_on_after_a_nak_was_heard_is_a_violation() {
     // A client that restarted in between does not know what it asked before.
     for (heard, restarted) in [(true, false), (false, false), (true, true)] {
-        let mut judge = Judge::default();
-        let mut server = Server::unjudged(config());
-        let mut client = Client::new(ID, MAC);
-        let go = |judge: &mut Judge, server: &mut Server, message: &Message, from, to, ethernet| {
-            let payload = message.encode();
-            let datagram = Datagram {
-                payload: &payload,
-                source: SocketAddrV4::new(from, 68),
-                destination: Some(SocketAddrV4::new(to, 67)),
-                ethernet: Some((MAC, ethernet)),
-            };
-            let found = judge.client(at(1), &datagram);
-            let handled = server.receive(at(1), &datagram);
-            handled.reply.inspect(|reply| {
-                judge.server(at(1), &reply.payload);
+        let (mut court, mut client) = (Court::new(), Client::new(ID, MAC));
+        let mut go = |message: &Message, revoked| {
+            if revoked {
+                court.server.revoke(ip(10));
+            }
+            let (found, reply) = court.hears(message);
+            if let Some(reply) = reply {
                 if restarted {
-                    judge.clients_restarted(false);
+                    court.judge.clients_restarted(false);
                 }
                 if heard {
-                    judge.heard(&reply.payload);
+                    court.judge.heard(&reply.payload);
                 }
-            });
+            }
             found
         };
-        let all = Ipv4Addr::BROADCAST;
-        let none = Ipv4Addr::UNSPECIFIED;
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.discover(),
-                none,
-                all,
-                BROADCAST
-            ),
-            []
-        );
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.select(ip(10)),
-                none,
-                all,
-                BROADCAST
-            ),
-            []
-        );
-        server.revoke(ip(10));
+        assert_eq!(go(&client.discover(), false), []);
+        assert_eq!(go(&client.select(ip(10)), false), []);
         client.xid = 2;
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.extend(ip(10)),
-                ip(10),
-                ip(1),
-                [2; 6]
-            ),
-            []
-        );
-        let again = go(
-            &mut judge,
-            &mut server,
-            &client.extend(ip(10)),
-            ip(10),
-            ip(1),
-            [2; 6],
-        );
+        assert_eq!(go(&client.extend(ip(10)), true), []);
+        let again = go(&client.extend(ip(10)), false);
         let expected =
             (heard && !restarted).then_some(Violation::NakIgnored(Purpose::Renew, ip(10)));
         assert_eq!(again, expected.into_iter().collect::<Vec<_>>());
@@ -228,29 +190,11 @@ fn going_on_after_a_nak_was_heard_is_a_violation() {
 
 #[test]
 fn a_release_may_follow_a_request_that_was_not_answered() {
-    let mut server = Server::new(config());
-    let mut client = Client::new(ID, MAC);
-    broadcast(&mut server, at(0), &client.discover());
-    client.xid = 1;
-    let mut judge = Judge::default();
-    let mut sent = |message: &Message, from, to, ethernet| {
-        let datagram = Datagram {
-            payload: &message.encode(),
-            source: SocketAddrV4::new(from, 68),
-            destination: Some(SocketAddrV4::new(to, 67)),
-            ethernet: Some((MAC, ethernet)),
-        };
-        let found = judge.client(at(0), &datagram);
-        if let Some(reply) = server.receive(at(0), &datagram).reply {
-            judge.server(at(0), &reply.payload);
-        }
-        found
-    };
-    let (none, all) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
-    assert_eq!(sent(&client.discover(), none, all, BROADCAST), []);
-    assert_eq!(sent(&client.select(ip(10)), none, all, BROADCAST), []);
-    assert_eq!(sent(&client.release(ip(10)), ip(10), ip(1), [2; 6]), []);
-    let never = sent(&client.release(ip(11)), ip(11), ip(1), [2; 6]);
+    let (mut court, client) = (Court::new(), Client::new(ID, MAC));
+    assert_eq!(court.hears(&client.discover()).0, []);
+    assert_eq!(court.hears(&client.select(ip(10))).0, []);
+    assert_eq!(court.hears(&client.release(ip(10))).0, []);
+    let never = court.hears(&client.release(ip(11))).0;
     assert_eq!(never, [Violation::NeverGranted(Purpose::Release, ip(11))]);
 }
 
@@ -268,10 +212,8 @@ fn an_ip_unicast_may_be_an_ethernet_broadcast() {
         let client = Client::new(ID, MAC);
         let release = client.release(client.acquire(&mut server, at(0))).encode();
         let datagram = Datagram {
-            payload: &release,
-            source: SocketAddrV4::new(ip(10), 68),
-            destination: Some(SocketAddrV4::new(ip(1), 67)),
             ethernet: Some((MAC, ethernet)),
+            ..datagram(&release, ip(10), ip(1))
         };
         server.receive(at(1), &datagram);
         assert_eq!(server.violations(), expected);
@@ -281,10 +223,7 @@ fn an_ip_unicast_may_be_an_ethernet_broadcast() {
 #[test]
 fn two_clients_may_draw_one_xid() {
     let mut server = Server::new(config());
-    let (one, two) = (
-        Client::new(ID, MAC),
-        Client::new(b"\0two", [2, 0, 0, 0, 0, 8]),
-    );
+    let (one, two) = (Client::new(ID, MAC), Client { xid: 1, ..other(2) });
     one.acquire(&mut server, at(0));
     two.acquire(&mut server, at(1));
     assert_eq!(server.violations(), []);

@@ -105,10 +105,31 @@ impl Client {
     }
 }
 
+/// Returns the client with this number, from 2 to 5.
+fn other(number: u8) -> Client {
+    let ids: [&[u8]; 4] = [b"\0two", b"\0three", b"\0four", b"\0five"];
+    let client = Client::new(ids[usize::from(number) - 2], [2, 0, 0, 0, 0, 6 + number]);
+    Client {
+        xid: number.into(),
+        ..client
+    }
+}
+
 fn blank() -> Message {
     let mut bytes = [&[1, 1, 6, 0][..], &[0; 232], &[99, 130, 83, 99, 255]].concat();
     bytes.resize(300, 0);
     Message::decode(&bytes).unwrap()
+}
+
+impl Server {
+    /// Asserts what follows a message, which is by unicast if it has the client's address.
+    fn expect(&mut self, now: Duration, message: &Message, event: Event) {
+        let handled = match message.ciaddr.is_unspecified() {
+            true => broadcast(self, now, message),
+            false => unicast(self, now, message),
+        };
+        assert_eq!(handled.event, event);
+    }
 }
 
 fn broadcast(server: &mut Server, now: Duration, message: &Message) -> Handled {
@@ -132,16 +153,20 @@ fn send(
     from: Ipv4Addr,
     to: Ipv4Addr,
 ) -> Handled {
+    server.receive(now, &datagram(&message.encode(), from, to))
+}
+
+fn datagram(payload: &[u8], from: Ipv4Addr, to: Ipv4Addr) -> Datagram<'_> {
     let ethernet = if to == Ipv4Addr::BROADCAST {
         BROADCAST
     } else {
         [2; 6]
     };
-    let datagram = Datagram {
-        payload: &message.encode(),
+    let from_mac = payload[28..34].try_into().expect("six bytes");
+    Datagram {
+        payload,
         source: SocketAddrV4::new(from, 68),
         destination: Some(SocketAddrV4::new(to, 67)),
-        ethernet: Some((message.hardware(), ethernet)),
-    };
-    server.receive(now, &datagram)
+        ethernet: Some((from_mac, ethernet)),
+    }
 }

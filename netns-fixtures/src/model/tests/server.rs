@@ -8,9 +8,10 @@ fn a_careful_client_commits_no_violation() {
     let mut client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
     client.xid = 2;
-    assert_eq!(
-        unicast(&mut server, at(1800), &client.extend(address)).event,
-        Event::Granted(address, Purpose::Renew)
+    server.expect(
+        at(1800),
+        &client.extend(address),
+        Event::Granted(address, Purpose::Renew),
     );
     client.xid = 3;
     let handled = send(
@@ -22,15 +23,13 @@ fn a_careful_client_commits_no_violation() {
     );
     assert_eq!(handled.event, Event::Granted(address, Purpose::Rebind));
     client.xid = 4;
-    assert_eq!(
-        broadcast(&mut server, at(5001), &client.reboot(address)).event,
-        Event::Granted(address, Purpose::Reboot)
+    server.expect(
+        at(5001),
+        &client.reboot(address),
+        Event::Granted(address, Purpose::Reboot),
     );
     client.xid = 5;
-    assert_eq!(
-        unicast(&mut server, at(5002), &client.release(address)).event,
-        Event::Released(address)
-    );
+    server.expect(at(5002), &client.release(address), Event::Released(address));
     assert_eq!(server.leases(at(5002)).count(), 0);
     assert_eq!(server.violations(), []);
 }
@@ -107,34 +106,16 @@ fn a_released_address_is_the_last_to_be_given_again() {
         pool: (ip(10), ip(12)),
         ..config()
     });
-    let (one, two) = (
-        Client::new(ID, MAC),
-        Client {
-            xid: 2,
-            ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-        },
-    );
+    let (one, two) = (Client::new(ID, MAC), other(2));
     assert_eq!(one.acquire(&mut server, at(0)), ip(10));
     assert_eq!(two.acquire(&mut server, at(0)), ip(11));
     unicast(&mut server, at(1), &one.release(ip(10)));
-    let three = Client {
-        xid: 3,
-        ..Client::new(b"\0three", [2, 0, 0, 0, 0, 9])
-    };
+    let three = other(3);
     assert_eq!(three.acquire(&mut server, at(1)), ip(12));
-    let four = Client {
-        xid: 4,
-        ..Client::new(b"\0four", [2, 0, 0, 0, 0, 10])
-    };
+    let four = other(4);
     assert_eq!(four.acquire(&mut server, at(1)), ip(10));
-    let five = Client {
-        xid: 5,
-        ..Client::new(b"\0five", [2, 0, 0, 0, 0, 11])
-    };
-    assert_eq!(
-        broadcast(&mut server, at(1), &five.discover()).event,
-        Event::Silent(Silence::NoAddress)
-    );
+    let five = other(5);
+    server.expect(at(1), &five.discover(), Event::Silent(Silence::NoAddress));
     assert_eq!(
         five.acquire(&mut server, at(3601)),
         ip(10),
@@ -155,10 +136,7 @@ fn a_release_from_elsewhere_or_of_another_is_ignored() {
         ip(1),
     );
     assert_eq!(from_nowhere.event, Event::Silent(Silence::WrongSource));
-    let other = Client {
-        xid: 2,
-        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-    };
+    let other = other(2);
     let of_another = unicast(&mut server, at(1), &other.release(address));
     assert_eq!(of_another.event, Event::Silent(Silence::NothingToGiveBack));
     assert!(server.lease(at(1), address).is_some());
@@ -182,9 +160,10 @@ fn a_released_lease_is_not_renewed() {
     let address = client.acquire(&mut server, at(0));
     unicast(&mut server, at(1), &client.release(address));
     client.xid = 2;
-    assert_eq!(
-        unicast(&mut server, at(2), &client.extend(address)).event,
-        Event::Refused(address, Purpose::Renew)
+    server.expect(
+        at(2),
+        &client.extend(address),
+        Event::Refused(address, Purpose::Renew),
     );
     assert_eq!(
         server.violations(),
@@ -270,15 +249,17 @@ fn a_restart_keeps_leases_only_with_the_database() {
     let address = client.acquire(&mut server, at(0));
     server.restart(true);
     client.xid = 2;
-    assert_eq!(
-        unicast(&mut server, at(1800), &client.extend(address)).event,
-        Event::Granted(address, Purpose::Renew)
+    server.expect(
+        at(1800),
+        &client.extend(address),
+        Event::Granted(address, Purpose::Renew),
     );
     server.restart(false);
     client.xid = 3;
-    assert_eq!(
-        unicast(&mut server, at(3600), &client.extend(address)).event,
-        Event::Refused(address, Purpose::Renew)
+    server.expect(
+        at(3600),
+        &client.extend(address),
+        Event::Refused(address, Purpose::Renew),
     );
     assert_eq!(server.violations(), []);
 }
@@ -294,10 +275,7 @@ fn a_deaf_server_offers_and_never_acknowledges() {
     let Event::Offered(address) = offer.event else {
         panic!("{offer:?}")
     };
-    assert_eq!(
-        broadcast(&mut server, at(0), &client.select(address)).event,
-        Event::Silent(Silence::Deaf)
-    );
+    server.expect(at(0), &client.select(address), Event::Silent(Silence::Deaf));
 }
 
 #[test]
@@ -338,14 +316,8 @@ fn a_stubborn_server_offers_a_declined_address_again() {
     });
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
-    assert_eq!(
-        broadcast(&mut server, at(0), &client.decline(address)).event,
-        Event::Declined(address)
-    );
-    let other = Client {
-        xid: 2,
-        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-    };
+    server.expect(at(0), &client.decline(address), Event::Declined(address));
+    let other = other(2);
     assert_ne!(other.acquire(&mut server, at(1)), address);
     let again = Client { xid: 3, ..client };
     assert_eq!(again.acquire(&mut server, at(2)), address);
@@ -356,10 +328,7 @@ fn a_declined_address_is_held_back() {
     let mut server = Server::new(config());
     let mut client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
-    assert_eq!(
-        broadcast(&mut server, at(0), &client.decline(address)).event,
-        Event::Declined(address)
-    );
+    server.expect(at(0), &client.decline(address), Event::Declined(address));
     client.xid = 2;
     assert_eq!(client.acquire(&mut server, at(1)), ip(11));
     assert_eq!(server.violations(), []);
@@ -372,10 +341,7 @@ fn a_reservation_goes_to_its_client_alone() {
         .reservations
         .insert(ClientKey::Id(ID.to_vec()), ip(10));
     let mut server = Server::new(config);
-    let other = Client {
-        xid: 2,
-        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-    };
+    let other = other(2);
     assert_eq!(other.acquire(&mut server, at(0)), ip(11));
     assert_eq!(Client::new(ID, MAC).acquire(&mut server, at(0)), ip(10));
 }
@@ -395,14 +361,8 @@ fn choosing_another_server_frees_the_offer() {
             (code::SERVER, &[10, 9, 0, 2]),
         ],
     );
-    assert_eq!(
-        broadcast(&mut server, at(0), &choice).event,
-        Event::Silent(Silence::OtherServer)
-    );
-    let other = Client {
-        xid: 2,
-        ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-    };
+    server.expect(at(0), &choice, Event::Silent(Silence::OtherServer));
+    let other = other(2);
     assert_eq!(other.acquire(&mut server, at(0)), ip(10));
 }
 
@@ -451,13 +411,7 @@ fn who_is_not_known_gets_the_address_of_all() {
         knows: Knows::Nothing,
         ..config()
     });
-    let (one, two) = (
-        Client::new(ID, MAC),
-        Client {
-            xid: 2,
-            ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8])
-        },
-    );
+    let (one, two) = (Client::new(ID, MAC), other(2));
     assert_eq!(
         [&one, &two].map(|client| client.acquire(&mut server, at(0))),
         [ip(10); 2]
@@ -478,14 +432,11 @@ fn a_flag_only_server_ignores_clients_without_the_flag() {
     let client = Client::new(ID, MAC);
     let ignored = Event::Silent(Silence::NoFlag);
     for message in [client.discover(), client.reboot(ip(10))] {
-        assert_eq!(broadcast(&mut server, at(0), &message).event, ignored);
+        server.expect(at(0), &message, ignored);
     }
     let flagged = Message {
         flags: 0x8000,
         ..client.discover()
     };
-    assert_eq!(
-        broadcast(&mut server, at(1), &flagged).event,
-        Event::Offered(ip(10))
-    );
+    server.expect(at(1), &flagged, Event::Offered(ip(10)));
 }
