@@ -160,44 +160,6 @@ fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
 }
 
 #[test]
-fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let before = host.links()?;
-    for form in FORMS {
-        host.wire_as(form, "lan", &["grace=0"])?;
-        host.ten_come_and_go(&server)?;
-        host.only_links(&before)?;
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
-    Ok(())
-}
-
-#[test]
-fn a_server_in_a_macvlan_serves_containers_beside_it() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let own = Ipv4Addr::new(10, 7, 0, 3);
-    let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
-    let before = host.links()?;
-    for form in FORMS {
-        host.wire_as(form, "lan", &["grace=0"])?;
-        host.docker.keep("web", &LAN)?;
-        let address = host.address("web")?;
-        host.docker
-            .exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
-        only(&server, &[address])?;
-        host.docker.docker(&["rm", "--force", "web"])?;
-        server.wait_until_free()?;
-        host.lab.daemon().wait_until_empty()?;
-        host.only_links(&before)?;
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
-    Ok(())
-}
-
-#[test]
 fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
