@@ -1,58 +1,10 @@
 //! The fixtures themselves, with busybox's DHCP client in place of ours.
 
-use std::time::Duration;
-
 use netns_fixtures::model::{Config, Event, Kind, Purpose};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, ModelServer};
-use netns_fixtures::{
-    Capture, Container, DEADLINE, Error, Lan, Need, Netns, Sandbox, mac_text, sandbox,
-};
+use netns_fixtures::server::ModelServer;
+use netns_fixtures::{Capture, Container, DEADLINE, Error, Lan, Need, Netns, Sandbox, sandbox};
 
 const BUSYBOX: Need = Need::Program("busybox");
-
-#[test]
-fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq"), BUSYBOX]);
-    let lan = Lan::new(&sandbox)?;
-    let mut server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
-    let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
-    let container = lan.container("c1")?;
-    udhcpc(&container)?;
-
-    let lease = server
-        .lease_of(&mac_text(container.mac))?
-        .expect("dnsmasq has a lease");
-    let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == container.mac)?;
-    assert_eq!(ack.yiaddr, lease.address);
-    assert_eq!(ack.address_option(54), Some(Lan::SERVER));
-    server.restart(None)?;
-    assert_eq!(server.leases()?, [lease]);
-    Ok(())
-}
-
-#[test]
-fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4"), BUSYBOX]);
-    let lan = Lan::new(&sandbox)?;
-    let config = KeaConfig {
-        lease_time: Duration::from_secs(10),
-        ..KeaConfig::default()
-    };
-    let mut server = Kea::start(&lan, config)?;
-    let container = lan.container("c1")?;
-    udhcpc(&container)?;
-
-    let [lease] = &server.leases()?[..] else {
-        panic!("one lease: {:?}", server.leases())
-    };
-    assert_eq!(lease.mac, mac_text(container.mac));
-    assert_eq!(lease.began, Some(lease.expires - 10));
-    server.stop()?;
-    server.forget_leases()?;
-    server.restart(None)?;
-    assert_eq!(server.leases()?, []);
-    Ok(())
-}
 
 #[test]
 fn the_model_server_serves_a_strange_client() -> Result<(), Error> {

@@ -1,40 +1,8 @@
 //! A caller's ADD ends when the caller hangs up.
 
-use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, sandbox};
 use serde_json::Value;
-
-#[test]
-fn a_shim_killed_before_the_request_leaves_no_lease() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
-    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let container = lab.lan.container("c1")?;
-    let call = lab.shim.start("ADD", &container, &lab.config)?;
-    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| m.chaddr == container.mac)?;
-    call.kill()?;
-
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    // Another container's ADD takes long enough for the first one to show if it goes on.
-    let other = lab.attach("c2")?;
-    assert_eq!(
-        server
-            .leases()?
-            .iter()
-            .map(|lease| lease.address)
-            .collect::<Vec<_>>(),
-        [other.address]
-    );
-    let rows = lab.daemon().list()?;
-    assert_eq!(
-        rows.iter()
-            .map(|row| &row["attachment"]["container"])
-            .collect::<Vec<_>>(),
-        ["c2"]
-    );
-    Ok(())
-}
 
 #[test]
 fn a_shim_killed_after_the_request_gives_the_lease_back() -> Result<(), CallError> {

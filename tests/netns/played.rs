@@ -230,36 +230,3 @@ fn each_played_docker_calls_as_its_version_does() -> Result<(), Error> {
     }
     Ok(())
 }
-
-#[test]
-fn a_played_docker_puts_containers_on_a_bridge() -> Result<(), Error> {
-    let sandbox = sandbox!(&[Need::Program("busybox")]);
-    let lan = Lan::new(&sandbox)?;
-    lan.add_host_bridge()?;
-    let calls = plugin();
-    let docker = Played::start(&lan.host, EngineVersion::V28, "one")?;
-    let plan = NetworkPlan::new(Driver::Bridge(Lan::BRIDGE.to_owned())).with_subnet(Lan::SUBNET);
-    let network = docker.network_create(&NetworkPlan {
-        reserved: vec![[10, 7, 0, 8].into()],
-        ..plan
-    })?;
-    let c1 = docker.run(&network, "c1", RunPlan::default())?;
-    c1.container.netns.run_command(
-        "busybox",
-        &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
-        "",
-    )?;
-    docker.stop(c1)?;
-
-    let made = std::mem::take(&mut *calls.lock().expect("nobody panics"));
-    let gateway = json!({ "RequestAddressType": "com.docker.network.gateway" });
-    assert_eq!(
-        made[5].1,
-        json!({ "PoolID": "p", "Address": "", "Options": gateway })
-    );
-    assert_eq!(
-        made[6].1,
-        json!({ "PoolID": "p", "Address": "10.7.0.8", "Options": null })
-    );
-    Ok(())
-}
