@@ -263,153 +263,77 @@ fn row(outcome: &Outcome) -> String {
         .join(" ")
 }
 
-/// Makes an ADD with each configuration, on its own, with `CNI_ARGS`.
-fn each(ground: &Ground, table: &[(Value, &str, &str)]) {
-    for (config, args, expected) in table {
-        let call = Call {
-            args: (*args).to_owned(),
-            ..Call::add(config, "c1")
+/// Makes an ADD for each row of a table, on its own: the addresses or why there are none, `CNI_ARGS`, and what makes the
+/// configuration. A row goes on where a line begins with spaces.
+fn each(ground: &Ground, table: &str, config: impl Fn(Value) -> Value) {
+    for line in table.trim().replace("\n    ", " ").lines() {
+        let columns: Vec<_> = line.splitn(3, '|').map(str::trim).collect();
+        let [expected, args, said] = columns[..] else {
+            panic!("{line}")
         };
-        assert_eq!(row(&ground.both().call(&call)), *expected, "{call:?}");
+        let said = serde_json::from_str(said).expect("each row has JSON");
+        let call = Call {
+            args: args.to_owned(),
+            ..Call::add(&config(said), "c1")
+        };
+        assert_eq!(row(&ground.both().call(&call)), expected, "{call:?}");
     }
 }
+
+/// Whole ranges and parts of them, keys and their values, and what is wrong.
+const CONFIGURATIONS: &str = r#"
+10.0.0.2/24 | | {"subnet": "10.0.0.0/24"}
+10.0.0.2/30 | | {"subnet": "10.0.0.0/30"}
+10.250.0.0/8 | | {"subnet": "10.0.0.0/8", "rangeStart": "10.250.0.0"}
+10.0.0.2/8 | | {"subnet": "10.0.0.0/8", "rangeEnd": "10.0.0.2"}
+10.0.0.1/24 | | {"subnet": "10.0.0.0/24", "gateway": "10.0.0.254"}
+10.0.0.1/24 | | {"subnet": "10.0.0.0/24", "gateway": "10.9.9.9"}
+10.0.0.2/24 | | {"subnet": "10.0.0.0/24", "gateway": "", "rangeStart": null}
+10.0.0.9/24 | | {"subnet": "10.0.0.0/24", "rangeStart": "::ffff:10.0.0.9"}
+10.0.0.9/24 | | {"SUBNET": "10.0.0.0/24", "RangeStart": "10.0.0.9"}
+Full | | {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.1", "rangeEnd": "10.0.0.1"}
+fd00::2/64 | | {"subnet": "fd00::/64"}
+fd00::2/126 | | {"subnet": "fd00::/126"}
+fd00::1:0:1:0:0/64 | | {"subnet": "fd00:0:0:1::/64", "rangeStart": "fd00:0:0:1:0:1::"}
+fd00::1:0:0:1/64 | | {"subnet": "fd00::/64", "rangeStart": "fd00::1:0:0:1"}
+10.0.0.2/24 fd00::2/64 | | {"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}
+10.0.0.2/24 10.1.0.2/24 | | {"subnet": "10.0.0.0/24", "ranges": [[{"subnet": "10.1.0.0/24"}]]}
+10.0.0.2/24 | | {"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}]]}
+10.0.0.2/24 | | {"subnet": "10.0.0.0/24",
+    "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.1.2.3/8", "gw": "10.0.0.3"}, {"dst": "::/0", "gw": ""}]}
+10.0.0.2/24 | | {"subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0", "gw": "fd00::1"}]}
+NoSets | | {}
+NoSets | | {"ranges": []}
+NoSets | | {"ranges": null}
+EmptySet | | {"ranges": [[]]}
+EmptySet | | {"ranges": [null]}
+Unreadable | | {"ranges": [[{}]]}
+Unreadable | | {"ranges": [{"subnet": "10.0.0.0/24"}]}
+Unreadable | | {"subnet": "10.0.0.0"}
+Unreadable | | {"subnet": ""}
+Unreadable | | {"subnet": 10}
+Unreadable | | {"subnet": "::ffff:10.0.0.0/120"}
+Unreadable | | {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0"}
+Unreadable | | {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.010"}
+TooSmall | | {"subnet": "10.0.0.0/31"}
+TooSmall | | {"subnet": "10.0.0.5/32"}
+TooSmall | | {"subnet": "fd00::/127"}
+HostBits | | {"subnet": "10.0.0.5/24"}
+HostBits | | {"subnet": "fd00::5/64"}
+OutOfSubnet | | {"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.9"}
+OutOfSubnet | | {"subnet": "10.0.0.0/24", "rangeEnd": "10.0.1.9"}
+OutOfSubnet | | {"subnet": "10.0.0.0/24", "rangeEnd": "fd00::9"}
+OutOfSubnet | | {"subnet": "10.0.0.0/24", "rangeEnd": "10.0.0.0"}
+OutOfSubnet | | {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.8"}
+MixedFamilies | | {"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}]]}
+Overlap | | {"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]]}
+Overlap | | {"ranges": [[{"subnet": "10.0.0.0/25"}], [{"subnet": "10.0.0.0/24"}]]}
+"#;
 
 #[test]
 fn configurations_are_read_as_host_local_reads_them() {
     let Some(ground) = Ground::new() else { return };
-    let of = |ipam| (config(ipam), "");
-    let table = [
-        (of(json!({"subnet": "10.0.0.0/24"})), "10.0.0.2/24"),
-        (of(json!({"subnet": "10.0.0.0/30"})), "10.0.0.2/30"),
-        (
-            of(json!({"subnet": "10.0.0.0/8", "rangeStart": "10.250.0.0"})),
-            "10.250.0.0/8",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/8", "rangeEnd": "10.0.0.2"})),
-            "10.0.0.2/8",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "gateway": "10.0.0.254"})),
-            "10.0.0.1/24",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "gateway": "10.9.9.9"})),
-            "10.0.0.1/24",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "gateway": "", "rangeStart": null})),
-            "10.0.0.2/24",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "::ffff:10.0.0.9"})),
-            "10.0.0.9/24",
-        ),
-        (
-            of(json!({"SUBNET": "10.0.0.0/24", "RangeStart": "10.0.0.9"})),
-            "10.0.0.9/24",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.1", "rangeEnd": "10.0.0.1"})),
-            "Full",
-        ),
-        (of(json!({"subnet": "fd00::/64"})), "fd00::2/64"),
-        (of(json!({"subnet": "fd00::/126"})), "fd00::2/126"),
-        (
-            of(json!({"subnet": "fd00:0:0:1::/64", "rangeStart": "fd00:0:0:1:0:1::"})),
-            "fd00::1:0:1:0:0/64",
-        ),
-        (
-            of(json!({"subnet": "fd00::/64", "rangeStart": "fd00::1:0:0:1"})),
-            "fd00::1:0:0:1/64",
-        ),
-        (
-            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]})),
-            "10.0.0.2/24 fd00::2/64",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "ranges": [[{"subnet": "10.1.0.0/24"}]]})),
-            "10.0.0.2/24 10.1.0.2/24",
-        ),
-        (
-            of(json!({"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}]]})),
-            "10.0.0.2/24",
-        ),
-        (
-            of(json!({
-                "subnet": "10.0.0.0/24",
-                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.1.2.3/8", "gw": "10.0.0.3"}, {"dst": "::/0", "gw": ""}],
-            })),
-            "10.0.0.2/24",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0", "gw": "fd00::1"}]})),
-            "10.0.0.2/24",
-        ),
-        (of(json!({})), "NoSets"),
-        (of(json!({"ranges": []})), "NoSets"),
-        (of(json!({"ranges": null})), "NoSets"),
-        (of(json!({"ranges": [[]]})), "EmptySet"),
-        (of(json!({"ranges": [null]})), "EmptySet"),
-        (of(json!({"ranges": [[{}]]})), "Unreadable"),
-        (
-            of(json!({"ranges": [{"subnet": "10.0.0.0/24"}]})),
-            "Unreadable",
-        ),
-        (of(json!({"subnet": "10.0.0.0"})), "Unreadable"),
-        (of(json!({"subnet": ""})), "Unreadable"),
-        (of(json!({"subnet": 10})), "Unreadable"),
-        (of(json!({"subnet": "::ffff:10.0.0.0/120"})), "Unreadable"),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0"})),
-            "Unreadable",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.010"})),
-            "Unreadable",
-        ),
-        (of(json!({"subnet": "10.0.0.0/31"})), "TooSmall"),
-        (of(json!({"subnet": "10.0.0.5/32"})), "TooSmall"),
-        (of(json!({"subnet": "fd00::/127"})), "TooSmall"),
-        (of(json!({"subnet": "10.0.0.5/24"})), "HostBits"),
-        (of(json!({"subnet": "fd00::5/64"})), "HostBits"),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.9"})),
-            "OutOfSubnet",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.1.9"})),
-            "OutOfSubnet",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "fd00::9"})),
-            "OutOfSubnet",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeEnd": "10.0.0.0"})),
-            "OutOfSubnet",
-        ),
-        (
-            of(json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.8"})),
-            "OutOfSubnet",
-        ),
-        (
-            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}]]})),
-            "MixedFamilies",
-        ),
-        (
-            of(json!({"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]]})),
-            "Overlap",
-        ),
-        (
-            of(json!({"ranges": [[{"subnet": "10.0.0.0/25"}], [{"subnet": "10.0.0.0/24"}]]})),
-            "Overlap",
-        ),
-    ];
-    each(
-        &ground,
-        &table.map(|((config, args), expected)| (config, args, expected)),
-    );
+    each(&ground, CONFIGURATIONS, config);
 }
 
 #[test]
@@ -443,6 +367,28 @@ fn versions_have_as_many_addresses_as_they_can_express() {
     }
 }
 
+const ASKED_FOR: &str = r#"
+10.0.0.7/24 fd00::2/64 | IP=10.0.0.7 | {}
+10.0.0.7/24 fd00::2/64 | IP=10.0.0.7/8 | {}
+10.0.0.2/24 fd00::7/64 | IgnoreUnknown=1;IP=fd00:0::7;K8S_POD_NAME=web | {}
+10.0.0.2/24 fd00::2/64 | IP= | {}
+10.0.0.7/24 fd00::2/64 | IP=::ffff:10.0.0.7 | {}
+Unreadable | IP=seven | {}
+Gateway | IP=10.0.0.1 | {}
+Gateway | IP=fd00::1 | {}
+NotInSets | IP=10.0.0.0 | {}
+NotInSets | IP=10.0.0.255 | {}
+NotInSets | IP=10.0.1.7 | {}
+10.0.0.9/24 fd00::9/64 | | {"args": {"cni": {"ips": ["fd00::9", "10.0.0.9"]}}}
+10.0.0.9/24 fd00::7/64 | IP=fd00::7 | {"args": {"cni": {"ips": ["10.0.0.9/16"]}}}
+Unreadable | | {"args": {"cni": {"ips": [""]}}}
+Unreadable | | {"args": {"cni": {"ips": "10.0.0.9"}}}
+10.0.0.9/24 fd00::9/64 | | {"runtimeConfig": {"ips": ["10.0.0.9/16", "fd00::9"]}}
+10.0.0.9/24 fd00::2/64 | IP=10.0.0.9 | {"runtimeConfig": {"ips": ["10.0.0.9"]}}
+Unreadable | | {"runtimeConfig": {"ips": [""]}}
+10.7.0.9/24 10.0.0.2/24 fd00::2/64 | | {"runtimeConfig": {"ipRanges": [[{"subnet": "10.7.0.0/24"}]], "ips": ["10.7.0.9"]}}
+"#;
+
 #[test]
 fn addresses_are_asked_for_in_three_ways() {
     let Some(ground) = Ground::new() else { return };
@@ -453,69 +399,9 @@ fn addresses_are_asked_for_in_three_ways() {
         config["runtimeConfig"] = runtime;
         config
     };
-    let none = || of(json!(null), json!(null));
-    each(
-        &ground,
-        &[
-            (none(), "IP=10.0.0.7", "10.0.0.7/24 fd00::2/64"),
-            (none(), "IP=10.0.0.7/8", "10.0.0.7/24 fd00::2/64"),
-            (
-                none(),
-                "IgnoreUnknown=1;IP=fd00:0::7;K8S_POD_NAME=web",
-                "10.0.0.2/24 fd00::7/64",
-            ),
-            (none(), "IP=", "10.0.0.2/24 fd00::2/64"),
-            (none(), "IP=::ffff:10.0.0.7", "10.0.0.7/24 fd00::2/64"),
-            (none(), "IP=seven", "Unreadable"),
-            (none(), "IP=10.0.0.1", "Gateway"),
-            (none(), "IP=fd00::1", "Gateway"),
-            (none(), "IP=10.0.0.0", "NotInSets"),
-            (none(), "IP=10.0.0.255", "NotInSets"),
-            (none(), "IP=10.0.1.7", "NotInSets"),
-            (
-                of(
-                    json!({"cni": {"ips": ["fd00::9", "10.0.0.9"]}}),
-                    json!(null),
-                ),
-                "",
-                "10.0.0.9/24 fd00::9/64",
-            ),
-            (
-                of(json!({"cni": {"ips": ["10.0.0.9/16"]}}), json!(null)),
-                "IP=fd00::7",
-                "10.0.0.9/24 fd00::7/64",
-            ),
-            (
-                of(json!({"cni": {"ips": [""]}}), json!(null)),
-                "",
-                "Unreadable",
-            ),
-            (
-                of(json!({"cni": {"ips": "10.0.0.9"}}), json!(null)),
-                "",
-                "Unreadable",
-            ),
-            (
-                of(json!(null), json!({"ips": ["10.0.0.9/16", "fd00::9"]})),
-                "",
-                "10.0.0.9/24 fd00::9/64",
-            ),
-            (
-                of(json!(null), json!({"ips": ["10.0.0.9"]})),
-                "IP=10.0.0.9",
-                "10.0.0.9/24 fd00::2/64",
-            ),
-            (of(json!(null), json!({"ips": [""]})), "", "Unreadable"),
-            (
-                of(
-                    json!(null),
-                    json!({"ipRanges": [[{"subnet": "10.7.0.0/24"}]], "ips": ["10.7.0.9"]}),
-                ),
-                "",
-                "10.7.0.9/24 10.0.0.2/24 fd00::2/64",
-            ),
-        ],
-    );
+    each(&ground, ASKED_FOR, |said| {
+        of(said["args"].clone(), said["runtimeConfig"].clone())
+    });
     // host-local goes through what is asked for in any order: either of the two may be the last one that it gave.
     let two_of_a_set = of(json!(null), json!({"ips": ["10.0.0.9"]}));
     let call = Call {
