@@ -114,9 +114,7 @@ impl Host {
 #[test]
 fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
     let needs = [&needs()[..], &[Registry::NEED]].concat();
-    let Some(sandbox) = sandbox(&needs) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs);
     let host = Host::new(&sandbox)?;
     let _registry = Registry::start(&host.lab.lan.host)?;
     let [old, new] = ["1", "2"].map(|tag| format!("{}/leasehold:{tag}", Registry::ADDRESS));
@@ -164,9 +162,7 @@ fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
 
 #[test]
 fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     host.create(NAME)?;
     let id = host.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
@@ -197,9 +193,7 @@ const CAPABILITIES: [(&str, &str); 3] = [
 
 #[test]
 fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let path = host.dir.join("config.json");
     let mut config: Value =
@@ -248,9 +242,7 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
 
 #[test]
 fn the_documents_plugin_serves_a_swarms_services_too() -> Result<(), Error> {
-    let Some(sandbox) = sandbox(&needs()) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
     let printed = commands_of(DOCKER, "## The managed plugin");
     let [create, enable, network, config, from, _] = &printed[..] else {

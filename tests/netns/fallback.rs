@@ -173,9 +173,7 @@ fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
 /// The plugin gives addresses without asking the daemon, in a network of the same name.
 #[test]
 fn a_fallback_passes_over_what_has_a_file_of_host_local() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[]);
     let mut lab = Lab::new(&sandbox)?;
     let pods = "mount -t tmpfs none /var/lib; mkdir -p /var/lib/cni/networks/lan; cd /var/lib/cni/networks/lan; \
                 touch lock 10.7.200.1 10.7.200.2 10.7.200.4";

@@ -15,6 +15,8 @@ use crate::host_local::HOST_LOCAL;
 
 mod storage;
 
+const NEEDS: &[Need] = &[Need::File(HOST_LOCAL)];
+
 /// A host with our plugin installed under the name of host-local.
 struct Host {
     lan: Lan,
@@ -101,15 +103,9 @@ fn address(result: &Value) -> String {
         .to_owned()
 }
 
-fn ready() -> Option<Sandbox> {
-    sandbox(&[Need::File(HOST_LOCAL)])
-}
-
 #[test]
 fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let mains = [
         ("bridge", json!({"bridge": "cni1", "isGateway": true})),
@@ -147,9 +143,7 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
 /// An administrator puts our plugin in host-local's place under running containers, and then puts host-local back.
 #[test]
 fn containers_move_in_and_out_again() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
     let mut members = host.containers(20)?;
     for container in &members {
@@ -175,9 +169,7 @@ fn containers_move_in_and_out_again() -> Result<(), CallError> {
 
 #[test]
 fn host_local_and_we_never_give_one_address_twice() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
     let containers = host.containers(64)?;
     let mut rounds = BTreeSet::new();
@@ -210,9 +202,7 @@ fn host_local_and_we_never_give_one_address_twice() -> Result<(), CallError> {
 /// Whatever an ADD had done when it was killed, nothing is given twice, and its DEL leaves nothing.
 #[test]
 fn a_killed_add_gives_nothing_twice_and_its_del_finds_it() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
     let containers = host.containers(40)?;
     for (number, container) in containers.iter().enumerate() {
@@ -249,9 +239,7 @@ fn a_killed_add_gives_nothing_twice_and_its_del_finds_it() -> Result<(), CallErr
 
 #[test]
 fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/29")?;
     let mut containers = host.containers(5)?;
     for container in &containers {
@@ -274,9 +262,7 @@ fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> 
 /// As with host-local, an address that no file can say is taken is not given.
 #[test]
 fn a_full_disk_fails_an_add_and_leaves_nothing() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
     let place = host.data_dir.to_string_lossy().into_owned();
     let mount = ["-t", "tmpfs", "-o", "size=16k", "none", &place];
@@ -297,9 +283,7 @@ fn a_full_disk_fails_an_add_and_leaves_nothing() -> Result<(), CallError> {
 /// CNI 1.1.0 has GC and STATUS, which host-local lacks.
 #[test]
 fn gc_gives_back_what_no_runtime_knows() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let [stray, kept, gone] = ["stray", "kept", "gone"].map(|id| host.container(id));
     let (stray, kept, gone) = (stray?, kept?, gone?);

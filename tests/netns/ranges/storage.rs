@@ -58,9 +58,7 @@ impl Host {
 /// Half of the addresses have a note, half are host-local's.
 #[test]
 fn an_add_and_a_del_end_among_100_000_addresses() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.8.0.0/14")?;
     host.config["ipam"]["timeout"] = 600.into();
     let member = host.container("member")?;
@@ -108,9 +106,7 @@ fn an_add_and_a_del_end_among_100_000_addresses() -> Result<(), CallError> {
 /// Its directory is an overlay, as in a container, and another process keeps it locked until an ADD waits for it.
 #[test]
 fn an_add_waits_for_a_directory_that_is_busy() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     host.config["ipam"]["timeout"] = 600.into();
     host.sh(
@@ -145,9 +141,7 @@ fn an_add_waits_for_a_directory_that_is_busy() -> Result<(), CallError> {
 /// A pipe stands for a disk that does not answer: nobody ever writes to it.
 #[test]
 fn a_directory_that_does_not_answer_is_named() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     host.config["ipam"]["timeout"] = json!(0.5);
     host.sh("mkdir $1/pods; mkfifo $1/pods/10.9.0.7")?;
@@ -171,9 +165,7 @@ fn a_directory_that_does_not_answer_is_named() -> Result<(), CallError> {
 /// There is room for one more file each time, until the ADD has all that it makes.
 #[test]
 fn an_add_that_finds_no_room_for_a_file_leaves_none() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let host = Host::new(&sandbox, "10.9.0.0/24")?;
     host.sh("mount -t tmpfs -o nr_inodes=20 none $1; mkdir $1/pods; touch $1/pods/lock")?;
     let container = host.container("c1")?;
@@ -206,9 +198,7 @@ fn an_add_that_finds_no_room_for_a_file_leaves_none() -> Result<(), CallError> {
 
 #[test]
 fn a_read_only_directory_fails_calls_and_is_named() -> Result<(), CallError> {
-    let Some(sandbox) = ready() else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(NEEDS);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     host.sh("mount -t tmpfs none $1")?;
     let member = host.container("member")?;
@@ -244,9 +234,7 @@ fn a_read_only_directory_fails_calls_and_is_named() -> Result<(), CallError> {
 /// Some file systems of a network, and FAT, have none: an address's file is made as host-local makes it.
 #[test]
 fn without_hard_links_addresses_are_given_as_well() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::File(HOST_LOCAL), Need::Program("cc")]) else {
-        return Ok(());
-    };
+    let sandbox = sandbox!(&[Need::File(HOST_LOCAL), Need::Program("cc")]);
     let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
     let tools = sandbox.dir("tools")?;
     let jail = tools.join("without-links").to_string_lossy().into_owned();
