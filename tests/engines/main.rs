@@ -15,10 +15,9 @@ mod two_lans;
 mod without;
 
 use std::path::Path;
-use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Kea, KeaConfig};
 use netns_fixtures::{
     CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox,
     binary, install_plugin, sandbox, until_found,
@@ -156,14 +155,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     let needs = [Podman::NEEDS, Incumbent::NEEDS, &[Need::Program("dnsmasq")]].concat();
     let sandbox = sandbox!(&needs);
     let mut lab = Lab::of_the_system(&sandbox)?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(5, 9))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
     // As in the field: the network does not say where the daemon listens.

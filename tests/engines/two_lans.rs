@@ -1,7 +1,6 @@
 //! A container on two LANs, each with its own server. Docker chooses which of them its default route uses.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{DEADLINE, Dockerd, Error, Lan, sandbox, until_link};
@@ -247,12 +246,7 @@ fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
 fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
-    let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
-    let grants = Grants {
-        lease_time: Duration::from_secs(120),
-        timers,
-        ..Grants::default()
-    };
+    let grants = Grants::lasting(120).renewed(4, 8);
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(grants.clone()))?;
     let second = Side::second(&host, "again")?;
     host.wire("lan", &["-o", "grace=0"])?;

@@ -1,11 +1,10 @@
 //! The interface carries what the lease says: when the lease changes, when it is lost, when there is a new one.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
+use netns_fixtures::server::{Dnsmasq, Grants, Kea};
 use netns_fixtures::{CallError, Capture, DEADLINE, Dhcp, Lab, Lan, Need, sandbox};
 
 use crate::witness;
@@ -15,12 +14,7 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 
 /// dnsmasq's first grants: its shortest lease, renewed after five seconds.
 fn at_first() -> Grants {
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    Grants {
-        lease_time: Duration::from_secs(120),
-        timers,
-        ..Grants::default()
-    }
+    Grants::lasting(120).renewed(5, 9)
 }
 
 /// Its grants after the LAN is renumbered.
@@ -106,13 +100,7 @@ fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallErro
 fn the_interface_loses_an_expired_lease_and_gets_the_next() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("kea-dhcp4"), Need::Program("ip")]);
     let lab = Lab::new(&sandbox)?;
-    let mut server = Kea::start(
-        &lab.lan,
-        KeaConfig {
-            lease_time: Duration::from_secs(10),
-            ..KeaConfig::default()
-        },
-    )?;
+    let mut server = Kea::start(&lab.lan, Grants::lasting(10))?;
     let member = lab.attach("c1")?;
     server.stop()?;
     member.container.wait_for_addresses(&[], DEADLINE)?;

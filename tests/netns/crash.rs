@@ -1,10 +1,9 @@
 //! The daemon dies; the leases do not.
 
 use std::thread;
-use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Kea, Lease};
 use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Mac, Member, Need, Packet, sandbox};
 
 use crate::witness;
@@ -16,15 +15,7 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
     let mut lab = Lab::new(&sandbox)?;
     // T1 leaves room for everything before the first renewal, even on a busy machine.
-    let timers = Some((Duration::from_secs(20), Duration::from_secs(30)));
-    let server = Kea::start(
-        &lab.lan,
-        KeaConfig {
-            lease_time: Duration::from_secs(40),
-            timers,
-            ..KeaConfig::default()
-        },
-    )?;
+    let server = Kea::start(&lab.lan, Grants::lasting(40).renewed(20, 30))?;
     let members = each(0..LEASES, |i| lab.attach(&format!("c{i}")))?;
     assert_eq!(server.leases()?.len(), LEASES);
 

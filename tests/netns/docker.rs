@@ -479,12 +479,7 @@ fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
 fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let lab = docker_lab(&sandbox)?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let grants = Grants {
-        lease_time: Duration::from_secs(120),
-        timers,
-        ..Grants::default()
-    };
+    let grants = Grants::lasting(120).renewed(5, 9);
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V28)?;
     let network = docker.network_create(&macvlan())?;
@@ -540,12 +535,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
     let lab = docker_lab(&sandbox)?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let grants = Grants {
-        lease_time: Duration::from_secs(120),
-        timers,
-        ..Grants::default()
-    };
+    let grants = Grants::lasting(120).renewed(5, 9);
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
 use netns_fixtures::model::{Kind, code};
@@ -55,15 +54,7 @@ fn outlive(loss: Loss) -> Result<(), Error> {
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_docker()?;
     lab.start_daemon()?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        Grants {
-            lease_time: Duration::from_secs(120),
-            timers,
-            ..Grants::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::lasting(120).renewed(5, 9))?;
     let docker = Played::start(&lab.lan.host, EngineVersion::V29, "leasehold")?;
     let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
     let aux = Ipv4Addr::new(10, 7, 0, 8);

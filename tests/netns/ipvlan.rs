@@ -3,11 +3,10 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 
 use netns_fixtures::engine::plugin::Plugin;
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::server::{Dnsmasq, Grants};
 use netns_fixtures::{Capture, DEADLINE, Error, Lab, Lan, Need, sandbox};
 use serde_json::{Value, json};
 
@@ -57,14 +56,7 @@ fn ipvlan_endpoints_lease_by_the_mac_of_their_parent() -> Result<(), Error> {
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_docker()?;
     lab.start_daemon()?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig::from(Grants {
-            timers,
-            ..Grants::default()
-        }),
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(5, 9))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let network = Network::create(
         "leasehold-ipvlan",

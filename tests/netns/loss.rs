@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::thread;
-use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{
     CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, Packet, sandbox,
 };
@@ -36,14 +35,7 @@ fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
 fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
-    let timers = Some((Duration::from_secs(4), Duration::from_secs(16)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(4, 16))?;
     let member = lab.attach("c1")?;
 
     // As KubeVirt does. Not every kernel can rename a link that is up.
@@ -70,14 +62,7 @@ fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
     lab.lan.host.set_up(Lan::BRIDGE)?;
-    let timers = Some((Duration::from_secs(4), Duration::from_secs(60)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(4, 60))?;
     let member = lab.add(lab.lan.bridged_container("c1")?)?;
     member.container.configure(&member.result)?;
 
@@ -99,14 +84,7 @@ fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError
 fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::new(&sandbox)?;
-    let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(6, 60))?;
     let member = lab.attach("c1")?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
 
@@ -135,14 +113,7 @@ fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
 fn an_address_never_put_on_is_kept_without_arp() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
     let lab = Lab::new(&sandbox)?;
-    let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
-    let server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(6, 60))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.add(lab.lan.container("c1")?)?;
     lab.check(&member)?;

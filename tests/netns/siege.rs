@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use netns_fixtures::server::{Kea, KeaConfig, Lease};
+use netns_fixtures::server::{Grants, Kea, Lease};
 use netns_fixtures::{
     CallError, Container, DEADLINE, Error, Lab, Member, Need, Shim, result_addresses, sandbox,
 };
@@ -42,13 +42,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
     lab.home().on_a_small_disk(&lab.lan.host, DISK)?;
     lab.home().with_stalled_log()?;
     lab.start_daemon()?;
-    let server = Kea::start(
-        &lab.lan,
-        KeaConfig {
-            lease_time: Duration::from_secs(20),
-            ..KeaConfig::default()
-        },
-    )?;
+    let server = Kea::start(&lab.lan, Grants::lasting(20))?;
     let members = each(0..HELD, |i| lab.attach(&format!("c{i}")))?;
     let passing = (0..PASSING)
         .map(|i| lab.lan.container(&format!("p{i}")))

@@ -3,10 +3,9 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Kea, KeaConfig, Lease};
 use netns_fixtures::{
     CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox, until_found,
 };
@@ -19,12 +18,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
-    let timers = Some((Duration::from_secs(3), Duration::from_secs(8)));
-    let config = KeaConfig {
-        lease_time: Duration::from_secs(12),
-        timers,
-        ..KeaConfig::default()
-    };
+    let config = Grants::lasting(12).renewed(3, 8);
     let server = Kea::start(&lab.lan, config)?;
     lab.start_daemon()?;
     let members = [lab.attach("c1")?, lab.attach("c2")?];

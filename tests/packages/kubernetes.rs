@@ -5,11 +5,10 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Dnsmasq, Grants};
 use netns_fixtures::{
     Capture, Cri, DEADLINE, Error, Incumbent, Lan, Need, are_met, sandbox, until_found,
 };
@@ -276,14 +275,7 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot() -> Result<(), Error> {
     .concat();
     let sandbox = sandbox!(&needs);
     let lan = Lan::new(&sandbox)?;
-    let timers = Some((Duration::from_secs(5), Duration::from_secs(60)));
-    let mut server = Dnsmasq::start(
-        &lan,
-        DnsmasqConfig {
-            timers,
-            ..DnsmasqConfig::default()
-        },
-    )?;
+    let mut server = Dnsmasq::start(&lan, Grants::default().renewed(5, 60))?;
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
     let mut network = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
     network["ipam"] = json!({ "type": "dhcp", "clientId": "pod", "grace": 10 });

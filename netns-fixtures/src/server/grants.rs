@@ -53,6 +53,21 @@ impl Default for Grants {
 }
 
 impl Grants {
+    /// Leases of so many seconds.
+    pub fn lasting(seconds: u64) -> Self {
+        let lease_time = Duration::from_secs(seconds);
+        Self {
+            lease_time,
+            ..Self::default()
+        }
+    }
+
+    /// With T1 and T2 after so many seconds.
+    pub fn renewed(self, t1: u64, t2: u64) -> Self {
+        let timers = Some((Duration::from_secs(t1), Duration::from_secs(t2)));
+        Self { timers, ..self }
+    }
+
     /// Returns the value of option 121 for the routes (RFC 3442), empty without routes.
     pub(super) fn classless_routes(&self) -> Vec<u8> {
         let route = |(to, via): &(Ipv4Net, Ipv4Addr)| {
