@@ -61,6 +61,22 @@ impl Lab {
         Self::at_home(lan, home)
     }
 
+    /// Makes a lab whose daemon is a Docker plugin.
+    pub fn with_docker(sandbox: &Sandbox) -> Result<Self, Error> {
+        let mut lab = Self::without_daemon(sandbox)?;
+        lab.home.with_docker()?;
+        lab.start_daemon()?;
+        Ok(lab)
+    }
+
+    /// Makes a lab whose daemon has its read-only socket.
+    pub fn with_read_socket(sandbox: &Sandbox) -> Result<Self, Error> {
+        let mut lab = Self::without_daemon(sandbox)?;
+        lab.home.with_read_socket()?;
+        lab.start_daemon()?;
+        Ok(lab)
+    }
+
     fn at_home(lan: Lan, home: Home) -> Result<Self, Error> {
         let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(&home.socket()));
         Ok(Self {

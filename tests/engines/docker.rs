@@ -31,9 +31,7 @@ pub(crate) fn needs() -> Vec<Need> {
 
 impl Host {
     pub(crate) fn new(sandbox: &Sandbox) -> Result<Self, Error> {
-        let mut lab = Lab::without_daemon(sandbox)?;
-        lab.home().with_docker()?;
-        lab.start_daemon()?;
+        let lab = Lab::with_docker(sandbox)?;
         let seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
         Ok(Self {
             docker: Dockerd::start(&lab.lan.host)?,
@@ -377,10 +375,7 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
 fn a_lease_is_renewed_by_unicast_from_inside() -> Result<(), Error> {
     let sandbox = sandbox!(Dockerd::NEEDS);
     let mut host = Host::new(&sandbox)?;
-    let config = Config {
-        lease: 20,
-        ..Config::new(Lan::SUBNET)
-    };
+    let config = Config::new(Lan::SUBNET).lasting(20);
     let server = ModelServer::start(&host.lab.lan, config)?;
     host.create(&[])?;
     host.docker

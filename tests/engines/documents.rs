@@ -29,9 +29,7 @@ impl Host {
         reserved: Option<&str>,
         root: impl FnOnce(&Netns) -> Result<Netns, Error>,
     ) -> Result<Self, Error> {
-        let mut lab = Lab::without_daemon(sandbox)?;
-        lab.home().with_docker()?;
-        lab.start_daemon()?;
+        let lab = Lab::with_docker(sandbox)?;
         lab.lan
             .server
             .run_command("ip", &["addr", "add", "192.168.1.1/24", "dev", "eth0"], "")?;

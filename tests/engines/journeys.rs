@@ -76,13 +76,7 @@ fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
 fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
-    let server = ModelServer::start(
-        &host.lab.lan,
-        Config {
-            lease: 20,
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
+    let server = ModelServer::start(&host.lab.lan, Config::new(Lan::SUBNET).lasting(20))?;
     host.wire("lan", &[])?;
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;

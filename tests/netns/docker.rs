@@ -27,14 +27,6 @@ const NUMBER: u32 = 1000;
 /// How long dockerd may stay silent about a container that is gone.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// Makes a host whose daemon is a Docker plugin.
-fn docker_lab(sandbox: &Sandbox) -> Result<Lab, Error> {
-    let mut lab = Lab::without_daemon(sandbox)?;
-    lab.home().with_docker()?;
-    lab.start_daemon()?;
-    Ok(lab)
-}
-
 /// Returns the plan of a network whose containers' addresses are given back at once.
 fn plan(driver: Driver) -> NetworkPlan {
     let mut plan = NetworkPlan::new(driver).with_subnet(Lan::SUBNET);
@@ -53,7 +45,7 @@ fn play(lab: &Lab, version: EngineVersion) -> Result<Played, Error> {
 
 /// Makes such a host on a LAN with a server, where dockerd 29 has a network of macvlans.
 fn macvlans(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq, Played, PlayedNetwork), Error> {
-    let lab = docker_lab(sandbox)?;
+    let lab = Lab::with_docker(sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
@@ -93,7 +85,7 @@ fn lives(
 #[test]
 fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     EngineVersion::ALL
         .into_iter()
@@ -104,7 +96,7 @@ fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
 #[test]
 fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let plan = NetworkPlan {
         options: json!({ "grace": "0" }),
@@ -133,7 +125,7 @@ fn a_network_without_a_parent_has_the_link_of_its_subnet() -> Result<(), Error> 
 #[test]
 fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let plan = NetworkPlan {
@@ -148,7 +140,7 @@ fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
 #[test]
 fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     lab.lan.add_host_bridge()?;
     let look = || {
         let docker = play(&lab, EngineVersion::V29)?;
@@ -182,7 +174,7 @@ fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error>
 #[test]
 fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
     for version in EngineVersion::ALL {
@@ -219,7 +211,7 @@ fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> 
 #[test]
 fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
     let plan = NetworkPlan {
@@ -250,7 +242,7 @@ fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
 #[test]
 fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut docker = play(&lab, EngineVersion::V28)?;
     for body in ["", "{", "null", "7"] {
@@ -299,7 +291,7 @@ fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
 #[test]
 fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -322,7 +314,7 @@ fn request(pool_id: &str) -> String {
 #[test]
 fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
-    let mut lab = docker_lab(&sandbox)?;
+    let mut lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -376,7 +368,7 @@ fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
 #[test]
 fn a_daemon_killed_in_a_pool_call_starts_with_the_truth() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = docker_lab(&sandbox)?;
+    let mut lab = Lab::with_docker(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
     let again = |lab: &mut Lab| {
@@ -478,7 +470,7 @@ fn a_container_has_its_address_again_after_a_power_loss() -> Result<(), Error> {
 #[test]
 fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let grants = Grants::lasting(120).renewed(5, 9);
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V28)?;
@@ -534,7 +526,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 #[test]
 fn the_default_route_follows_the_router_of_the_lan() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let grants = Grants::lasting(120).renewed(5, 9);
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -620,7 +612,7 @@ fn a_name_is_free_if_its_container_ended_without_a_daemon() -> Result<(), Error>
 #[test]
 fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let lab = docker_lab(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let server = Dnsmasq::start(
         &lab.lan,

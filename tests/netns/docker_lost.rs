@@ -51,9 +51,7 @@ fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error>
 
 fn outlive(loss: Loss) -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_docker()?;
-    lab.start_daemon()?;
+    let mut lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::lasting(120).renewed(5, 9))?;
     let docker = Played::start(&lab.lan.host, EngineVersion::V29, "leasehold")?;
     let options = json!({ "parent": Lan::IFNAME, "grace": "0" });

@@ -91,11 +91,7 @@ fn doctor_suspects_a_shared_machine_id_by_refused_leases() -> Result<(), CallErr
     let mut lab = Lab::new(&sandbox)?;
     let server = ModelServer::start(
         &lab.lan,
-        Config {
-            lease: 20,
-            t1: Some(3),
-            ..Config::new(Lan::SUBNET)
-        },
+        Config::new(Lan::SUBNET).lasting(20).renewed(3, None),
     )?;
     let networks = sandbox.dir("net.d")?.to_string_lossy().into_owned();
     lab.config["ipam"]["clientId"] = "duid".into();

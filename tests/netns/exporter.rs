@@ -232,16 +232,8 @@ pub(crate) fn prometheus(host: &Netns, question: &str) -> Value {
 #[test]
 fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("prometheus")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
-    let _server = ModelServer::start(
-        &lab.lan,
-        Config {
-            lease: 12,
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
+    let mut lab = Lab::with_read_socket(&sandbox)?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET).lasting(12))?;
     let _exporter = start_exporter(&lab)?;
     let (host, dir) = (lab.lan.host.clone(), sandbox.dir("prometheus")?);
     let _prometheus = start_prometheus(&host, &dir, Path::new(ALERTS))?;
@@ -351,16 +343,8 @@ fn listens_on_tcp(host: &Netns) -> bool {
 #[test]
 fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
-    let _server = ModelServer::start(
-        &lab.lan,
-        Config {
-            lease: 12,
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
+    let lab = Lab::with_read_socket(&sandbox)?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET).lasting(12))?;
     assert!(!listens_on_tcp(&lab.lan.host));
     let first = lab.attach("c1")?;
     let callers: Vec<_> = (0..CALLERS).map(|n| call(&lab, n)).collect();
@@ -417,9 +401,7 @@ fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
 #[test]
 fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
+    let lab = Lab::with_read_socket(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
     let host = lab.lan.host.clone();
     until_measured(&host, "leasehold_up 1")?;

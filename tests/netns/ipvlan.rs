@@ -53,9 +53,7 @@ impl Network {
 #[test]
 fn ipvlan_endpoints_lease_by_the_mac_of_their_parent() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_docker()?;
-    lab.start_daemon()?;
+    let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(5, 9))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let network = Network::create(

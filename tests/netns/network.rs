@@ -34,9 +34,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(sandbox: &Sandbox, version: EngineVersion) -> Result<Self, Error> {
-        let mut lab = Lab::without_daemon(sandbox)?;
-        lab.home().with_docker()?;
-        lab.start_daemon()?;
+        let lab = Lab::with_docker(sandbox)?;
         let routes = vec![
             ("0.0.0.0/0".parse().expect("a subnet"), Lan::SERVER),
             (

@@ -144,11 +144,7 @@ fn renewals_go_on_beside_a_thousand_stuck_callers() -> Result<(), CallError> {
     let lab = Lab::new(&sandbox)?;
     let server = ModelServer::start(
         &lab.lan,
-        Config {
-            lease: 20,
-            t1: Some(3),
-            ..Config::new(Lan::SUBNET)
-        },
+        Config::new(Lan::SUBNET).lasting(20).renewed(3, None),
     )?;
     let member = lab.attach("c1")?;
     let asks = [

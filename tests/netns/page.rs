@@ -82,16 +82,8 @@ impl Scene {
         let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else {
             return Ok(None);
         };
-        let mut lab = Lab::without_daemon(&sandbox)?;
-        lab.home().with_read_socket()?;
-        lab.start_daemon()?;
-        let server = ModelServer::start(
-            &lab.lan,
-            Config {
-                lease: 12,
-                ..Config::new(Lan::SUBNET)
-            },
-        )?;
+        let lab = Lab::with_read_socket(&sandbox)?;
+        let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET).lasting(12))?;
         let exporter = start_exporter(&lab)?;
         let mut browser = Browser::start(&lab.lan.host)?;
         browser.open("http://127.0.0.1:9467/")?;

@@ -54,9 +54,7 @@ fn in_sentences(socket: &str) -> BTreeSet<String> {
 fn each_command_of_the_documents_does_as_they_say() -> Result<(), CallError> {
     let programs = ["dnsmasq", "tshark", "curl", "timeout"].map(Need::Program);
     let sandbox = sandbox!(&programs);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
+    let lab = Lab::with_read_socket(&sandbox)?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let _web = lab.attach("web")?;
     let blocks = [

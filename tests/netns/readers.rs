@@ -18,9 +18,7 @@ const COMMANDS: [&[&str]; 4] = [&["list"], &["show", "c1"], &["status"], &["even
 #[test]
 fn members_of_the_read_sockets_group_need_no_flag() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::RealRoot, Need::Program("setpriv")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
+    let lab = Lab::with_read_socket(&sandbox)?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let member = lab.attach("c1")?;
     let read_socket = lab.home().read_socket();

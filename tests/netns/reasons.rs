@@ -204,12 +204,7 @@ fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> 
 fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("nft")]);
     let lab = lab(&sandbox)?;
-    let config = Config {
-        lease: 6,
-        t1: Some(2),
-        t2: Some(4),
-        ..Config::new(Lan::SUBNET)
-    };
+    let config = Config::new(Lan::SUBNET).lasting(6).renewed(2, Some(4));
     let _server = ModelServer::start(&lab.lan, config)?;
     let shut = |container: &netns_fixtures::Container| {
         let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";

@@ -26,12 +26,7 @@ fn a_renewal_hears_answers_after_its_first_window() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
     let mut lab = Lab::new(&sandbox)?;
     // RENEW leaves 4, 12 and 16 s after the ADD, REBIND would 20 s after it.
-    let times = Config {
-        lease: 40,
-        t1: Some(4),
-        t2: Some(20),
-        ..Config::new(Lan::SUBNET)
-    };
+    let times = Config::new(Lan::SUBNET).lasting(40).renewed(4, Some(20));
     let server = ModelServer::start(
         &lab.lan,
         Config {
@@ -96,12 +91,7 @@ fn a_renewal_hears_a_dnsmasq_that_pings_for_others() -> Result<(), CallError> {
 fn either_server_of_a_pair_may_answer_a_renewal() -> Result<(), CallError> {
     let sandbox = sandbox!(&[]);
     let mut lab = Lab::new(&sandbox)?;
-    let config = Config {
-        lease: 20,
-        t1: Some(3),
-        t2: Some(15),
-        ..Config::new(Lan::SUBNET)
-    };
+    let config = Config::new(Lan::SUBNET).lasting(20).renewed(3, Some(15));
     let server = ModelServer::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
     lab.lan.server.add_address(Lan::IFNAME, Lan::on_lan(PEER))?;

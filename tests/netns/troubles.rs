@@ -319,11 +319,7 @@ fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError>
     let mut lab = Lab::without_daemon(&sandbox)?;
     lab.home().with_read_socket()?;
     lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
-    let often = Config {
-        lease: 600,
-        t1: Some(3),
-        ..Config::new(Lan::SUBNET)
-    };
+    let often = Config::new(Lan::SUBNET).lasting(600).renewed(3, None);
     let server = ModelServer::start(&lab.lan, often)?;
     lab.start_daemon()?;
     let members: Vec<_> = (0..90)
@@ -408,9 +404,7 @@ fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
 #[test]
 fn a_host_that_is_too_slow_raises_alerts() -> Result<(), CallError> {
     let sandbox = sandbox!(&["prometheus", "ip"].map(Need::Program));
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
+    let lab = Lab::with_read_socket(&sandbox)?;
     let scene = Scene::new(lab)?;
     scene.until("leasehold_kernel_messages_lost_total == 0")?;
     let daemon = Pid::from_raw(scene.lab.daemon().id() as i32);

@@ -181,6 +181,17 @@ impl Config {
         }
         answer.options.append(&mut more);
     }
+
+    /// Leases of so many seconds.
+    pub fn lasting(self, lease: u32) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// With T1, and perhaps T2, after so many seconds.
+    pub fn renewed(self, t1: u32, t2: Option<u32>) -> Self {
+        let t1 = Some(t1);
+        Self { t1, t2, ..self }
+    }
 }
 
 /// Writes routes as option 121 does (RFC 3442).
