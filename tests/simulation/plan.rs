@@ -16,7 +16,7 @@ use netns_fixtures::model::{Knows, code};
 
 pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
-pub(crate) use self::rare::RARE;
+pub(crate) use self::rare::{HIDDEN, RARE};
 pub(crate) use self::relay::RELAYED;
 pub(crate) use self::taken::TAKEN;
 
@@ -245,6 +245,8 @@ pub(crate) struct Plan {
     pub(crate) lingers: bool,
     /// Whether main plugins put addresses on late.
     pub(crate) plugs_late: bool,
+    /// Whether every second actor's namespaces are in [`HIDDEN`], and a daemon without sight sees the others'.
+    pub(crate) hides: bool,
 }
 
 impl Plan {

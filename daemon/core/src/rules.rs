@@ -126,6 +126,9 @@ rules! {
     /// The RELEASE of an address that its owner has elsewhere, such as in a virtual machine, names it in no ARP question: that would
     /// mislead others.
     WithoutArp: "Misleads", 5;
+    /// An ADD shows that an earlier container is gone only if the namespaces of both are in one directory: this daemon may see one
+    /// engine's directory and not another's.
+    Vouches: "ReleaseUnderHolder", 4000000199;
 }
 
 /// Returns whether a rule is cut out: only tests do that.

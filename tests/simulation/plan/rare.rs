@@ -9,6 +9,9 @@ use super::{CrashPoint, EffectKind, Plan};
 /// The first of the seeds with such a situation. What is drawn for these changes nothing for earlier seeds.
 pub(crate) const RARE: u64 = 4_000_000_000;
 
+/// The directory of namespaces that a daemon may not see although it sees those of another engine.
+pub(crate) const HIDDEN: &str = "/run/hidden";
+
 impl Plan {
     /// Gives each of these seeds one of these situations, and nothing else that may cost a lease.
     pub(super) fn with_rarity(self, seed: u64) -> Self {
@@ -19,10 +22,10 @@ impl Plan {
             ..self.with_dying_relay()
         };
         let every = Some(calm.active / 8);
-        match seed % 4 {
+        match seed % 8 {
             // More containers than the pool has addresses: their ADDs are repeated without end. Now and then a server refuses those
             // that have a lease.
-            0 => Self {
+            0 | 4 => Self {
                 actors: 24,
                 lans: 1,
                 permits: 2,
@@ -33,7 +36,7 @@ impl Plan {
             },
             // Containers take addresses that are kept for others, or have the Ethernet address of an earlier one, whose link the kernel
             // has yet to remove.
-            1 => Self {
+            1 | 5 => Self {
                 grace: Some(if seed % 8 == 1 { 0 } else { 120 }),
                 insists: true,
                 lingers: true,
@@ -41,7 +44,7 @@ impl Plan {
                 ..calm
             },
             // Main plugins put addresses on late: others are heard using these first, or a server refuses them.
-            2 => Self {
+            2 | 6 => Self {
                 lease: 60,
                 plugs_late: true,
                 squatters: vec![(0, 0), (0, 2), (0, 4)],
@@ -52,7 +55,7 @@ impl Plan {
                 ..calm
             },
             // The host reboots after its wall clock was set.
-            _ => Self {
+            3 => Self {
                 lease: 3600,
                 active: Duration::from_secs(10_800),
                 wall_jumps: every,
@@ -64,6 +67,24 @@ impl Plan {
                         after: true,
                     };
                     3
+                ],
+                ..calm
+            },
+            // Two engines have containers of one identity, and a daemon that starts again does not see one engine's namespaces.
+            _ => Self {
+                actors: 6,
+                lans: 1,
+                sharers: 2,
+                hides: true,
+                blindness: 1_000_000,
+                unruly: 200_000,
+                crashes: vec![
+                    CrashPoint {
+                        kind: EffectKind::Send,
+                        nth: 20,
+                        after: true,
+                    };
+                    4
                 ],
                 ..calm
             },

@@ -141,6 +141,8 @@ pub(crate) struct Actor {
     pub(crate) attachment: Attachment,
     pub(crate) client_id: ClientId,
     pub(crate) path: PathBuf,
+    /// Where its engine keeps namespaces.
+    pub(crate) directory: &'static str,
     /// Its link's Ethernet address.
     pub(crate) mac: Mac,
     /// Its namespace.
@@ -359,6 +361,7 @@ impl Actor {
             attachment: Attachment::cni(format!("net{lan}"), "", "eth0"),
             client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
             path: PathBuf::new(),
+            directory: "/run/netns",
             mac: match plan.ipvlan {
                 true => host_mac(lan),
                 false => Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),

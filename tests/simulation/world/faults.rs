@@ -8,7 +8,7 @@ use leasehold_core::link::LinkCause;
 use netns_fixtures::model::{Kind, Message, Packet, code, decode, udp};
 
 use super::{Event, SECOND, World};
-use crate::plan::{Rogue, happens, pick};
+use crate::plan::{HIDDEN, Rogue, happens, pick};
 use crate::trace::Brief;
 
 /// An outage lasts at most this many quarters of a lease.
@@ -301,8 +301,8 @@ impl World {
         )
     }
 
-    /// May make a daemon that starts see no namespace for a while: its mounts are not those of the containers, or it is in
-    /// another PID namespace.
+    /// May make a daemon that starts see no namespace for a while, or none of one engine: its mounts are not those of the
+    /// containers, or it is in another PID namespace.
     pub(super) fn go_blind(&mut self) {
         self.kernel.unseen = None;
         if !happens(&mut self.rng, self.plan.blindness) {
@@ -314,7 +314,8 @@ impl World {
             LinkCause::NotANetns,
             LinkCause::NetnsChanged,
         ];
-        self.kernel.unseen = Some(pick(&mut self.rng, &ways));
+        let directory = if self.plan.hides { HIDDEN } else { "/" };
+        self.kernel.unseen = Some((pick(&mut self.rng, &ways), directory));
         self.stats.count("starts without sight");
         // An interface that no door names and that is seen again has moved there, for all that is known.
         self.actors

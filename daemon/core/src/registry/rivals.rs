@@ -16,6 +16,7 @@ use crate::identity::{Identity, Lan};
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
+use crate::rules::{Rule, cut};
 use crate::source::Wanted;
 use crate::time::{Now, whole_millis};
 
@@ -135,16 +136,15 @@ pub(super) fn seen(
     let Ready::AwaitingRival(_, view) = &admission.ready else {
         return Admitted::Waits;
     };
-    let view = view.clone();
-    let add = &admission.quest.add;
+    let (view, add) = (view.clone(), &admission.quest.add);
     if let Some(binding) = tables.bindings.get(rival).filter(|it| it.is_live()) {
         let is_own = *binding.attachment == add.attachment;
         let gone = match &seen {
             // Docker creates an endpoint again, and has lost the last one. A dockerd that was killed unmounts the earlier
             // namespaces, leaves their files for a while, and tells nobody.
             Err(cause) if cause.is_unseen() && is_own && add.place.netns().is_none() => true,
-            // Our own sockets may keep the namespace of an ended container for a moment.
-            Err(LinkCause::NoPath(_)) => true,
+            // Our own sockets may keep the namespace of an ended container, to which no path leads, for a moment.
+            Err(LinkCause::NoPath(_)) => vouches_for(admission, binding),
             Err(cause) if cause.is_missing() => vouches_for(admission, binding),
             Err(cause) => cause.is_gone(),
             Ok(_) => false,
@@ -186,11 +186,10 @@ pub(super) fn sought(
     settle(admission, tables, seeking, now, view)
 }
 
-/// Returns whether an ADD's namespace, which was just seen, shows that its rival's missing one is gone.
+/// Returns whether an ADD's namespace, which was just seen, shows that its rival's, which was not, is gone.
 fn vouches_for(admission: &Admission, rival: &Binding) -> bool {
     let seen = admission.quest.add.place.netns().map(directory_of);
-    let path = rival.link.netns();
-    path.is_some_and(|path| Some(directory_of(path)) == seen)
+    rival.link.netns().map(directory_of) == seen || cut(Rule::Vouches)
 }
 
 /// Removes what is left on the interface from before, then looks at it once more.

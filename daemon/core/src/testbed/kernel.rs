@@ -66,8 +66,8 @@ pub struct Kernel {
     paths: BTreeMap<PathBuf, Cookie>,
     /// The namespaces that the daemon hears.
     watched: BTreeSet<Cookie>,
-    /// Set while the daemon sees no namespace: what it finds at their paths.
-    pub unseen: Option<fn(PathBuf) -> LinkCause>,
+    /// Set while the daemon sees no namespace in a directory: what it finds at their paths, and the directory.
+    pub unseen: Option<(fn(PathBuf) -> LinkCause, &'static str)>,
     next: u64,
 }
 
@@ -159,7 +159,7 @@ impl Kernel {
         sought: &[(Sought, usize)],
         number: Option<i32>,
     ) -> Result<Sightings, LinkCause> {
-        if self.unseen.is_some() {
+        if self.hides(Path::new(DOCKER_NETNS)).is_some() {
             return Err(LinkCause::NoDirectory(DOCKER_NETNS.into()));
         }
         let is_one = |cookie: &Cookie| number.is_none_or(|number| cookie.0 as i32 == number);
@@ -247,8 +247,8 @@ impl Kernel {
                 .map(|(ifindex, _)| (cookie, *ifindex))
                 .ok_or(LinkCause::NoLink(ifname.clone()))
         };
-        let at_path = |path: &PathBuf| match self.unseen {
-            Some(cause) => Err(cause(path.clone())),
+        let at_path = |path: &PathBuf| match self.hides(path) {
+            Some(cause) => Err(cause),
             None => self
                 .paths
                 .get(path)
@@ -282,10 +282,16 @@ impl Kernel {
         }
     }
 
+    /// Returns what the daemon finds at the path of a namespace that it does not see.
+    fn hides(&self, path: &Path) -> Option<LinkCause> {
+        let (cause, directory) = self.unseen?;
+        path.starts_with(directory).then(|| cause(path.to_owned()))
+    }
+
     /// Looks whether a namespace is there. From then on the daemon hears about its end.
     pub fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
-        if let Some(cause) = self.unseen {
-            return Err(cause(path.to_owned()));
+        if let Some(cause) = self.hides(path) {
+            return Err(cause);
         }
         let cookie = self
             .paths

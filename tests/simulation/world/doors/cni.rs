@@ -13,7 +13,7 @@ use leasehold_core::record::{Record, RecordState};
 use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 
-use crate::plan::{Plan, happens};
+use crate::plan::{HIDDEN, Plan, happens};
 use crate::watch::Rule;
 use crate::world::actor::{Act, Actor, Asked, Door, Phase, Role};
 use crate::world::answers::attachment_of;
@@ -32,7 +32,10 @@ impl Door for Cni {
         true
     }
 
-    fn equips(&self, actor: &mut Actor, plan: &Plan, _: usize) {
+    fn equips(&self, actor: &mut Actor, plan: &Plan, index: usize) {
+        if plan.hides && index % 2 == 1 {
+            actor.directory = HIDDEN;
+        }
         let policy = &mut actor.profile.policy;
         (policy.late_routes, policy.plain_routes) = (plan.late_routes, plan.late_routes);
     }
@@ -40,7 +43,7 @@ impl Door for Cni {
     fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
         let network = format!("net{}", actor.lan);
         (
-            PathBuf::from(format!("/run/netns/{container}")),
+            PathBuf::from(format!("{}/{container}", actor.directory)),
             Attachment::cni(network, container, "eth0"),
         )
     }

@@ -2,8 +2,9 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::effect::Failure;
 use crate::grant::policy::Detection;
-use crate::link::KernelMessage;
+use crate::link::{KernelMessage, Link};
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
 fn pathless() -> Rig {
@@ -77,4 +78,21 @@ fn a_namespace_without_a_path_vouches_for_no_other() {
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1100.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
+}
+
+#[test]
+fn an_add_shows_nothing_about_another_directory() {
+    let mut rig = pathless();
+    let record = rig.store.durable.values_mut().next().unwrap();
+    if let Link::InNetns { path, .. } = &mut record.link {
+        *path = "/elsewhere/1".into();
+    }
+    rig.restart();
+    let add = rig.add("b", 2, "a");
+    rig.run_until(1030.0);
+    assert!(
+        matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
+        "{:?}",
+        rig.answers[&add]
+    );
 }
