@@ -33,6 +33,7 @@ use crate::adopt::{self, Unfinished};
 use crate::cannot::Cannot;
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
+use crate::handover;
 use crate::health::Disk;
 use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
@@ -109,7 +110,7 @@ async fn hold(
     )?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, known) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
+    let (store, mut known) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.args.state_dir.display(), records = known.records.len(), "store open");
     let pid_file = match settings
         .args
@@ -138,6 +139,11 @@ async fn hold(
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
+    handover::start(
+        std::mem::take(&mut known.ranges),
+        settings.args.host_prefix.clone(),
+        store.range_ends(),
+    );
     let (driver, sources) = Driver::new(settings, shares, store, stored, signals, places)?;
     let ran = driver.run(sources, listeners, known, adoptees).await;
     pid_file.into_iter().for_each(PidFile::remove);

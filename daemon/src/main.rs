@@ -11,6 +11,7 @@ mod clock;
 mod cni_cache;
 mod driver;
 mod fresh;
+mod handover;
 mod health;
 mod http;
 mod limits;

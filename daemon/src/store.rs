@@ -12,7 +12,9 @@ mod ends;
 mod file;
 pub(crate) mod journal;
 mod lock;
+mod named;
 mod on_disk;
+mod ranges;
 mod room;
 mod writer;
 
@@ -22,7 +24,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::record::{BindingId, Change, DoorRecord, Record};
+use leasehold_core::identity::Attachment;
+use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -35,6 +38,7 @@ use crate::cannot::Cannot;
 
 pub(crate) use self::file::check_version;
 pub(crate) use self::lock::DirLock;
+pub(crate) use self::ranges::RangeRecord;
 
 /// The version of this leasehold.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -113,6 +117,8 @@ pub(crate) struct Stored {
     pub(crate) records: Vec<(BindingId, Record)>,
     /// What front doors keep.
     pub(crate) doors: Vec<DoorRecord>,
+    /// What an earlier daemon gave from local ranges.
+    pub(crate) ranges: Vec<RangeRecord>,
 }
 
 impl Stored {
@@ -213,6 +219,24 @@ impl Store {
         self.jobs
             .send(Job::Write { op, changes })
             .expect("the writer ends only when it is told to");
+    }
+
+    /// Returns what ends records of local ranges, which no daemon writes any more. A record that cannot be removed is there again at
+    /// the next start.
+    pub(crate) fn range_ends(&self) -> impl Fn(Vec<Attachment>) + Send + 'static + use<> {
+        let jobs = self.jobs.clone();
+        move |of| {
+            let end = |of: Attachment| {
+                Change::RemoveDoor(DoorKey {
+                    table: ranges::TABLE.to_owned(),
+                    name: of.to_string(),
+                })
+            };
+            let changes = of.into_iter().map(end).collect();
+            // The store may be closed already. Nobody waits for this number.
+            let op = OpId(u64::MAX);
+            let _ = jobs.send(Job::Write { op, changes });
+        }
     }
 
     pub(crate) fn commits(&self) -> Commits {

@@ -310,12 +310,10 @@ impl Locked<'_> {
     }
 
     /// Writes a note beside an address of a container.
-    pub(crate) fn write_note(
-        &self,
-        address: IpAddr,
-        by: &Holder,
-        note: &Note,
-    ) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_note(&self, address: IpAddr, by: &Holder, note: &Note) -> Result<(), Fault> {
         let mark = note::mark_of(by).unwrap_or_default();
         self.write(&note::name(address, mark), &note.contents())
     }

@@ -73,6 +73,17 @@ impl Note {
         }
     }
 
+    /// Returns the note of a container that got an address earlier, in that boot. Its namespace's path is seen at `seen_at` here.
+    pub fn earlier(host: &Host, boot: &str, netns: &Path, seen_at: &Path) -> Self {
+        Self {
+            boot: boot.to_owned(),
+            netns: netns.to_owned(),
+            // It was there: what is missing now is gone for good.
+            namespace: Some(Self::of(host, seen_at).namespace.unwrap_or_default()),
+            host: host.name.clone(),
+        }
+    }
+
     /// Reads a note. What it does not say proves nothing.
     pub fn read(text: &str) -> Self {
         let mut lines = text.lines();

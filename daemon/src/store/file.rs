@@ -22,7 +22,9 @@ use redb::{
 use super::copy::Copied;
 use super::doors;
 use super::journal::{self, Reading, Runs};
+use super::named;
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
+use super::ranges;
 use super::room::Room;
 use super::{FormatOf, StoreError, Stored, VERSION};
 
@@ -601,6 +603,7 @@ fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Er
     let stored = Stored {
         records,
         doors: doors::read(&txn)?,
+        ranges: ranges::read(&txn)?,
     };
     Ok(Contents {
         stored,
@@ -636,14 +639,8 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
         match change {
             Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
             Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-            Encoded::PutNamed(table, key, json) => {
-                let mut table = txn.open_table(doors::table(table))?;
-                table.insert(key.as_str(), json.as_slice()).map(drop)?;
-            }
-            Encoded::RemoveNamed(table, key) => {
-                let mut table = txn.open_table(doors::table(table))?;
-                table.remove(key.as_str()).map(drop)?;
-            }
+            Encoded::PutNamed(table, key, json) => named::put(txn, named::table(table), key, json)?,
+            Encoded::RemoveNamed(table, key) => named::remove(txn, named::table(table), key)?,
             Encoded::Note(_) => {}
         }
     }

@@ -16,6 +16,15 @@ fn everything() -> Vec<Change> {
         .map(|line| serde_json::from_str(line).unwrap());
     let leases =
         recorded.map(|(id, record): (BindingId, Record)| Change::Put(id, Box::new(record)));
+    // As the daemons wrote it that gave addresses of local ranges.
+    let range = r#"{"attachment":{"door":"cni","network":"local","container":"c","ifname":"eth0"},"lan":{"network":"local"},"given":[{"address":"198.51.100.7/24","gateway":"198.51.100.1"}],"netns":"/run/netns/c","cookie":7,"directory":"/var/lib/cni/networks/local","boot":"boot","since":1}"#;
+    let range = DoorRecord {
+        key: DoorKey {
+            table: "ranges".to_owned(),
+            name: Attachment::cni("local", "c", "eth0").to_string(),
+        },
+        json: range.to_owned(),
+    };
     let event = Event {
         wall: WallTime::from_epoch(Duration::from_secs(1)),
         attachment: Attachment::cni("lan", "c", "eth0"),
@@ -25,8 +34,11 @@ fn everything() -> Vec<Change> {
         cause: "renewal at T1".to_owned(),
         run: None,
     };
-    let event = Change::Note(Box::new(event));
-    life().into_iter().chain(leases).chain([event]).collect()
+    let others = [
+        Change::PutDoor(Box::new(range)),
+        Change::Note(Box::new(event)),
+    ];
+    life().into_iter().chain(leases).chain(others).collect()
 }
 
 /// Makes a store with all that in a directory.
@@ -58,9 +70,25 @@ fn all_that_an_earlier_release_wrote_is_read() {
     }
     check_version(earlier.path()).expect("a daemon has it");
     assert_eq!(found, expected);
-    assert_eq!((found.records.len(), found.doors.len()), (7, 3));
+    assert_eq!(
+        (found.records.len(), found.doors.len(), found.ranges.len()),
+        (7, 3, 1)
+    );
     assert_eq!((of_earlier.last_event(), of_earlier.is_whole()), (1, true));
     assert_eq!(damaged_files(earlier.path()), [] as [PathBuf; 0]);
+}
+
+/// The plugin has the address now: the next start finds no record of it.
+#[test]
+fn a_range_record_that_ended_is_not_read_again() {
+    let dir = TempDir::new().unwrap();
+    written(&dir);
+    let found = opened(&dir).1.ranges;
+    let (store, _, _ends) = open(dir.path());
+    let of = found.into_iter().map(|record| record.attachment);
+    store.range_ends()(of.collect());
+    store.close();
+    assert_eq!(opened(&dir).1.ranges, []);
 }
 
 /// Makes a store as a release to come leaves it.
