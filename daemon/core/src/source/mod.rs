@@ -117,15 +117,6 @@ pub enum Verdict {
     Kept(Arc<Lease>),
     /// The lease is gone. The client looks for a new one, over other sockets: the open ones are closed.
     Lost(Arc<Lease>, Loss),
-    /// A server committed an unacceptable address.
-    Unwanted {
-        /// The server.
-        server: Ipv4Addr,
-        /// The address that was asked for.
-        wanted: Ipv4Addr,
-        /// The address that was committed.
-        offered: Ipv4Addr,
-    },
 }
 
 /// Why a lease was lost.

@@ -162,19 +162,6 @@ impl Acquire {
                 self.declined(common, &lease, by, cx)?;
                 self.seek(common, cx)
             }
-            Some(Verdict::Unwanted {
-                server,
-                wanted,
-                offered,
-            }) => self.abort(
-                common,
-                Abort::Because(Failure::NotWanted {
-                    server,
-                    wanted,
-                    offered,
-                }),
-                cx,
-            ),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
                 common.open(
                     Sockets::new(common.identity.chaddr, Hears::Answers),

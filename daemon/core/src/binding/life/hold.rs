@@ -244,8 +244,7 @@ impl Hold {
                 self.extended(common, before, lease, cx)
             }
             Some(Verdict::Lost(lease, loss)) => self.lose(common, &lease, &loss, cx),
-            // Only an ADD insists on an address.
-            Some(Verdict::Unwanted { .. }) | None => {}
+            None => {}
         }
         self.after.sockets = Some(listen);
         SAME

@@ -99,7 +99,7 @@ impl Client {
                     && message.options.rapid_commit
                     && message.kind == MessageType::Ack
                 {
-                    return self.settle_rapid(now, &message, udp, began, out);
+                    return self.settle(now, &message, udp, began, None, out);
                 }
                 accept::expect_kind(&message, &[MessageType::Offer], state)?;
                 let offer = self.offer(now, &message, server, udp, out)?;
@@ -223,31 +223,7 @@ impl Client {
         (!self.addressed).then_some(lease)
     }
 
-    /// Handles an ACK to a DISCOVER (RFC 4039). If only another address is acceptable, the ACK is unwanted, but its server
-    /// holds the lease.
-    fn settle_rapid(
-        &mut self,
-        now: Instant,
-        message: &Message,
-        udp: &Udp<'_>,
-        start: Instant,
-        out: &mut Output,
-    ) -> Result<(), Refused> {
-        let Some(wanted) = self.insists.filter(|wanted| *wanted != message.yiaddr) else {
-            return self.settle(now, message, udp, start, None, out);
-        };
-        let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
-        let lease = accept::lease(message, server, udp.source_mac, start, None)?;
-        out.verdict = Some(Verdict::Unwanted {
-            server,
-            wanted,
-            offered: lease.ip(),
-        });
-        self.asked = Some(Arc::new(lease));
-        Ok(())
-    }
-
-    /// Handles an ACK or NAK to a REQUEST sent at `start`, from a server that may send it. `asked` is the lease whose very
+    /// Handles an ACK or NAK to a message sent at `start`, from a server that may send it. `asked` is the lease whose very
     /// address was asked for; an extension may bring another address.
     fn settle(
         &mut self,

@@ -265,9 +265,12 @@ impl Client {
         });
     }
 
-    /// Takes no address but this one, until there is a lease.
+    /// Takes no address but this one, until there is a lease. No server is told to grant one without asking.
     pub fn insist(&mut self, address: Ipv4Addr) {
         self.insists = Some(address);
+        if self.sender.profile.rapid_commit {
+            Arc::make_mut(&mut self.sender.profile).rapid_commit = false;
+        }
     }
 
     /// Abandons an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address; it must be sent

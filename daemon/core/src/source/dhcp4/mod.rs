@@ -77,27 +77,24 @@ pub struct Client {
 impl Client {
     /// Returns a client in INIT that looks for a lease at once, because a caller waits for it.
     pub fn acquire(sender: Sender, wanted: Option<Wanted>, now: Instant, rng: Rng) -> Self {
-        let insists = wanted
-            .filter(|wanted| !wanted.preferred)
-            .map(|wanted| wanted.address);
         let state = State::Init {
             at: now,
             wanted: wanted.map(|wanted| wanted.address),
         };
-        Self {
-            insists,
-            ..Self::new(sender, state, true, rng)
+        let mut client = Self::new(sender, state, true, rng);
+        if let Some(only) = wanted.filter(|wanted| !wanted.preferred) {
+            client.insist(only.address);
         }
+        client
     }
 
     /// Returns a client in INIT-REBOOT that takes over an address about which it knows nothing else. No other address is
     /// acceptable.
     pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
         let lease = Arc::new(Lease::unknown(address, now));
-        Self {
-            insists: Some(address.addr()),
-            ..Self::reacquire(sender, lease, now, rng)
-        }
+        let mut client = Self::reacquire(sender, lease, now, rng);
+        client.insist(address.addr());
+        client
     }
 
     /// Returns a client in INIT-REBOOT that takes over an earlier lease, because a caller waits for it.
@@ -333,10 +330,7 @@ impl Client {
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.
-        if matches!(
-            out.verdict,
-            Some(Verdict::Won(_) | Verdict::Unwanted { .. })
-        ) {
+        if matches!(out.verdict, Some(Verdict::Won(_))) {
             return;
         }
         self.on_lease_clock(now, out);

@@ -288,8 +288,7 @@ impl Acquire {
             Some(
                 Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. })
                 | Verdict::Won(_)
-                | Verdict::Kept(_)
-                | Verdict::Unwanted { .. },
+                | Verdict::Kept(_),
             )
             | None => SAME,
         }
