@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::message::CLIENT_PORT;
 use super::state::{Meanwhile, State, Transaction};
 use super::timing;
-use super::{Client, Loss, Miss, Missed, Output, Verdict};
+use super::{Client, Loss, Miss, Missed, Output, StateName, Verdict};
 use crate::lan::Said;
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
@@ -89,106 +89,59 @@ impl Client {
         if udp.destination_port != CLIENT_PORT {
             return Err(Refusal::OtherPort(udp.destination_port).into());
         }
-        let state = self.state.name();
-        match &self.state {
-            State::Selecting { tx, .. } => {
-                let xid = tx.xid;
-                let began = tx.began;
-                let server = self.addressee(&message, xid)?;
-                if self.sender.profile.rapid_commit
-                    && message.options.rapid_commit
-                    && message.kind == MessageType::Ack
-                {
-                    return self.settle(now, &message, udp, began, None, out);
-                }
-                accept::expect_kind(&message, &[MessageType::Offer], state)?;
-                let offer = self.offer(now, &message, server, udp, out)?;
-                self.sender.is_answered();
-                self.on_offer(now, offer, out);
-                Ok(())
+        let (state, kind) = (self.state.name(), message.kind);
+        if let State::Selecting { tx, .. } = &self.state {
+            let began = tx.began;
+            let server = self.addressee(&message, tx.xid)?;
+            let is_rapid = self.sender.profile.rapid_commit && message.options.rapid_commit;
+            if is_rapid && kind == MessageType::Ack {
+                return self.settle(now, &message, udp, began, None, out);
             }
-            State::Requesting {
-                tx, offer, taken, ..
-            } => {
-                let xid = tx.xid;
-                let began = tx.began;
-                let offer = offer.clone();
-                let taken = *taken;
-                let server = self.addressee(&message, xid)?;
-                if message.kind == MessageType::Offer && server != offer.server {
-                    let spare = self.offer(now, &message, server, udp, out)?;
-                    self.keep_spare(spare);
-                    return Ok(());
-                }
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                if server != offer.server {
-                    return Err(Refusal::OtherServer {
-                        server,
-                        asked: offer.server,
-                    }
-                    .into());
-                }
-                if is_relayed_nak(&message) {
-                    self.keep_nak(server, &message);
-                    return Ok(());
-                }
-                self.settle(now, &message, udp, began, Some(offer), out)?;
-                if let (Some(taken), Some(lease)) = (taken, self.state.lease().cloned()) {
-                    self.decline(now, lease, taken, out);
-                }
-                Ok(())
-            }
-            State::Rebooting { tx, lease, .. } => {
-                let xid = tx.xid;
-                let began = tx.began;
-                let lease = lease.clone();
-                let server = self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match is_foreign_nak(&message, server, &lease) || is_relayed_nak(&message) {
-                    true => self.keep_nak(server, &message),
-                    false => self.settle(now, &message, udp, began, Some(lease), out)?,
-                }
-                Ok(())
-            }
-            State::Renewing { lease, extension } if let Some((xid, start)) = extension.asked => {
-                let lease = lease.clone();
-                let server = self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                // Either server of a pair may answer (RFC 2131 §4.4.5 goes by the xid). Only the lease's own server may refuse
-                // the lease so far.
-                if message.kind == MessageType::Nak && server != lease.server {
-                    return Err(Refusal::OtherServer {
-                        server,
-                        asked: lease.server,
-                    }
-                    .into());
-                }
-                if is_relayed_nak(&message) {
-                    self.keep_nak(server, &message);
-                    return Ok(());
-                }
-                self.settle(now, &message, udp, start, self.confirms(lease), out)
-            }
-            State::Rebinding { lease, extension } if let Some((xid, start)) = extension.asked => {
-                let lease = lease.clone();
-                let server = self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match is_foreign_nak(&message, server, &lease) || is_relayed_nak(&message) {
-                    true => self.keep_nak(server, &message),
-                    false => self.settle(now, &message, udp, start, self.confirms(lease), out)?,
-                }
-                Ok(())
-            }
-            State::Init { .. }
-            | State::InitReboot { .. }
-            | State::Bound { .. }
-            | State::Renewing { .. }
-            | State::Rebinding { .. } => Err(Refusal::Unexpected {
-                kind: message.kind,
-                state,
-            }
-            .into()),
+            accept::expect_kind(&message, &[MessageType::Offer], state)?;
+            let offer = self.offer(now, &message, server, udp, out)?;
+            self.sender.is_answered();
+            self.on_offer(now, offer, out);
+            return Ok(());
         }
+        let Some((xid, start, asked)) = self.state.asked() else {
+            return Err(Refusal::Unexpected { kind, state }.into());
+        };
+        let asked = asked.clone();
+        let server = self.addressee(&message, xid)?;
+        let is_foreign = server != asked.server;
+        if state == StateName::Requesting && kind == MessageType::Offer && is_foreign {
+            let spare = self.offer(now, &message, server, udp, out)?;
+            self.keep_spare(spare);
+            return Ok(());
+        }
+        accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
+        let is_nak = kind == MessageType::Nak;
+        // Either server of a pair may extend a lease (RFC 2131 §4.4.5 goes by the xid). In RENEWING only its own may refuse it.
+        let is_anothers = match state {
+            StateName::Requesting => true,
+            StateName::Renewing => is_nak,
+            _ => false,
+        };
+        if is_foreign && is_anothers {
+            let asked = asked.server;
+            return Err(Refusal::OtherServer { server, asked }.into());
+        }
+        let is_relayed = !message.giaddr.is_unspecified() && !cut(Rule::RelayedNak);
+        if is_nak && (is_relayed || is_foreign && !cut(Rule::ForeignNak)) {
+            self.keep_nak(server, &message);
+            return Ok(());
+        }
+        // An extension from the address may bring another.
+        let asked = Some(asked).filter(|_| !self.addressed || self.acquires());
+        let taken = match self.state {
+            State::Requesting { taken, .. } => taken,
+            _ => None,
+        };
+        self.settle(now, &message, udp, start, asked, out)?;
+        if let (Some(by), Some(lease)) = (taken, self.state.lease().cloned()) {
+            self.decline(now, lease, by, out);
+        }
+        Ok(())
     }
 
     /// Returns the lease that a server offers.
@@ -216,11 +169,6 @@ impl Client {
             extends: self.state.lease().is_some(),
             acknowledges,
         }
-    }
-
-    /// Returns the lease, if the extension asks for this very address, as INIT-REBOOT form does.
-    fn confirms(&self, lease: Arc<Lease>) -> Option<Arc<Lease>> {
-        (!self.addressed).then_some(lease)
     }
 
     /// Handles an ACK or NAK to a message sent at `start`, from a server that may send it. `asked` is the lease whose very
@@ -308,11 +256,7 @@ impl Client {
         if !self.state.has_heard_out(now) {
             return;
         }
-        let (State::Requesting { offer: lease, .. }
-        | State::Rebooting { lease, .. }
-        | State::Renewing { lease, .. }
-        | State::Rebinding { lease, .. }) = &self.state
-        else {
+        let Some((.., lease)) = self.state.asked() else {
             return;
         };
         let lease = lease.clone();
@@ -580,13 +524,4 @@ enum Fault {
     OtherAddress,
     /// Its server has failed the client: the higher, the later.
     Shunned(usize),
-}
-
-fn is_relayed_nak(message: &Message) -> bool {
-    message.kind == MessageType::Nak && !message.giaddr.is_unspecified() && !cut(Rule::RelayedNak)
-}
-
-/// Returns whether a message is a NAK of another server than the lease's.
-fn is_foreign_nak(message: &Message, server: Ipv4Addr, lease: &Lease) -> bool {
-    message.kind == MessageType::Nak && server != lease.server && !cut(Rule::ForeignNak)
 }

@@ -194,6 +194,21 @@ impl State {
         }
     }
 
+    /// Returns the xid of the REQUEST that is out, the time from which its lease counts, and the lease or offer that it asks for.
+    pub(crate) fn asked(&self) -> Option<(u32, Instant, &Arc<Lease>)> {
+        match self {
+            Self::Requesting { tx, offer, .. } => Some((tx.xid, tx.began, offer)),
+            Self::Rebooting { tx, lease, .. } => Some((tx.xid, tx.began, lease)),
+            Self::Renewing { lease, extension } | Self::Rebinding { lease, extension } => {
+                extension.asked.map(|(xid, start)| (xid, start, lease))
+            }
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::InitReboot { .. }
+            | Self::Bound { .. } => None,
+        }
+    }
+
     /// Returns the transaction of a message for a lease that no server has answered.
     pub(crate) fn asked_in_vain(&self) -> Option<&Transaction> {
         match self {
