@@ -295,7 +295,7 @@ impl Acquire {
     /// and the kernel does not set two with the same address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from
     /// the LAN's link.
     fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asks = self.phase == Phase::Ask && self.client.asked_in_vain(cx.now.boot) > 0;
+        let asks = self.phase == Phase::Ask && self.client.retransmits(cx.now.boot);
         if asks && common.go_aside(cx) {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
             self.client.reopens();

@@ -536,14 +536,6 @@ impl Client {
         self.state.put_off(now, retry);
     }
 
-    /// Returns how many requests for a lease went unanswered, if the next is due; else 0.
-    pub fn asked_in_vain(&self, now: Instant) -> u32 {
-        self.state
-            .asked_in_vain()
-            .filter(|tx| now >= tx.next)
-            .map_or(0, |tx| tx.sent)
-    }
-
     /// Returns whether a message that asks for an address is about to be sent again. First messages that are repeated soon do not
     /// count.
     pub fn retransmits(&self, now: Instant) -> bool {

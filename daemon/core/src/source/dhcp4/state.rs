@@ -209,26 +209,6 @@ impl State {
         }
     }
 
-    /// Returns the transaction of a message for a lease that no server has answered.
-    pub(crate) fn asked_in_vain(&self) -> Option<&Transaction> {
-        match self {
-            Self::Selecting {
-                tx, second: None, ..
-            }
-            | Self::Rebooting { tx, nak: None, .. } => Some(tx),
-            Self::Selecting {
-                second: Some(_), ..
-            }
-            | Self::Rebooting { nak: Some(_), .. } => None,
-            Self::Init { .. }
-            | Self::Requesting { .. }
-            | Self::InitReboot { .. }
-            | Self::Bound { .. }
-            | Self::Renewing { .. }
-            | Self::Rebinding { .. } => None,
-        }
-    }
-
     /// Returns the tries to extend the lease, and the end of their phase, if the client is making such tries.
     pub(crate) fn extending(&self) -> Option<(&Extension, Option<Instant>)> {
         match self {
