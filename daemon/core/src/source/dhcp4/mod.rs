@@ -610,7 +610,7 @@ impl Client {
             self.tally
                 .iter_mut()
                 .for_each(|tally| tally.shunned.clear());
-            self.tally.take_if(|tally| **tally == UNTRIED);
+            self.tally.take_if(|tally| **tally == *UNTRIED);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a client without a lease has tried.
 
 use std::net::Ipv4Addr;
+use std::sync::LazyLock;
 
 use super::Refused;
 use super::accept::Refusal;
@@ -18,10 +19,6 @@ pub struct Tally {
     pub refused: u32,
     /// Why the last answer was refused.
     pub last_refusal: Option<Refused>,
-    /// Answers that matched none of these messages, or were for another client.
-    pub strays: u32,
-    /// Why the last stray was not an answer.
-    pub last_stray: Option<Refusal>,
     /// Messages that the link did not accept.
     pub unsent: u32,
     /// Why it did not accept the last one.
@@ -46,12 +43,10 @@ impl Tally {
     /// Counts an answer that is not believed.
     pub(super) fn count(&mut self, refused: Refused) {
         match refused {
-            Refused::Unbelieved(stray @ (Refusal::OtherXid | Refusal::OtherChaddr)) => {
-                self.strays += 1;
-                self.last_stray = Some(stray);
-            }
-            // A client's message that a bridge or an access point sends back, and a second server's offer.
-            Refused::Malformed(BadMessage::NotAReply(_))
+            // An answer to somebody else, a client's message that a bridge or an access point sends back, and a second server's
+            // offer.
+            Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr)
+            | Refused::Malformed(BadMessage::NotAReply(_))
             | Refused::Unbelieved(Refusal::Unexpected {
                 kind: MessageType::Offer,
                 ..
@@ -92,14 +87,6 @@ impl Tally {
                     last(&cause).unwrap_or_default()
                 ))
             }
-            Self { answers: 0, strays: 1.., .. } => {
-                let cause = self.last_stray.as_ref().map(ToString::to_string);
-                Some(format!(
-                    "{} came that answered none of these messages{}",
-                    number(self.strays, "answer"),
-                    last(&cause).unwrap_or_default()
-                ))
-            }
             Self { flag_helped_elsewhere: true, .. } => Some(
                 "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
             ),
@@ -113,20 +100,4 @@ fn number(count: u32, thing: &str) -> String {
 }
 
 /// The tally of a client that has not tried anything.
-pub(super) static UNTRIED: Tally = Tally {
-    discovers: 0,
-    answers: 0,
-    refused: 0,
-    last_refusal: None,
-    strays: 0,
-    last_stray: None,
-    unsent: 0,
-    last_unsent: None,
-    requested: None,
-    declined: None,
-    flag_helped_elsewhere: false,
-    crowded: false,
-    shunned: Vec::new(),
-    naks: 0,
-    in_vain: 0,
-};
+pub(super) static UNTRIED: LazyLock<Tally> = LazyLock::new(Tally::default);
