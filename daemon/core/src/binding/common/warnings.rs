@@ -50,7 +50,7 @@ pub(in crate::binding) fn tell(
         for dropped in &output.dropped {
             cx.out.counts.refused(dropped.cause.name());
             if warnings.is_new(&dropped.to_string()) {
-                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped: the rest is used");
+                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped");
             }
         }
     }
