@@ -182,9 +182,7 @@ impl Asking<'_> {
             rapid_commit: false,
             ..question.client.clone()
         });
-        let mut sender =
-            Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
-        sender.set_mtu(view.mtu);
+        let sender = Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
         let before = self.survey(link.clone(), true).await.received;
         let began = Clock::now().boot;
         let end = began + question.wait;

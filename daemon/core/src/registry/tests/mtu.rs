@@ -61,27 +61,6 @@ fn a_refused_mtu_holds_nothing_else_up() {
 }
 
 #[test]
-fn the_largest_message_follows_the_interfaces_mtu() {
-    let mut rig = Rig::new(8);
-    rig.options = SMALL.to_vec();
-    rig.add("a", 1, "a");
-    assert_eq!(
-        (rig.max_size, rig.steps.clone()),
-        (Some(1472), vec![Step::Mtu(1400)])
-    );
-    rig.configure(A);
-    let t1 = rig.t1();
-    rig.run_until(t1 + 1.0);
-    assert_eq!(rig.max_size, Some(1372));
-    rig.tell_carrier(false);
-    rig.run_until(t1 + 10.0);
-    (rig.max_size, rig.options) = (None, Vec::new());
-    rig.tell_carrier(true);
-    rig.run_until(t1 + 22.0);
-    assert_eq!(rig.max_size, Some(1372), "when it is confirmed too");
-}
-
-#[test]
 fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
     let mut rig = unsized_add(1000);
     rig.plug_all();

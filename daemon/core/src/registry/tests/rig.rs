@@ -152,8 +152,6 @@ pub(super) struct Rig {
     pub(super) wished: Option<Ipv4Addr>,
     /// The transaction (xid) of the last REQUEST.
     pub(super) requested: Option<u32>,
-    /// The largest message (57) that the last DISCOVER or REQUEST asked for.
-    pub(super) max_size: Option<u16>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: frames to the previous one are another host's.
@@ -243,7 +241,6 @@ impl Rig {
             chaddrs: BTreeSet::new(),
             wished: None,
             requested: None,
-            max_size: None,
             asked: Vec::new(),
             readdressed: false,
             asked_from: Vec::new(),

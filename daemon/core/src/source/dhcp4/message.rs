@@ -27,17 +27,8 @@ use crate::wire::frame::Udp;
 use crate::wire::message::{ClientMessage, MessageType};
 use crate::wire::option::{self, REQUEST_LIST, code};
 
-/// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host accepts that much, in fragments.
-const LEAST_SIZE: u16 = 576;
-
-/// The largest DHCP message that a client asks for (57): what fits a frame of 1,500 bytes after IP and UDP headers.
-const MOST_SIZE: u16 = 1472;
-
 /// How many messages in a row ask for a lease before the broadcast flag is set.
 const WITHOUT_FLAG: u8 = 2;
-
-/// Bytes of the headers of IP and UDP.
-const HEADERS: u32 = 28;
 
 const SERVER_PORT: u16 = 67;
 pub(super) const CLIENT_PORT: u16 = 68;
@@ -55,8 +46,6 @@ pub struct Sender {
     /// How many messages in a row have no answer yet. Above [`WITHOUT_FLAG`] the broadcast flag is set; if that helped, the
     /// number stays.
     unanswered: u8,
-    /// The largest DHCP message that the interface takes whole (57).
-    max_size: u16,
     /// The client identifier (61), by which the daemon knows the client; the profile says whether servers get it.
     pub client_id: ClientId,
     /// What else the client says and wants.
@@ -81,7 +70,6 @@ impl Sender {
             station: chaddr,
             by_station: false,
             unanswered: 0,
-            max_size: MOST_SIZE,
             client_id,
             profile,
         }
@@ -90,13 +78,6 @@ impl Sender {
     /// Returns the sender of a client whose interface has got another Ethernet address.
     pub fn from_station(self, station: Mac) -> Self {
         Self { station, ..self }
-    }
-
-    /// Sets the largest message that servers may send, for an interface with this MTU, in bytes (RFC 2132 §9.10). It is at most
-    /// what fits an MTU of 1,500 bytes: routers on the way may have a smaller one.
-    pub fn set_mtu(&mut self, mtu: u32) {
-        let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
-        self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
     }
 
     /// Returns the client identifier as it is sent; empty: none is.
@@ -225,12 +206,11 @@ impl Sender {
     ) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(REQUEST_LIST);
         let broadcast = self.is_flagged() || self.wants_broadcast();
-        let max_size = Some(self.max_size);
         ClientMessage {
             secs,
             broadcast,
             request_list,
-            max_size,
+            max_size: Some(ClientMessage::MAX as u16),
             extra: said,
             ..self.plain(kind, xid)
         }

@@ -274,11 +274,6 @@ impl Client {
         self.sender.station = station;
     }
 
-    /// Tells the client which MTU its interface has, in bytes: answers must fit it.
-    pub fn set_mtu(&mut self, mtu: u32) {
-        self.sender.set_mtu(mtu);
-    }
-
     /// Returns the lease that may be used now.
     pub fn lease(&self) -> Option<&Lease> {
         self.state.lease().map(|lease| &**lease)

@@ -73,7 +73,6 @@ impl Known<'_> {
         } else if let Some(carrier) = quest.came_up {
             client.repeat_first(carrier);
         }
-        client.set_mtu(view.mtu);
         // The server may no longer know a lease that is taken over, and nothing that it offers instead is acceptable.
         if let Some(address) = quest.insists() {
             client.insist(address);

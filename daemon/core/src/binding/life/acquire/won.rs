@@ -227,7 +227,6 @@ impl Acquire {
         let mut client = self.client.clone();
         client.not_waited_for();
         client.set_station(common.station());
-        client.set_mtu(self.mtu);
         let report = Report::Leased(Box::new((*lease).clone()));
         cx.out.report(common.id, report);
         common.guard_lease(lease.ip(), self.quest.adopts() && !self.taken_off, cx);

@@ -150,8 +150,7 @@ impl Hold {
 
     /// Goes on after the interface was changed.
     fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
-        let Done { next, lacks, mtu } = done;
-        self.client.set_mtu(mtu);
+        let Done { next, lacks, .. } = done;
         let address = next
             .iter()
             .flat_map(|grant| &grant.addresses)
@@ -297,7 +296,6 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Next {
         self.find_path(common, cx)?;
-        self.client.set_mtu(view.mtu);
         back.into_iter()
             .for_each(|lost| self.on_carrier_back(common, lost, cx));
         // The kernel's message about an address may be lost.

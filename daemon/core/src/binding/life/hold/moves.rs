@@ -96,7 +96,6 @@ impl Hold {
         let netns = link.netns().map(|path| path.display().to_string());
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
-        self.client.set_mtu(view.mtu);
         let holding = self.holding(common);
         let now = cx.now.boot;
         if let Some(seat) = common.seat_mut(cx) {

@@ -100,13 +100,6 @@ impl Rig {
                     .unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
-                let size = p[240..]
-                    .windows(2)
-                    .position(|w| w == [57, 2])
-                    .map(|at| &p[240 + at + 2..]);
-                self.max_size = size
-                    .map(|size| u16::from_be_bytes([size[0], size[1]]))
-                    .or(self.max_size);
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 1 {
                     self.discovers.push((exchange, bytes.to_vec()));

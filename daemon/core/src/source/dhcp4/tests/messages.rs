@@ -103,24 +103,6 @@ fn each_message_is_as_table_5_says() {
 }
 
 #[test]
-fn the_largest_message_follows_the_mtu_within_bounds() {
-    for (mtu, size) in [
-        (68, 576),
-        (604, 576),
-        (605, 577),
-        (1280, 1252),
-        (1499, 1471),
-        (1500, 1472),
-        (65_536, 1472),
-    ] {
-        let mut sender = sender();
-        sender.set_mtu(mtu);
-        let (frame, size) = (sender.discover(XID, 0, None), u16::to_be_bytes(size));
-        is_broadcast(&frame, 1, 0, NONE, &[(57, &size), LISTED]);
-    }
-}
-
-#[test]
 fn a_moved_interface_asks_for_broadcast_answers() {
     let moved = || sender().from_station(STATION);
     let asked: [fn(&Sender, Hop) -> Vec<u8>; 4] = [
