@@ -225,6 +225,7 @@ impl Netlink {
             Some(number) => self.wire(&link, number).map_err(failed)?,
             None => None,
         };
+        let (wire, most_mtu) = wire.unzip();
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -234,6 +235,7 @@ impl Netlink {
             ifname: link.name,
             mac,
             mtu: link.mtu,
+            most_mtu,
             bridge: link.bridge,
             macvlan: link.macvlan,
             lower,
@@ -254,8 +256,13 @@ impl Netlink {
         Ok(self.number_of(&host)?.filter(|host| *host == number))
     }
 
-    /// Returns the wire of a link whose other end is in the namespace `number`; `None` if the link's kind does not tell.
-    fn wire(&mut self, link: &LinkAnswer, number: i32) -> Result<Option<Wire>, NetlinkError> {
+    /// Returns the wire of a link whose other end is in the namespace `number`, and the MTU there; `None` if the link's kind does
+    /// not tell.
+    fn wire(
+        &mut self,
+        link: &LinkAnswer,
+        number: i32,
+    ) -> Result<Option<(Wire, u32)>, NetlinkError> {
         let Some(beneath) = self.link_at(link.other, number)? else {
             return Ok(None);
         };
@@ -270,11 +277,12 @@ impl Netlink {
             }
             _ => return Ok(None),
         };
-        Ok(Some(Wire {
+        let wire = Wire {
             parent: parent.name.into(),
             vlan,
             default_pvid: parent.default_pvid,
-        }))
+        };
+        Ok(Some((wire, parent.mtu)))
     }
 
     /// Looks at a link in the namespace `number`; `None` if it has just gone.
