@@ -173,27 +173,34 @@ impl Client {
     /// count. What is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
         self.sockets = SocketState::Closed;
-        let Some((_, limit)) = self.state.extending() else {
-            return;
-        };
-        let at = now + timing::overdue_delay(now, limit, &mut self.rng);
-        if let Some(extension) = self.state.extension() {
-            extension.put_off(at);
+        if let Some((_, extension, phase)) = self.state.extending(now) {
+            let limit = phase.map(|(_, end)| end);
+            extension.put_off(now + timing::overdue_delay(now, limit, &mut self.rng));
         }
     }
 
-    /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
-    pub(super) fn renew(&mut self, now: Instant, out: &mut Output) {
-        let State::Renewing { lease, extension } = &mut self.state else {
+    /// Goes on with an extension (RFC 2131 §4.4.5). RENEWING finds the server's Ethernet address, then sends it REQUEST. REBINDING
+    /// asks all servers.
+    pub(super) fn extend(&mut self, now: Instant, out: &mut Output) {
+        let asks_all = self.broadcasts();
+        let Some((lease, extension, phase)) = self.state.extending(now) else {
             return;
         };
         if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
             return;
         }
-        if !self.addressed {
-            let (xid, secs) = extension.request(now, timing::renewing(lease, now), &mut self.rng);
-            self.sender.asks();
-            out.frames.push(self.sender.reboot(xid, secs, lease.ip()));
+        if asks_all {
+            let (xid, secs) = extension.request(now, phase, &mut self.rng);
+            out.frames.push(match self.addressed {
+                true => {
+                    self.sender.extends();
+                    self.sender.rebind(xid, secs, lease.ip())
+                }
+                false => {
+                    self.sender.asks();
+                    self.sender.reboot(xid, secs, lease.ip())
+                }
+            });
             return;
         }
         if let Attempt::Due(_) | Attempt::Sent { .. } = extension.attempt {
@@ -217,10 +224,9 @@ impl Client {
     /// first half of the phase; then, since that may be out of date, to all: every server accepts an IP unicast in an Ethernet
     /// broadcast, though no router forwards one.
     pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
-        let State::Renewing { lease, extension } = &mut self.state else {
+        let Some((lease, extension, phase)) = self.state.extending(now) else {
             return;
         };
-        let phase = timing::renewing(lease, now);
         let early =
             phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
         let mac = found.unwrap_or(if early || !lease.on_link() {
@@ -239,30 +245,6 @@ impl Client {
                 mac,
             },
         ));
-    }
-
-    /// Asks all servers (RFC 2131 §4.4.5).
-    pub(super) fn rebind(&mut self, now: Instant, out: &mut Output) {
-        let State::Rebinding { lease, extension } = &mut self.state else {
-            return;
-        };
-        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
-            return;
-        };
-        if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
-            return;
-        }
-        let (xid, secs) = extension.request(now, Some((t2, end)), &mut self.rng);
-        out.frames.push(match self.addressed {
-            true => {
-                self.sender.extends();
-                self.sender.rebind(xid, secs, lease.ip())
-            }
-            false => {
-                self.sender.asks();
-                self.sender.reboot(xid, secs, lease.ip())
-            }
-        });
     }
 
     /// Takes no address but this one, until there is a lease. No server is told to grant one without asking.

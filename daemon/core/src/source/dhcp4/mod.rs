@@ -385,8 +385,7 @@ impl Client {
                 let unanswered = *unanswered;
                 self.reboot(now, lease, unanswered, Some(tx), out);
             }
-            State::Renewing { .. } => self.renew(now, out),
-            State::Rebinding { .. } => self.rebind(now, out),
+            State::Renewing { .. } | State::Rebinding { .. } => self.extend(now, out),
             State::Selecting { .. }
             | State::Requesting { .. }
             | State::Rebooting { .. }

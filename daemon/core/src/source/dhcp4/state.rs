@@ -209,31 +209,28 @@ impl State {
         }
     }
 
-    /// Returns the tries to extend the lease, and the end of their phase, if the client is making such tries.
-    pub(crate) fn extending(&self) -> Option<(&Extension, Option<Instant>)> {
-        match self {
-            Self::Renewing { extension, lease } => Some((extension, lease.t2())),
-            Self::Rebinding { extension, lease } => Some((extension, lease.expires())),
+    /// Returns the lease that is being extended, the tries, and when their phase begins and ends; no phase: T1 is still to come.
+    pub(crate) fn extending(
+        &mut self,
+        now: Instant,
+    ) -> Option<(&Arc<Lease>, &mut Extension, Option<(Instant, Instant)>)> {
+        let (lease, extension, phase) = match self {
+            Self::Renewing { lease, extension } => {
+                let phase = timing::renewing(lease, now);
+                (lease, extension, phase)
+            }
+            Self::Rebinding { lease, extension } => {
+                let phase = lease.t2().zip(lease.expires());
+                (lease, extension, phase)
+            }
             Self::Init { .. }
             | Self::Selecting { .. }
             | Self::Requesting { .. }
             | Self::InitReboot { .. }
             | Self::Rebooting { .. }
-            | Self::Bound { .. } => None,
-        }
-    }
-
-    /// Returns the tries, mutably.
-    pub(crate) fn extension(&mut self) -> Option<&mut Extension> {
-        match self {
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => Some(extension),
-            Self::Init { .. }
-            | Self::Selecting { .. }
-            | Self::Requesting { .. }
-            | Self::InitReboot { .. }
-            | Self::Rebooting { .. }
-            | Self::Bound { .. } => None,
-        }
+            | Self::Bound { .. } => return None,
+        };
+        Some((lease, extension, phase))
     }
 
     /// Gives the next message another xid: a lease counted from the first message under this one has ended. The server's
@@ -242,7 +239,7 @@ impl State {
         if let Self::Selecting { tx, .. } = self {
             tx.over = true;
         }
-        if let Some(extension) = self.extension() {
+        if let Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } = self {
             extension.asked = None;
         }
     }
@@ -318,20 +315,17 @@ impl State {
                 (tx.next, tx.until) = (retry, now)
             }
             Self::Bound { .. } => {}
-            Self::Renewing { lease, extension } => match timing::renewing(lease, now) {
-                Some(phase) => extension.put_off(extension.next_after(now, phase)),
-                None => {
+            Self::Renewing { .. } | Self::Rebinding { .. } => match self.extending(now) {
+                Some((_, extension, Some(phase))) => {
+                    extension.put_off(extension.next_after(now, phase))
+                }
+                Some((lease, _, None)) => {
                     *self = Self::Bound {
                         lease: lease.clone(),
                     }
                 }
+                None => {}
             },
-            Self::Rebinding { lease, extension } => {
-                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
-                    return;
-                };
-                extension.put_off(extension.next_after(now, (t2, end)));
-            }
         }
     }
 
