@@ -40,6 +40,7 @@ use ipnet::Ipv4Net;
 
 use super::StateName;
 use super::lease::{Lease, LeaseRoute};
+use super::message::Sender;
 use super::timing;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -141,31 +142,25 @@ impl Refusal {
     }
 }
 
-/// Which answers are ours.
-pub(crate) struct Expect<'a> {
-    pub(crate) xid: u32,
-    pub(crate) chaddr: Mac,
-    /// Empty: none was sent, and whatever the server says is not about it.
-    pub(crate) client_id: &'a [u8],
-}
-
-/// Returns the server identifier of an answer that is for this client and transaction.
-pub(crate) fn addressee(message: &Message, expect: &Expect<'_>) -> Result<Ipv4Addr, Refusal> {
-    if message.chaddr != expect.chaddr {
+/// Returns the server identifier of an answer that is for this client and transaction, if its server is believed.
+pub(crate) fn addressee(message: &Message, to: &Sender, xid: u32) -> Result<Ipv4Addr, Refusal> {
+    if message.chaddr != to.chaddr {
         return Err(Refusal::OtherChaddr);
     }
-    if message.xid != expect.xid {
+    if message.xid != xid {
         return Err(Refusal::OtherXid);
     }
-    if message
-        .options
-        .client_id
-        .as_deref()
-        .is_some_and(|id| !expect.client_id.is_empty() && id != expect.client_id)
-    {
+    let client_id = message.options.client_id.as_deref();
+    // If none was sent, what the server says is not about it.
+    let own = to.sent_client_id();
+    if client_id.is_some_and(|id| !own.is_empty() && id != own) {
         return Err(Refusal::OtherClientId);
     }
-    message.options.server_id.ok_or(Refusal::NoServerId)
+    let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
+    match to.profile.servers.trusts(server) {
+        true => Ok(server),
+        false => Err(Refusal::Untrusted(server)),
+    }
 }
 
 /// Returns the lease that an OFFER or ACK describes, for a REQUEST sent at `start`. `before`: what the client was last granted

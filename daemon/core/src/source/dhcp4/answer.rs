@@ -9,7 +9,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::accept::{self, Expect, Refusal};
+use super::accept::{self, Refusal};
 use super::extension::{Attempt, Nak};
 use super::lease::Lease;
 use super::message::CLIENT_PORT;
@@ -60,6 +60,15 @@ impl Refused {
     }
 }
 
+/// Reads a datagram, if it is for a client's port.
+pub(super) fn message(udp: &Udp<'_>) -> Result<Message, Refused> {
+    let message = Message::decode(udp.payload)?;
+    match udp.destination_port {
+        CLIENT_PORT => Ok(message),
+        other => Err(Refusal::OtherPort(other).into()),
+    }
+}
+
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
         let State::Renewing { extension, .. } = &mut self.state else {
@@ -85,14 +94,11 @@ impl Client {
     }
 
     fn answer(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) -> Result<(), Refused> {
-        let message = Message::decode(udp.payload)?;
-        if udp.destination_port != CLIENT_PORT {
-            return Err(Refusal::OtherPort(udp.destination_port).into());
-        }
+        let message = message(udp)?;
         let (state, kind) = (self.state.name(), message.kind);
         if let State::Selecting { tx, .. } = &self.state {
             let began = tx.began;
-            let server = self.addressee(&message, tx.xid)?;
+            let server = accept::addressee(&message, &self.sender, tx.xid)?;
             let is_rapid = self.sender.profile.rapid_commit && message.options.rapid_commit;
             if is_rapid && kind == MessageType::Ack {
                 return self.settle(now, &message, udp, began, None, out);
@@ -107,7 +113,7 @@ impl Client {
             return Err(Refusal::Unexpected { kind, state }.into());
         };
         let asked = asked.clone();
-        let server = self.addressee(&message, xid)?;
+        let server = accept::addressee(&message, &self.sender, xid)?;
         let is_foreign = server != asked.server;
         if state == StateName::Requesting && kind == MessageType::Offer && is_foreign {
             let spare = self.offer(now, &message, server, udp, out)?;
@@ -307,20 +313,6 @@ impl Client {
         };
         self.asked = None;
         self.count().naks = naks;
-    }
-
-    fn addressee(&self, message: &Message, xid: u32) -> Result<Ipv4Addr, Refusal> {
-        let expect = Expect {
-            xid,
-            chaddr: self.sender.chaddr,
-            client_id: self.sender.sent_client_id(),
-        };
-        let server = accept::addressee(message, &expect)?;
-        if self.sender.profile.servers.trusts(server) {
-            Ok(server)
-        } else {
-            Err(Refusal::Untrusted(server))
-        }
     }
 
     /// Requests an offer, or keeps it for a moment.

@@ -5,12 +5,11 @@ use std::net::Ipv4Addr;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::accept::{self, Expect, Refusal};
 use super::lease::Lease;
-use super::message::{CLIENT_PORT, Sender};
+use super::message::Sender;
 use super::reach::Reach;
 use super::state::StateName;
-use super::{Refused, Tally, timing};
+use super::{Refused, Tally, accept, answer, timing};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, BadFrame, Udp};
 use crate::wire::message::{Message, MessageType};
@@ -149,22 +148,8 @@ impl Inquiry {
     }
 
     fn believed(&self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
-        let message = Message::decode(udp.payload)?;
-        if udp.destination_port != CLIENT_PORT {
-            return Err(Refusal::OtherPort(udp.destination_port).into());
-        }
-        let Sender {
-            chaddr, profile, ..
-        } = &self.sender;
-        let expect = Expect {
-            xid: self.xid,
-            chaddr: *chaddr,
-            client_id: self.sender.sent_client_id(),
-        };
-        let server = accept::addressee(&message, &expect)?;
-        if !profile.servers.trusts(server) {
-            return Err(Refusal::Untrusted(server).into());
-        }
+        let message = answer::message(udp)?;
+        let server = accept::addressee(&message, &self.sender, self.xid)?;
         accept::expect_kind(&message, &[MessageType::Offer], StateName::Selecting)?;
         let lease = accept::lease(&message, server, udp.source_mac, now, None)?;
         Ok(Offer { message, lease })
