@@ -13,10 +13,10 @@ use crate::interface::News;
 use crate::limits::Limits;
 use crate::link::{LinkCause, LinkView};
 use crate::record::Record;
-use crate::source::{Client, Lease};
+use crate::source::{Client, Lease, Signal};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, BadFrame, Frame};
+use crate::wire::frame::{Arp, Frame};
 
 /// The life of a binding.
 #[derive(Debug)]
@@ -105,8 +105,15 @@ pub(super) trait Living {
     /// Does what is due by the clock.
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next;
 
+    /// Handles a signal to its client, if there is one, and the client's output.
+    fn signal(&mut self, _common: &mut Common, _signal: Signal<'_>, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
     /// Goes on when its sockets are open.
-    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next;
+    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.signal(common, Signal::Opened, cx)
+    }
 
     /// Goes on after its sockets could not be opened, or failed.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
@@ -133,16 +140,9 @@ pub(super) trait Living {
     }
 
     /// Goes on with a frame from its sockets.
-    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;
-
-    /// Goes on after an unreadable frame from its sockets that looks like an answer.
-    fn on_unreadable(
-        &mut self,
-        common: &mut Common,
-        cause: BadFrame,
-        from: Mac,
-        cx: &mut Cx<'_>,
-    ) -> Next;
+    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        self.signal(common, frame.into(), cx)
+    }
 
     /// Goes on after a write.
     fn on_persisted(

@@ -51,7 +51,7 @@ use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
-use crate::source::{Client, InVain, Lease};
+use crate::source::{Client, InVain, Lease, Signal};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -248,9 +248,9 @@ impl Binding {
         from: Mac,
         cx: &mut Cx<'_>,
     ) {
-        match self.common.exchange.is_open(exchange) {
+        match self.common.exchange.is_open(exchange) && self.client().is_some() {
             true => self.happens(cx, |life, common, cx| {
-                life.on_unreadable(common, cause, from, cx)
+                life.signal(common, Signal::Unreadable { cause, from }, cx)
             }),
             false => cx.out.counts.refused(cause.name()),
         }

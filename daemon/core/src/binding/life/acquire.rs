@@ -36,7 +36,7 @@ use crate::silence::Survey;
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{BadFrame, Frame};
+use crate::wire::frame::Frame;
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -106,75 +106,6 @@ impl Acquire {
     fn is_limited(&self) -> bool {
         let confirmed = self.quest.adopts() && self.phase.is_won();
         self.wanted && !confirmed
-    }
-
-    /// Handles a signal to the client, and its output.
-    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.phase != Phase::Ask {
-            return SAME;
-        }
-        if common.exchange.is_closed()
-            && self.client.is_to_discover(cx.now.boot)
-            && self.holds_back(common, cx)
-        {
-            return SAME;
-        }
-        let from = signal.sender();
-        let mut output = self.client.handle(cx.now.boot, signal);
-        cx.out.counts.settled(output.settled);
-        if let Some(resort) = &mut self.resort {
-            let (lan, asks) = (&common.identity.lan, self.client.tally().discovers > 0);
-            resort.hear(lan, asks, output.heard.is_some(), cx);
-        }
-        warnings::tell(common, from, &output, cx);
-        self.pace.goes_on(output.settled, cx.now.boot);
-        if self.judge(common, &mut output, cx)? {
-            return SAME;
-        }
-        let asked = self.client.requesting();
-        let Output {
-            mut frames,
-            verdict,
-            listen,
-            ..
-        } = output;
-        if !common.probes_first() {
-            common.guard_request(asked, &mut frames, cx);
-        }
-        if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
-            && !tenancy::may_decline(common, lease, cx)
-        {
-            frames.clear();
-        }
-        common.exchange.send(frames, cx.out);
-        match verdict {
-            Some(Verdict::Won(lease)) if common.probes_first() => {
-                self.probe_first(common, &lease, cx)
-            }
-            // It is held back until it is known whether the station's claim counts. The sockets stay open.
-            Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
-                self.enter(Phase::Probe);
-                cx.out.report(common.id, Report::ExchangeOver);
-                SAME
-            }
-            Some(Verdict::Won(_)) => self.make_durable(common, cx),
-            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
-                self.declined(common, &lease, by, cx)?;
-                self.seek(common, cx)
-            }
-            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                common.open(
-                    Sockets::new(common.identity.chaddr, Hears::Answers),
-                    true,
-                    cx,
-                );
-                SAME
-            }
-            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
-                common.exchange.close(cx.out);
-                SAME
-            }
-        }
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
@@ -309,6 +240,74 @@ impl Acquire {
 }
 
 impl Living for Acquire {
+    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.phase != Phase::Ask {
+            return SAME;
+        }
+        if common.exchange.is_closed()
+            && self.client.is_to_discover(cx.now.boot)
+            && self.holds_back(common, cx)
+        {
+            return SAME;
+        }
+        let from = signal.sender();
+        let mut output = self.client.handle(cx.now.boot, signal);
+        cx.out.counts.settled(output.settled);
+        if let Some(resort) = &mut self.resort {
+            let (lan, asks) = (&common.identity.lan, self.client.tally().discovers > 0);
+            resort.hear(lan, asks, output.heard.is_some(), cx);
+        }
+        warnings::tell(common, from, &output, cx);
+        self.pace.goes_on(output.settled, cx.now.boot);
+        if self.judge(common, &mut output, cx)? {
+            return SAME;
+        }
+        let asked = self.client.requesting();
+        let Output {
+            mut frames,
+            verdict,
+            listen,
+            ..
+        } = output;
+        if !common.probes_first() {
+            common.guard_request(asked, &mut frames, cx);
+        }
+        if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
+            && !tenancy::may_decline(common, lease, cx)
+        {
+            frames.clear();
+        }
+        common.exchange.send(frames, cx.out);
+        match verdict {
+            Some(Verdict::Won(lease)) if common.probes_first() => {
+                self.probe_first(common, &lease, cx)
+            }
+            // It is held back until it is known whether the station's claim counts. The sockets stay open.
+            Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
+                self.enter(Phase::Probe);
+                cx.out.report(common.id, Report::ExchangeOver);
+                SAME
+            }
+            Some(Verdict::Won(_)) => self.make_durable(common, cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
+                self.declined(common, &lease, by, cx)?;
+                self.seek(common, cx)
+            }
+            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
+                common.open(
+                    Sockets::new(common.identity.chaddr, Hears::Answers),
+                    true,
+                    cx,
+                );
+                SAME
+            }
+            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
+                common.exchange.close(cx.out);
+                SAME
+            }
+        }
+    }
+
     fn is_live(&self) -> bool {
         self.wanted
     }
@@ -421,10 +420,6 @@ impl Living for Acquire {
         self.abort(common, Abort::Because(failure), cx)
     }
 
-    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.signal(common, Signal::Opened, cx)
-    }
-
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         match self.phase {
@@ -447,16 +442,6 @@ impl Living for Acquire {
             self.reason.hear(arp);
         }
         self.signal(common, frame.into(), cx)
-    }
-
-    fn on_unreadable(
-        &mut self,
-        common: &mut Common,
-        cause: BadFrame,
-        from: Mac,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
     fn on_persisted(

@@ -27,7 +27,6 @@ use crate::rules::{Rule, cut};
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, StateName, UNREACHED, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{BadFrame, Frame};
 
 /// How often the removal of the leased address is reported at most: repeated removals must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
@@ -153,36 +152,6 @@ impl Hold {
     pub(crate) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
         self.signal(common, Signal::Clock, cx)
-    }
-
-    /// Handles a signal to the client, and its output.
-    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
-        let before = self.before();
-        let from = signal.sender();
-        self.tell_addressed(common, cx);
-        let mut output = self.client.handle(cx.now.boot, signal);
-        warnings::tell(common, from, &output, cx);
-        count(&output, cx);
-        let loss = self.refuses(common, &mut output, before.used, cx);
-        let asked = self.client.requesting();
-        let last = self.last.clone();
-        common.guard_request(asked, &mut output.frames, cx);
-        match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
-                if !tenancy::may_decline(common, lease, cx) =>
-            {
-                output.frames.clear()
-            }
-            Some(_) | None => {}
-        }
-        common
-            .exchange
-            .send(std::mem::take(&mut output.frames), cx.out);
-        if let Some(loss) = loss {
-            output.listen = false;
-            self.lose(common, &last, &loss, cx);
-        }
-        self.on_output(common, before, output, cx)
     }
 
     /// Refuses an address that a server gives although another holder has it. `used`: the binding's own address. Returns the loss,
@@ -387,6 +356,35 @@ impl Hold {
 }
 
 impl Living for Hold {
+    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
+        let before = self.before();
+        let from = signal.sender();
+        self.tell_addressed(common, cx);
+        let mut output = self.client.handle(cx.now.boot, signal);
+        warnings::tell(common, from, &output, cx);
+        count(&output, cx);
+        let loss = self.refuses(common, &mut output, before.used, cx);
+        let asked = self.client.requesting();
+        let last = self.last.clone();
+        common.guard_request(asked, &mut output.frames, cx);
+        match &output.verdict {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
+                if !tenancy::may_decline(common, lease, cx) =>
+            {
+                output.frames.clear()
+            }
+            Some(_) | None => {}
+        }
+        common
+            .exchange
+            .send(std::mem::take(&mut output.frames), cx.out);
+        if let Some(loss) = loss {
+            output.listen = false;
+            self.lose(common, &last, &loss, cx);
+        }
+        self.on_output(common, before, output, cx)
+    }
+
     fn settle(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         while self.after.record || self.after.work {
             if std::mem::take(&mut self.after.record) {
@@ -472,10 +470,6 @@ impl Living for Hold {
         self.signal(common, Signal::Clock, cx)
     }
 
-    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.signal(common, Signal::Opened, cx)
-    }
-
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
@@ -495,20 +489,6 @@ impl Living for Hold {
 
     fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         self.on_unopened(common, LinkCause::refused("use the parent link", cause), cx)
-    }
-
-    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        self.signal(common, frame.into(), cx)
-    }
-
-    fn on_unreadable(
-        &mut self,
-        common: &mut Common,
-        cause: BadFrame,
-        from: Mac,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
     /// Goes on with what the store already holds, even after a failed write.

@@ -21,8 +21,7 @@ use crate::question::Question;
 use crate::record::{Record, RecordState};
 use crate::source::{Client, Lease, ReleaseExchange};
 use crate::time::Instant;
-use crate::wire::Mac;
-use crate::wire::frame::{BadFrame, Frame};
+use crate::wire::frame::Frame;
 
 /// How long a DEL waits for the RELEASE to leave once it is recorded. Three ARP requests take 0.6 s.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -512,17 +511,6 @@ impl Living for Release {
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
         self.take_in(common, frame, cx);
-        SAME
-    }
-
-    fn on_unreadable(
-        &mut self,
-        _common: &mut Common,
-        cause: BadFrame,
-        _from: Mac,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        cx.out.counts.refused(cause.name());
         SAME
     }
 
