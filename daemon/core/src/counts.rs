@@ -13,7 +13,7 @@ use crate::source::{Fate, Form};
 /// All counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    refused: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<String, u64>,
     events: BTreeMap<EventKind, u64>,
     messages: BTreeMap<(Form, Fate), u64>,
     phases: BTreeMap<AddPhase, Histogram>,
@@ -21,8 +21,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts an input that was refused, or a part of one, by the cause's name.
-    pub(crate) fn refused(&mut self, cause: &'static str) {
+    /// Counts an input that was refused, or a part of one, by its cause. What follows a colon in that is a value.
+    pub(crate) fn refused(&mut self, cause: impl ToString) {
+        let mut cause = cause.to_string();
+        cause.truncate(cause.find(':').unwrap_or(cause.len()));
         *self.refused.entry(cause).or_default() += 1;
     }
 
@@ -45,8 +47,8 @@ impl Counts {
         self.extensions.entry(by).or_default().observe(took);
     }
 
-    /// Returns how often input, or a part of it, was refused, by the name of the cause.
-    pub fn refusals(&self) -> &BTreeMap<&'static str, u64> {
+    /// Returns how often input, or a part of it, was refused, by its cause.
+    pub fn refusals(&self) -> &BTreeMap<String, u64> {
         &self.refused
     }
 

@@ -16,7 +16,7 @@ pub(crate) fn bindings(
     pools: &[PoolRecord],
     not_adopted: &[(Attachment, String)],
     strangers: Vec<String>,
-    refused: BTreeMap<&str, u64>,
+    refused: BTreeMap<String, u64>,
 ) -> control::Bindings {
     let not = |(of, reason): &(Attachment, String)| control::NotAdopted {
         attachment: attachment(of),
@@ -27,10 +27,7 @@ pub(crate) fn bindings(
         pools: pools.iter().map(pool).collect(),
         not_adopted: not_adopted.iter().map(not).collect(),
         strangers,
-        refused: refused
-            .into_iter()
-            .map(|(cause, count)| (cause.to_owned(), count))
-            .collect(),
+        refused,
     }
 }
 

@@ -252,7 +252,7 @@ impl Binding {
             true => self.happens(cx, |life, common, cx| {
                 life.signal(common, Signal::Unreadable { cause, from }, cx)
             }),
-            false => cx.out.counts.refused(cause.name()),
+            false => cx.out.counts.refused(cause),
         }
     }
 

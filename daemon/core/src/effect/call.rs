@@ -113,7 +113,7 @@ pub enum Answer {
         /// Links in the host's namespace that daemons with another store made.
         strangers: Vec<String>,
         /// How often input was refused, by cause.
-        refused: BTreeMap<&'static str, u64>,
+        refused: BTreeMap<String, u64>,
     },
     /// To `Show`, in order of attachment. If several leases match, only their rows.
     Shown(Vec<Shown>),

@@ -280,7 +280,7 @@ impl Registry {
                 Some(from) => self.tables.with(now, id, |binding, cx| {
                     binding.on_unreadable(exchange, cause, from, cx)
                 }),
-                None => self.tables.out.counts.refused(cause.name()),
+                None => self.tables.out.counts.refused(cause),
             },
         }
     }

@@ -126,27 +126,6 @@ pub enum BadFrame {
     UdpChecksum,
 }
 
-impl BadFrame {
-    /// Returns the cause's name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TooShort => "frame_too_short",
-            Self::TooLong => "frame_too_long",
-            Self::Vlan(_) => "frame_of_another_vlan",
-            Self::Tagged => "frame_with_inner_tag",
-            Self::GroupSource(_) => "frame_from_group_address",
-            Self::EtherType(_) => "frame_ethertype",
-            Self::Arp => "arp",
-            Self::Ipv4Header => "ipv4_header",
-            Self::Ipv4Checksum => "ipv4_checksum",
-            Self::Fragment => "ipv4_fragment",
-            Self::Protocol(_) => "ipv4_protocol",
-            Self::UdpHeader => "udp_header",
-            Self::UdpChecksum => "udp_checksum",
-        }
-    }
-}
-
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_ARP: u16 = 0x0806;
 /// 802.1Q, 802.1ad, and the stacking tag from before 802.1ad.

@@ -111,20 +111,6 @@ pub enum BadMessage {
     MessageType(u8),
 }
 
-impl BadMessage {
-    /// Returns the cause's name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TooShort => "message_too_short",
-            Self::NotAReply(_) => "message_not_a_reply",
-            Self::Hardware => "message_hardware",
-            Self::Cookie => "message_without_cookie",
-            Self::NoMessageType => "message_without_type",
-            Self::MessageType(_) => "message_type",
-        }
-    }
-}
-
 const BOOT_REQUEST: u8 = 1;
 const BOOT_REPLY: u8 = 2;
 const ETHERNET: u8 = 1;

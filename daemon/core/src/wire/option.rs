@@ -196,7 +196,7 @@ pub enum BadOption {
     Mtu(u16),
     /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
     #[error(
-        "MTU below IPv6's least, 1280, not set (to set it anyway, use the main plugin or `tuning`): {0}"
+        "MTU below IPv6's least, 1280: {0}, not set (to set it anyway, use the main plugin or `tuning`)"
     )]
     MtuForIpv6(u16),
     /// A name whose characters or lengths are not those of a domain name.
@@ -214,28 +214,6 @@ pub enum BadOption {
     /// No route of the list was of use.
     #[error("no usable route")]
     NoRoute,
-}
-
-impl BadOption {
-    /// Returns the cause's name, which is for programs and stays as it is.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Truncated => "option_cut_short",
-            Self::Length(_) => "option_length",
-            Self::Misplaced => "option_overload_misplaced",
-            Self::Overload(_) => "option_overload",
-            Self::Mask(_) => "option_mask",
-            Self::NotAHost(_) => "option_address",
-            Self::TooMany(_) => "option_too_long",
-            Self::Mtu(_) => "option_mtu",
-            Self::MtuForIpv6(_) => "option_mtu_for_ipv6",
-            Self::Name(_) => "option_name",
-            Self::Compression => "option_compressed_name",
-            Self::Route => "option_route",
-            Self::Destination(_) => "option_route_destination",
-            Self::NoRoute => "option_no_route",
-        }
-    }
 }
 
 /// What was dropped so far.

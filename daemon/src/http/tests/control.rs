@@ -84,7 +84,7 @@ fn the_list_is_written_as_the_golden_file_says() {
         &[pool],
         &[adopted_not],
         vec!["lh0123".to_owned()],
-        [("no_server_id", 3)].into(),
+        [("server identifier missing".to_owned(), 3)].into(),
     );
     let golden = include_str!("golden/bindings.json");
     assert_eq!(

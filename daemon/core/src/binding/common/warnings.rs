@@ -40,7 +40,7 @@ pub(in crate::binding) fn tell(
     if let Some((from, mac)) = from {
         let from = from.map(tracing::field::display);
         if let Some(refused) = &output.refused {
-            cx.out.counts.refused(refused.name());
+            cx.out.counts.refused(refused);
             if refused.is_noise() || !warnings.is_new(&refused.to_string()) {
                 tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
             } else {
@@ -48,7 +48,8 @@ pub(in crate::binding) fn tell(
             }
         }
         for dropped in &output.dropped {
-            cx.out.counts.refused(dropped.cause.name());
+            let cause = format_args!("option, {}", dropped.cause);
+            cx.out.counts.refused(cause);
             if warnings.is_new(&dropped.to_string()) {
                 tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped");
             }

@@ -274,11 +274,11 @@ impl LanInquiry {
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(desk, now, id, Ok(sight)),
-                Err(refused) => desk.registry.tables.out.counts.refused(refused.name()),
+                Err(refused) => desk.registry.tables.out.counts.refused(refused),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                desk.registry.tables.out.counts.refused(cause.name());
+                desk.registry.tables.out.counts.refused(cause);
                 inquiry.on_unreadable(cause);
             }
         }

@@ -114,32 +114,8 @@ pub enum Refusal {
     #[error("acknowledged a lease that has since ended")]
     Ended,
     /// The lease is too short, in seconds.
-    #[error("a lease time of {0} s, too short to hold: 6 s is the least")]
+    #[error("lease time too short to hold, 6 s is the least: {0} s")]
     ShortLease(u32),
-}
-
-impl Refusal {
-    /// Returns the cause's name, which is for programs and stays as it is.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OtherXid => "other_xid",
-            Self::OtherChaddr => "other_chaddr",
-            Self::OtherPort(_) => "other_port",
-            Self::OtherClientId => "other_client_id",
-            Self::Unexpected { .. } => "unexpected_type",
-            Self::NoServerId => "no_server_id",
-            Self::Untrusted(_) => "server_not_allowed",
-            Self::OtherServer { .. } => "other_server",
-            Self::BadAddress(_) => "bad_address",
-            Self::NetworkAddress(_) => "network_address",
-            Self::OfServer(_) => "address_of_server",
-            Self::OfRelay(_) => "address_of_relay",
-            Self::OtherAddress { .. } => "other_address",
-            Self::NoLeaseTime => "no_lease_time",
-            Self::Ended => "lease_ended",
-            Self::ShortLease(_) => "short_lease",
-        }
-    }
 }
 
 /// Returns the server identifier of an answer that is for this client and transaction, if its server is believed.

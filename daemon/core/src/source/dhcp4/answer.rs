@@ -40,15 +40,6 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the cause's name, which is for programs and stays as it is.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Unreadable(cause) => cause.name(),
-            Self::Malformed(cause) => cause.name(),
-            Self::Unbelieved(cause) => cause.name(),
-        }
-    }
-
     /// Returns whether it is refused in the ordinary course of things: a second server's offer, a late answer, or a client's
     /// message.
     pub(crate) const fn is_noise(&self) -> bool {
