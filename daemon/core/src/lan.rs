@@ -38,8 +38,6 @@ struct Account {
     /// ADDs that failed since the last one that succeeded.
     failed: Option<Failed>,
     servers: BTreeMap<Ipv4Addr, Server>,
-    /// Whether the last client there got its answers only once it asked for them by broadcast.
-    flag_helped: bool,
 }
 
 /// ADDs that failed.
@@ -223,16 +221,6 @@ impl Accounts {
             });
         }
         is_news
-    }
-
-    /// Records whether a client got its answers only once it asked for them by broadcast.
-    pub(crate) fn got_answers(&mut self, lan: &Lan, flag_helped: bool, now: Instant) {
-        self.of(lan, now).flag_helped = flag_helped;
-    }
-
-    /// Returns whether the last client got its answers only once it asked for them by broadcast.
-    pub(crate) fn flag_helped(&self, lan: &Lan) -> bool {
-        self.0.get(lan).is_some_and(|account| account.flag_helped)
     }
 
     /// Returns since when a server has answered no request to extend a lease, if it is known to be silent.

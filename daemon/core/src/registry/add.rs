@@ -300,7 +300,7 @@ impl Registry {
         if !self.knows(&attachment) {
             return;
         }
-        let (tables, boot) = (&mut self.tables, now.boot);
+        let tables = &mut self.tables;
         tables.bindings.hold(attachment.clone(), id);
         let Some(binding) = tables.bindings.get(id) else {
             return;
@@ -310,11 +310,8 @@ impl Registry {
         if lease.source.is_asked() {
             tables.lans.add_succeeded(lan);
         }
-        if let Some(helped) = binding.client().and_then(Client::flag_helped) {
-            tables.lans.got_answers(lan, helped, boot);
-            if helped {
-                tables.with(now, id, |binding, _| binding.doubts_reach(&lease));
-            }
+        if binding.client().is_some_and(Client::flag_helped) {
+            tables.with(now, id, |binding, _| binding.doubts_reach(&lease));
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
@@ -333,10 +330,6 @@ impl Registry {
             return;
         };
         let request = *request;
-        if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
-            let lan = self.tables.lan(id);
-            tally.flag_helped_elsewhere = lan.is_some_and(|lan| self.tables.lans.flag_helped(&lan));
-        }
         if let Failure::NoOffer {
             lan,
             kept,

@@ -114,9 +114,7 @@ impl Inquiry {
         let offer = self
             .believed(now, udp)
             .inspect_err(|refused| self.tally.count(refused.clone()))?;
-        if !std::mem::replace(&mut self.is_answered, true)
-            && self.sender.flag_helped() == Some(true)
-        {
+        if !std::mem::replace(&mut self.is_answered, true) && self.sender.flag_helped() {
             self.reach = Reach::of(&offer.lease);
         }
         Ok(offer)

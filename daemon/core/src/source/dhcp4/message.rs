@@ -102,13 +102,16 @@ impl Sender {
 
     /// Records an answer.
     pub fn is_answered(&mut self) {
-        let helped = self.is_flagged() && !self.wants_broadcast();
-        self.unanswered = if helped { WITHOUT_FLAG + 1 } else { 0 };
+        self.unanswered = if self.flag_helped() {
+            WITHOUT_FLAG + 1
+        } else {
+            0
+        };
     }
 
-    /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
-    pub fn flag_helped(&self) -> Option<bool> {
-        (!self.wants_broadcast()).then_some(self.is_flagged())
+    /// Returns, once there is an answer, whether it came only with the broadcast flag set.
+    pub fn flag_helped(&self) -> bool {
+        self.is_flagged() && !self.wants_broadcast()
     }
 
     /// Returns whether the broadcast flag is set because there was no answer without it.

@@ -298,8 +298,8 @@ impl Client {
         }
     }
 
-    /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
-    pub fn flag_helped(&self) -> Option<bool> {
+    /// Returns, once there is an answer, whether it came only with the broadcast flag set.
+    pub fn flag_helped(&self) -> bool {
         self.sender.flag_helped()
     }
 

@@ -27,8 +27,6 @@ pub struct Tally {
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
-    /// Whether another client on the same wire got an answer only once it set the broadcast flag.
-    pub flag_helped_elsewhere: bool,
     /// Whether it is one of many who ask at once.
     pub(super) crowded: bool,
     /// The servers whose offers wait for those of others, the latest last.
@@ -87,9 +85,6 @@ impl Tally {
                     last(&cause).unwrap_or_default()
                 ))
             }
-            Self { flag_helped_elsewhere: true, .. } => Some(
-                "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
-            ),
             Self { .. } => None,
         }
     }

@@ -57,7 +57,7 @@ fn the_broadcast_flag_is_set_from_the_third_discover() {
     let request = bench.offer(last, xid);
     assert!(is_flagged(&request), "its answer would be lost without it");
     bench.ack(last, xid);
-    assert_eq!(bench.client.flag_helped(), Some(true));
+    assert!(bench.client.flag_helped());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_answer_in_time_needs_no_broadcast_flag() {
     let (when, again) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     let request = bench.offer(when, xid);
     assert!(!is_flagged(&again) && !is_flagged(&request));
-    assert_eq!(bench.client.flag_helped(), Some(false));
+    assert!(!bench.client.flag_helped());
     let again: Vec<_> = (0..2)
         .map(|_| is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1))
         .collect();
