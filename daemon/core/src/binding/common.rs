@@ -287,9 +287,9 @@ impl Common {
             since: WallTime::from_epoch(since),
             kept: None,
             former: None,
-            taken_off: false,
+            taken_off: self.presence(cx.interfaces) == Presence::TakenOff,
             unconfirmed: false,
-            elsewhere: false,
+            elsewhere: self.presence(cx.interfaces) == Presence::Elsewhere,
             told: self.told,
         }
     }

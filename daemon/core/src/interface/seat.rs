@@ -246,20 +246,12 @@ impl Seat {
 // What happened to the lease.
 impl Seat {
     /// Takes over what a record says. If the policy keeps an earlier address on the interface, the last one was never there.
-    pub(crate) fn recall(
-        &mut self,
-        policy: &Policy,
-        last: &Grant,
-        former: Option<Box<Former>>,
-        presence: Presence,
-    ) {
+    pub(crate) fn recall(&mut self, policy: &Policy, last: &Grant, former: Option<Box<Former>>) {
         let kept = former
             .as_ref()
             .filter(|former| policy.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
-        if presence.is_left() {
-            self.presence = presence;
-        } else if kept.is_some_and(|kept| !kept.meets(last)) {
+        if !self.presence.is_left() && kept.is_some_and(|kept| !kept.meets(last)) {
             self.presence = Presence::Missing;
         }
         self.work = former.map(|former| Box::new(Work::recovered(*former)));
@@ -282,9 +274,9 @@ impl Seat {
         self.given = Some(Box::new(Given::answered(now, t1)));
     }
 
-    /// Records that somebody took the address off before there was a lease.
-    pub(crate) fn was_taken_off(&mut self) {
-        self.presence = Presence::TakenOff;
+    /// Records what was known about its address before this daemon, or this lease.
+    pub(crate) fn was(&mut self, presence: Presence) {
+        self.presence = presence;
     }
 
     /// Records that the interface was found. Its runtime puts the address and the default route there, perhaps later; it does not

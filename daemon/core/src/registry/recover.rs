@@ -101,6 +101,8 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
     let interfaces = &mut core.tables.interfaces;
     let conflicts = &mut core.tables.conflicts;
     interfaces.enter(&holder.link, id);
+    let seat = interfaces.seat_mut(&holder.link, id).into_iter();
+    seat.for_each(|seat| seat.was(presence));
     let departed = &core.tables.departed;
     let mut cx = Cx {
         now,
@@ -116,11 +118,9 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
     let mut common = Common::new(id, holder);
     let life = match (state, same_boot) {
         (RecordState::Bound, true) if !taken => {
-            Hold::resumed(&mut common, lease, unconfirmed, former, presence, &mut cx)
+            Hold::resumed(&mut common, lease, unconfirmed, former, &mut cx)
         }
-        (RecordState::Seeking, true) if !taken => {
-            Hold::seeking(&common, lease, former, presence, &mut cx)
-        }
+        (RecordState::Seeking, true) if !taken => Hold::seeking(&common, lease, former, &mut cx),
         (RecordState::Seeking, _) => Release::forgotten(&mut common, lease, &mut cx),
         // No server keeps it for the container.
         (RecordState::Bound, _) if !lease.source.is_asked() => {

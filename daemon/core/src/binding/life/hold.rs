@@ -18,7 +18,7 @@ use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::grant::Grant;
-use crate::interface::{News, Presence, Seat};
+use crate::interface::{News, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::outbox::Stake;
 use crate::plan;
@@ -451,9 +451,7 @@ impl Living for Hold {
         };
         Some(Record {
             former: common.former(cx.interfaces).or_else(|| self.carried()),
-            taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
             unconfirmed: self.client.is_unconfirmed(),
-            elsewhere: common.presence(cx.interfaces) == Presence::Elsewhere,
             ..record
         })
     }

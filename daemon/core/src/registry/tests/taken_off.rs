@@ -121,6 +121,18 @@ fn a_restart_keeps_off_what_was_taken_off_before_it() {
 }
 
 #[test]
+fn a_release_after_a_restart_names_no_removed_address() {
+    let mut rig = taken_off(Profile::default());
+    rig.hold_sends = true;
+    rig.del("a");
+    assert_eq!(rig.only_record().state, RecordState::Releasing);
+    rig.asked.clear();
+    rig.restart();
+    rig.run_for(5.0);
+    assert_eq!((rig.sends(7), &rig.asked[..]), (2, &[][..]));
+}
+
+#[test]
 fn a_look_shows_a_removal_that_was_not_recorded() {
     let mut rig = taken_off(Profile::default());
     rig.store

@@ -20,7 +20,7 @@ use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Hold, Leave, Life, Living, Next, Report, SAME, Want};
 use crate::effect::{Failure, Outcome, StoreCause};
 use crate::event::EventKind;
-use crate::interface::{Done, Holding, Lack, Seat, Work, Worked};
+use crate::interface::{Done, Holding, Lack, Presence, Seat, Work, Worked};
 use crate::outbox::Stake;
 use crate::record::BindingId;
 use crate::source::{Lease, Loss, Output, Signal, Verdict};
@@ -233,7 +233,7 @@ impl Acquire {
         let (now, t1) = (cx.now.boot, lease.t1());
         if let Some(seat) = common.seat_mut(cx) {
             match self.taken_off {
-                true => seat.was_taken_off(),
+                true => seat.was(Presence::TakenOff),
                 false => seat.is_answered(now, t1.map(|t1| t1.saturating_since(now))),
             }
         }

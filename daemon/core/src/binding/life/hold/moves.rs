@@ -17,7 +17,6 @@ use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::event::EventKind;
 use crate::grant::policy::OnChange;
-use crate::interface::Presence;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Stake, Task, Waiter};
 use crate::record::Former;
@@ -30,12 +29,11 @@ impl Hold {
         lease: Lease,
         unconfirmed: bool,
         former: Option<Box<Former>>,
-        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Life {
         let lease = Arc::new(lease);
         let client = Client::resume(common.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
-        let mut hold = Self::recalled(client, lease.clone(), common, former, presence, cx);
+        let mut hold = Self::recalled(client, lease.clone(), common, former, cx);
         if unconfirmed {
             hold.client.confirm(cx.now.boot);
         }
@@ -56,11 +54,10 @@ impl Hold {
         common: &Common,
         last: Lease,
         former: Option<Box<Former>>,
-        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Life {
         let client = Client::seek(common.sender(), cx.now.boot, cx.rng.fork());
-        let hold = Self::recalled(client, last.into(), common, former, presence, cx);
+        let hold = Self::recalled(client, last.into(), common, former, cx);
         Life::Held(Box::new(hold))
     }
 
@@ -70,14 +67,13 @@ impl Hold {
         last: Arc<Lease>,
         common: &Common,
         former: Option<Box<Former>>,
-        presence: Presence,
         cx: &mut Cx<'_>,
     ) -> Self {
         let grant = common.grant(&last);
         let mut hold = Self::new(client, last);
         hold.client.set_station(common.station());
         if let Some(seat) = common.seat_mut(cx) {
-            seat.recall(&common.profile.policy, &grant, former, presence);
+            seat.recall(&common.profile.policy, &grant, former);
         } else if let Some(former) = former {
             hold.rare.get_or_insert_default().carried = former.grants.into_iter().next();
         }
