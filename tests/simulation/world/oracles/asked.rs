@@ -17,18 +17,28 @@ impl Oracle for Asked {
         match seen {
             Seen::Noted(events) => {
                 for event in events.iter() {
-                    self.due.remove(&event.attachment);
-                    if matches!(event.kind, EventKind::Lost | EventKind::Expired) {
-                        let due = world.now + SOON;
-                        self.due.insert(event.attachment.clone(), due);
+                    match event.kind {
+                        EventKind::Lost | EventKind::Expired => {
+                            let due = world.now + SOON;
+                            self.due.entry(event.attachment.clone()).or_insert(due);
+                        }
+                        EventKind::Acquired | EventKind::Adopted | EventKind::Released => {
+                            self.due.remove(&event.attachment);
+                        }
+                        _ => {}
                     }
                 }
             }
             Seen::Sends(lan, _, frame) if let Some(message) = message_of(frame) => {
-                let is_its =
-                    |actor: &&Actor| (actor.lan, actor.client_key()) == (*lan, message.key());
-                let asks = world.actors.iter().filter(is_its);
-                asks.for_each(|actor| _ = self.due.remove(&actor.attachment));
+                let asks = matches!(message.kind(), Some(Kind::Discover | Kind::Request));
+                let is_its = |actor: &&Actor| {
+                    asks && (actor.lan, actor.client_key()) == (*lan, message.key())
+                };
+                for actor in world.actors.iter().filter(is_its) {
+                    if self.due.remove(&actor.attachment).is_some() {
+                        says.count("clients that asked after they lost a lease");
+                    }
+                }
             }
             Seen::Gone(attachment) => _ = self.due.remove(*attachment),
             Seen::Ended => self.due.clear(),
