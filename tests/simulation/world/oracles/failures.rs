@@ -83,10 +83,9 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
                 .map(|add| add.timeout)
                 .filter(|_| !asked.behind);
             let needs = world.plan.needs() + world.plan.one_try() * world.claims_heard();
-            // Its server may offer nothing but an address that Docker has reserved.
-            let reserved = &world.networks[actor.lan].reserved;
-            let may_be_unfit = actor.pool.is_some() && !reserved.is_empty();
-            had.is_none_or(|had| had < needs) || has_namesake(world, index) || may_be_unfit
+            had.is_none_or(|had| had < needs)
+                || has_namesake(world, index)
+                || was_unfit(world, actor)
         }
         _ => false,
     };
@@ -97,6 +96,14 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
     if let Failure::Held { .. } = failure {
         says.count("held by another");
     }
+}
+
+/// Returns whether a server offered an actor's container an address that Docker has reserved.
+fn was_unfit(world: &World, actor: &Actor) -> bool {
+    let reserved = &world.networks[actor.lan].reserved;
+    let key = actor.client_key();
+    let mut offers = world.offers_to(actor.lan, &key, actor.began);
+    actor.pool.is_some() && offers.any(|address| reserved.contains(&address))
 }
 
 /// Returns whether the only address that an actor takes has been kept, since before its container began, for one that may return.
