@@ -44,24 +44,18 @@ pub(super) struct Forgotten {
 impl Oracle for Forgotten {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         match seen {
-            Seen::Emitted(Effect::Persist { changes, .. }) => {
-                for change in changes {
-                    if let Change::Note(event) = change
-                        && event.kind == EventKind::AddressHeld
-                    {
-                        self.refused(world, event);
-                    }
-                }
+            Seen::Heard(lan, _, message) if message.kind() == Some(Kind::Offer) => {
+                self.offered(world, *lan, message);
             }
-            Seen::Heard(lan, _, message) if message.kind() != Some(Kind::Offer) => {
-                self.waiting.remove(&(*lan, message.yiaddr));
-            }
+            Seen::Heard(lan, _, message) => _ = self.waiting.remove(&(*lan, message.yiaddr)),
             Seen::Sends(lan, _, frame) => {
                 let message = message_of(frame);
                 if let Some(message) = message.filter(|it| it.kind() == Some(Kind::Request)) {
                     let asked = message.address(code::REQUESTED);
                     let asked = (*lan, asked.unwrap_or(message.ciaddr));
-                    self.due.remove(&asked);
+                    if self.due.remove(&asked).is_some() {
+                        says.count("holders whose address was offered to another");
+                    }
                     self.waiting.insert(asked);
                 }
             }
@@ -73,8 +67,8 @@ impl Oracle for Forgotten {
 }
 
 impl Forgotten {
-    /// Handles that an ADD was refused an address that its server offered, or granted, because another attachment has it.
-    fn refused(&mut self, world: &World, event: &Event) {
+    /// Handles that a client is offered an address, which another may have.
+    fn offered(&mut self, world: &World, lan: usize, message: &Message) {
         let plan = &world.plan;
         let is_disturbed = plan.link_faults > 0
             || plan.flapping > 0
@@ -86,22 +80,22 @@ impl Forgotten {
             || plan.servers > 1
             || plan.rogue.is_some()
             || plan.knows != Knows::ClientId;
-        let mut actors = world.actors.iter();
-        let asker = actors.find(|actor| actor.attachment == event.attachment);
-        let (Some(asker), Some(net), false) = (asker, event.v4(), is_disturbed) else {
+        let (address, server) = (message.yiaddr, message.address(code::SERVER));
+        let Some(actor) = holder(world, lan, address).filter(|_| !is_disturbed) else {
             return;
         };
-        let (lan, address) = (asker.lan, net.addr());
-        let Some(actor) = holder(world, lan, address) else {
-            return;
-        };
+        // Who asks is what the client said last, and it has not gone on since.
+        let key = message.key();
+        let waits = world.ledger.speaking.get(&(lan, key.clone()));
+        let waits = waits.copied().flatten() == Some((message.xid, None));
         // What was extended a moment ago is not extended again.
         let is_its = |record: &Record| {
             let is_fresh = world.now < world.world_time(record.lease.start) + SOON;
-            event.server == Some(record.lease.server.into()) && !is_fresh
+            server == Some(record.lease.server) && !is_fresh
         };
         // Who waits for an answer asks again at its own pace.
-        if asker.attachment != actor.attachment
+        if waits
+            && actor.client_key() != key
             && !self.waiting.contains(&(lan, address))
             && world.record_of(actor).is_some_and(is_its)
             && self.asked.insert(actor.attachment.clone())
@@ -116,7 +110,6 @@ impl Forgotten {
             let Some(actor) = holder(world, lan, address) else {
                 continue;
             };
-            says.count("holders whose address was offered to another");
             let detail = format!(
                 "{} does not ask for {address}, which its server offers to another",
                 actor.attachment
