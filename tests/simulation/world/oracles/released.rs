@@ -4,8 +4,8 @@ use super::*;
 
 /// The servers soon know of them.
 pub(super) fn released(world: &World, seen: &Seen<'_>, says: &mut Says) {
-    if let Seen::Noted(events) = seen {
-        return events.iter().for_each(|event| left(world, event, says));
+    if let Seen::Emitted(Effect::Persist { changes, .. }) = seen {
+        return left(world, changes, says);
     }
     let Seen::ReleasedBy {
         index,
@@ -36,15 +36,25 @@ pub(super) fn released(world: &World, seen: &Seen<'_>, says: &mut Says) {
     }
 }
 
-/// Checks that a lease is left to its end only if another station has its address: the container's own link may still answer.
-fn left(world: &World, event: &Event, says: &mut Says) {
-    let Some(address) = event.v4().map(|net| net.addr()) else {
-        return;
+/// Checks that no lease is left to its end because the container's own link still answers: no other station has its address.
+fn left(world: &World, changes: &[Change], says: &mut Says) {
+    let is_leaving = |event: &Event| {
+        let is_it = |record: &Record| {
+            record.state == RecordState::Releasing && record.attachment == event.attachment
+        };
+        world.store.durable.values().any(is_it)
     };
-    let is_used = |lan| world.is_elsewhere(lan, address) || world.is_claimed(lan, address);
-    let is_free = world.plan.lingers && !(0..world.segments.len()).any(is_used);
-    if is_free && event.cause.starts_with("not given back") {
-        let detail = format!("{address} of {}: {}", event.attachment, event.cause);
-        says.broken(Rule::NotReleased, detail);
+    for change in changes {
+        let Change::Note(event) = change else {
+            continue;
+        };
+        match event.kind {
+            EventKind::Released if world.plan.lingers => says.count("released as links linger"),
+            EventKind::Conflict if world.plan.lingers && is_leaving(event) => {
+                let detail = format!("of {}: {}", event.attachment, event.cause);
+                says.broken(Rule::NotReleased, detail);
+            }
+            _ => {}
+        }
     }
 }

@@ -36,13 +36,15 @@ pub(super) fn misleads(world: &World, seen: &Seen<'_>, says: &mut Says) {
         return;
     };
     let has_it_elsewhere = |actor: &&Actor| {
-        let told = actor.told.as_ref().map(|told| told.ip());
         let is_its = sock.link.in_netns().is_some() && sock.link.in_netns() == actor.at;
         // While it runs, an address that was just taken off may still be defended, and its server looked for.
-        let is_over = actor.phase != Phase::Live;
-        is_its && is_over && actor.stays_off && told == Some(arp.sender)
+        is_its && actor.phase != Phase::Live && actor.stays_off
     };
-    if let Some(actor) = world.actors.iter().find(has_it_elsewhere) {
+    let Some(actor) = world.actors.iter().find(has_it_elsewhere) else {
+        return;
+    };
+    says.count("ARP of containers whose address is elsewhere");
+    if actor.told.as_ref().map(|told| told.ip()) == Some(arp.sender) {
         let detail = format!(
             "ARP names {}, which {} has elsewhere",
             arp.sender, actor.attachment
