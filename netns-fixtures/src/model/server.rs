@@ -520,9 +520,14 @@ impl Server {
                 return Some(address);
             }
         }
-        let pool = self.config.pool.0.to_bits()..=last;
-        pool.map(Ipv4Addr::from_bits)
-            .find(|address| self.free_for(now, key, *address))
+        self.any_for(now, key)
+    }
+
+    /// Returns an address of the pool that may go to this client, if one is left.
+    pub fn any_for(&self, now: Duration, key: &ClientKey) -> Option<Ipv4Addr> {
+        let (first, last) = self.config.pool;
+        let mut pool = (first.to_bits()..=last.to_bits()).map(Ipv4Addr::from_bits);
+        pool.find(|address| self.free_for(now, key, *address))
     }
 
     fn reply(&mut self, now: Duration, request: &Message, event: Event) -> Option<Reply> {

@@ -217,7 +217,7 @@ impl World {
                     "live at the end without an address, as it is offered what another has",
                 );
             }
-            if actor.excused && self.plan.pool < self.plan.actors as u32 {
+            if actor.excused && self.is_pool_full(actor) {
                 return self
                     .stats
                     .count("live at the end without an address, as its pool is full");
@@ -328,6 +328,14 @@ impl World {
             .filter(is_given)
             .peekable();
         offers.peek().is_some() && offers.all(is_anothers)
+    }
+
+    /// Returns whether no server has an address left for an actor.
+    fn is_pool_full(&self, actor: &Actor) -> bool {
+        let key = self.known_as(&actor.client_id, actor.mac);
+        let stations = self.segments[actor.lan].honest().iter();
+        let mut servers = stations.filter_map(|station| station.server());
+        !servers.any(|server| server.any_for(self.model_time(), &key).is_some())
     }
 
     /// Returns whether another attachment that servers do not distinguish from this one has the address that they would give to
