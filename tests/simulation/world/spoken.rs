@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Returns the clients that were offered or granted an address, and when each was last.
-    fn offers_of(
+    pub(super) fn offers_of(
         &self,
         lan: usize,
         address: Ipv4Addr,

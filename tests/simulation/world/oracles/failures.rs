@@ -40,7 +40,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. }
             if chosen =>
         {
-            !is_kept(world, actor)
+            !is_kept(world, actor) || is_offered_to_another(world, actor)
         }
         // A second CreateEndpoint, which comes when dockerd has given up on the first, makes one that nobody deletes.
         Failure::Held { .. } => {
@@ -120,6 +120,14 @@ fn is_kept(world: &World, actor: &Actor) -> bool {
         kept && is_wanted && is_leased && record.identity.lan == *lan
     };
     world.store.durable.values().any(is_it)
+}
+
+/// Returns whether a server has offered another client the only address that an actor takes, since its container began.
+fn is_offered_to_another(world: &World, actor: &Actor) -> bool {
+    let own = world.known_as(&actor.client_id, actor.mac);
+    let offers = actor.wanted.into_iter();
+    let mut offers = offers.flat_map(|wanted| world.offers_of(actor.lan, wanted));
+    offers.any(|(to, at)| *to != own && at >= actor.began)
 }
 
 /// Checks that in a calm world the link is as the server wants it by the time of the answer.
