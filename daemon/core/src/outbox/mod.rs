@@ -140,7 +140,8 @@ pub(crate) enum Report {
     Replaced(Vec<BindingId>),
     /// The ADD may be answered with this lease. The binding is held.
     Leased(Box<Lease>),
-    /// A server refused this address to the identity of these others, or was told that it is free: nobody uses it unconfirmed.
+    /// A server refused this address to the identity that these other bindings have too, or was told that the address is free: no
+    /// successor uses their lease unconfirmed.
     Spoiled(Ipv4Addr, Vec<BindingId>),
     /// The acquisition failed. The binding is over.
     Failed(Failure),

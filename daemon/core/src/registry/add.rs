@@ -1,5 +1,5 @@
-//! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
-//! identity. After that its binding carries on.
+//! ADD: its turn begins an `admission`, which sets the link up and settles with rivals. Then the ADD takes its
+//! identity, and a binding acquires. What becomes of either is answered here.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Gives calls about an attachment their turn, and ends them, whichever door they came through. Their callers are in `jobs`.
+//! Begins, times and answers calls, and gives those about an attachment their turn. What each kind of call does is in `jobs`.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. A DEL goes before them and ends
-//! an ADD that is under way (invariant 2). What an ADD does is in `add`.
+//! an ADD that is under way (invariant 2). What an ADD does is in `admission` and `add`, what a CHECK does in `check`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

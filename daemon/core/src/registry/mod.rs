@@ -1,8 +1,7 @@
-//! All bindings, and who owns which identity.
+//! The registry: the calls about attachments, and what concerns more than one binding.
 //!
-//! The registry takes inputs, passes them on to the binding or call that they are about, and hands effects out. What concerns more
-//! than one binding is decided here: one operation per attachment, one live holder per identity and address, permits and turns
-//! per LAN.
+//! It takes inputs, passes them on to the binding or call that they are about, and hands effects out. It keeps one operation per
+//! attachment, one live holder per identity and address, permits and turns per LAN.
 //!
 //! * Below: `tables` has the bindings (`index`) and what they work with and share: deadlines (`timers`), profiles (`profiles`),
 //!   effects, LANs, interfaces.

@@ -1,4 +1,4 @@
-//! What an attachment can be doing: one operation at a time (invariant 2), and how far it is.
+//! What an attachment can be doing: one operation at a time (invariant 2).
 //!
 //! Values only. What an ADD does next is in `admission` and `add`, what a CHECK does in `check`.
 

@@ -250,6 +250,7 @@ pub(super) fn kept_on(tables: &Tables, lan: &Lan) -> usize {
     kept.filter(|binding| binding.kept_until().is_some())
         .count()
 }
+
 /// Returns why an ADD fails because a binding holds its identity. `seen`: the binding's interface is there; else it may be out of
 /// sight.
 fn held_by(binding: &Binding, seen: bool) -> Failure {

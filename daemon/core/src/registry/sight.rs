@@ -138,8 +138,8 @@ impl Sight {
     }
 }
 
-/// Returns whether a look at a binding's namespace may show that this daemon sees a directory. No path there leads to one without a
-/// path.
+/// Returns whether a look at a binding's namespace may show that this daemon sees a directory. A namespace without a
+/// path proves nothing about a directory.
 fn may_show(binding: &Binding, at: &Path) -> bool {
     binding.is_held() && !binding.is_pathless && directory(binding) == Some(at)
 }

@@ -1,5 +1,5 @@
-//! The bindings, and what they work with and share. What concerns one binding is decided in it; what concerns several is decided by
-//! those who are given these tables.
+//! The bindings, and what they share: effects, interfaces, LANs, profiles, deadlines. A binding decides what concerns
+//! it alone; the parts of the registry, which are given these tables, decide what concerns several.
 
 use std::sync::Arc;
 

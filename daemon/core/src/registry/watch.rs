@@ -79,9 +79,9 @@ impl Audit {
         self.look_at(tables, at);
     }
 
-    /// Looks at the interface of every held binding, and of every ADD's: the kernel reports nothing about a namespace that has not
-    /// been looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace
-    /// with changes, messages may be lost more often than all interfaces can be looked at.
+    /// Looks at the interface of every held binding: the kernel reports nothing about a namespace that has not been
+    /// looked at since it lost messages. Those that wait already keep their turn: if somebody floods a namespace with
+    /// changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn look_at_all(&mut self, tables: &mut Tables) {
         let bindings = tables.bindings.iter();
         let mut all: BTreeSet<_> = bindings.filter_map(Binding::watched).collect();
