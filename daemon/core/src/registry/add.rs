@@ -366,7 +366,7 @@ impl Registry {
             true => self.jobs.withhold(request, id, answer),
             false => self.reply(now, request, answer),
         }
-        self.begin(&attachment, Operation::Ending(id));
+        self.begin(&attachment, Operation::Leaving(id));
     }
 
     /// Fails an ADD once the temporary link of its binding's exchange is gone.
@@ -421,8 +421,7 @@ impl Registry {
         let request = match self.slots.operation_mut(attachment) {
             Some(Operation::Adding(admission)) => admission.request,
             Some(Operation::Acquiring(request, _)) => *request,
-            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..))
-            | None => return,
+            Some(Operation::Leaving(_) | Operation::Checking(..)) | None => return,
         };
         self.reply(now, request, answer);
         self.end(now, attachment);

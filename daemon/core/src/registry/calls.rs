@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::Registry;
 use super::check::Check;
-use super::jobs::{Attached, Caller, Collection, Job, Next, Returning, begin_return, left};
+use super::jobs::{Attached, Caller, Collection, Job, Next, Returning, begin_leaving, left};
 use super::notice::Notice;
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
@@ -85,6 +85,13 @@ impl Registry {
         let Attached { attachment, by, .. } = job;
         match by {
             Caller::Door => self.tables.out.reply(id, answer),
+            Caller::Address => self.tables.out.reply(
+                id,
+                match answer {
+                    Answer::Deleted => Answer::Released,
+                    answer => answer,
+                },
+            ),
             Caller::Collection(collection) => {
                 Collection::go_on(self, collection, &attachment, answer)
             }
@@ -102,13 +109,6 @@ impl Registry {
                 attachment,
                 answer,
             }),
-        }
-    }
-
-    /// Answers any other call that waits, unless its caller hung up.
-    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
-        if self.jobs.by_id.remove(&id).is_some() {
-            self.call_goes_on(id, Next::Answers(answer));
         }
     }
 
@@ -283,9 +283,11 @@ impl Registry {
         let Some(slot) = self.slots.get_mut(&attachment) else {
             return;
         };
-        if let Some(Operation::Deleting(requests, holder)) = &mut slot.operation {
-            let holder = *holder;
-            requests.push(id);
+        let holder = self.tables.bindings.holder(&attachment);
+        if let Some(Operation::Leaving(of)) = slot.operation
+            && let Some(holder) = holder.filter(|holder| *holder == of)
+        {
+            self.leavings.wait(holder, Leave::Deleted, Some(id));
             // An operator's release may still work at the interface, which disappears now.
             return self.tables.with(now, holder, |binding, cx| {
                 if binding.is_held() {
@@ -333,11 +335,10 @@ impl Registry {
                 self.tables
                     .with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
                 if abort == Abort::Silent {
-                    self.begin(attachment, Operation::Ending(id));
+                    self.begin(attachment, Operation::Leaving(id));
                 }
             }
-            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..))
-            | None => {}
+            Some(Operation::Leaving(_) | Operation::Checking(..)) | None => {}
         }
     }
 
@@ -346,32 +347,26 @@ impl Registry {
             self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };
-        self.begin(attachment, Operation::Deleting(vec![id], holder));
-        let collected = match self.jobs.caller(id) {
-            Some(Caller::Operator(_)) => return begin_return(self, now, holder),
-            by => matches!(by, Some(Caller::Collection(_))),
+        self.begin(attachment, Operation::Leaving(holder));
+        let by = self.jobs.caller(id).copied();
+        let why = match by {
+            Some(Caller::Operator(_)) => Leave::Ordered,
+            _ => Leave::Deleted,
         };
-        self.tables.with(now, holder, |binding, cx| {
-            binding.give_back(Leave::Deleted, cx);
-            if collected {
-                binding.gives_back(cx, Release::end_grace);
-            }
-        });
+        begin_leaving(self, now, holder, why, Some(id));
+        if let Some(Caller::Collection(_)) = by {
+            self.tables.with(now, holder, |binding, cx| {
+                binding.gives_back(cx, Release::end_grace)
+            });
+        }
     }
 
     /// Records that a binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
-        left(self, id, Ok(()));
+        left(self, now, id, Ok(()));
         self.tables.bindings.vacate(attachment, id);
         match self.slots.operation(attachment) {
-            Some(Operation::Deleting(requests, binding)) if *binding == id => {
-                let requests = requests.clone();
-                requests
-                    .into_iter()
-                    .for_each(|request| self.reply(now, request, Answer::Deleted));
-                self.end(now, attachment);
-            }
-            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding))
+            Some(Operation::Leaving(binding) | Operation::Acquiring(_, binding))
                 if *binding == id =>
             {
                 self.end(now, attachment);
@@ -383,23 +378,16 @@ impl Registry {
     /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying,
     /// and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
-        left(self, id, Err(cause.clone()));
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        let requests = match self.slots.operation_mut(&attachment) {
-            Some(Operation::Deleting(requests, binding)) if *binding == id => {
-                std::mem::take(requests)
-            }
-            Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
-            _ => return,
-        };
-        self.tables.bindings.hold(attachment.clone(), id);
-        tracing::warn!(%attachment, %cause, "DEL failed");
-        for request in requests {
-            self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));
+        tracing::warn!(%attachment, %cause, "the lease cannot be given back yet");
+        left(self, now, id, Err(cause));
+        let operation = self.slots.operation(&attachment);
+        if matches!(operation, Some(Operation::Leaving(binding)) if *binding == id) {
+            self.tables.bindings.hold(attachment.clone(), id);
+            self.end(now, &attachment);
         }
-        self.end(now, &attachment);
     }
 
     /// Has a CHECK wait, or answers it.

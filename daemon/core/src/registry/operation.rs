@@ -14,10 +14,8 @@ pub(super) enum Operation {
     Adding(Box<Admission>),
     /// An ADD whose binding is acquiring.
     Acquiring(RequestId, BindingId),
-    /// An abandoned ADD, whose binding is cleaning up.
-    Ending(BindingId),
-    /// A DEL, or several.
-    Deleting(Vec<RequestId>, BindingId),
+    /// A binding gives back what it has, after a DEL or an abandoned ADD.
+    Leaving(BindingId),
     /// A CHECK that looks at the link.
     Checking(Box<Check>),
 }
@@ -28,7 +26,7 @@ impl Operation {
         match self {
             Self::Adding(admission) => admission.op(),
             Self::Checking(check) => check.op(),
-            Self::Acquiring(..) | Self::Ending(_) | Self::Deleting(..) => None,
+            Self::Acquiring(..) | Self::Leaving(_) => None,
         }
     }
 }

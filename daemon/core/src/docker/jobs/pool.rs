@@ -14,7 +14,7 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::{PortHolding, leave_for, limit};
+use crate::registry::{PortHolding, leave, limit};
 use crate::time::Now;
 
 /// A call that waits for the store.
@@ -178,7 +178,7 @@ impl PoolChange {
         }
         match released(desk, now, pool, address) {
             Some(binding) => {
-                leave_for(desk.registry, now, id, binding);
+                leave(desk.registry, now, binding, Some(id));
                 Next::Nothing
             }
             None => Next::Answers(Answer::Released),

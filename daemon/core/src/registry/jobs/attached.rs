@@ -1,6 +1,6 @@
 //! A call about an attachment: an ADD, a DEL or a CHECK, from a door or from the core itself.
 //!
-//! It waits in its attachment's slot for its turn, and then becomes that slot's operation.
+//! It waits in its attachment's slot for its turn, and then becomes that slot's operation. A DEL then waits among the `leavings`.
 
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
@@ -30,6 +30,8 @@ pub(in crate::registry) enum Caller {
     Collection(RequestId),
     /// This operator's release, whose DEL it is.
     Operator(RequestId),
+    /// A caller at a front door, which names the lease by its address.
+    Address,
     /// The adoption of a container that already ran, whose ADD it is.
     Adoption,
     /// A door above the registry.
@@ -38,6 +40,11 @@ pub(in crate::registry) enum Caller {
 
 impl Attached {
     pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        if core.leavings.waits_no_more(id) {
+            let failure = Failure::TimedOut("the store to record it", LIMIT);
+            core.answer_attached(now, id, self, Answer::Failed(failure));
+            return Next::Nothing;
+        }
         let Some(slot) = core.slots.get_mut(&self.attachment) else {
             return Next::Waits(Job::Attached(self));
         };
@@ -57,11 +64,6 @@ impl Attached {
             return Next::Nothing;
         }
         match &mut slot.operation {
-            Some(Operation::Deleting(requests, _)) => {
-                requests.retain(|request| *request != id);
-                let failure = Failure::TimedOut("the store to record it", LIMIT);
-                core.answer_attached(now, id, self, Answer::Failed(failure));
-            }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
                 let lan = admission.quest.add.lan.clone();
@@ -86,6 +88,7 @@ impl Attached {
     /// Abandons the operation that it waits for, unless that is a DEL.
     pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) {
         let attachment = &self.attachment;
+        core.leavings.waits_no_more(id);
         let Some(slot) = core.slots.get_mut(attachment) else {
             return;
         };
@@ -99,7 +102,6 @@ impl Attached {
                 core.cancel_add(now, attachment, None)
             }
             Some(Operation::Checking(check)) if check.request == id => core.end(now, attachment),
-            Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
             _ => {}
         }
         core.next_call(now, attachment);

@@ -1,9 +1,10 @@
-//! A lease that is given back by its address, for a door above: it is forgotten when that is durable, because otherwise the next
-//! daemon would hold it again. A caller is answered then.
+//! Leases that are being given back, and the calls that wait until that is durable: DELs, and calls of a door above
+//! that name a lease by its address. A caller must not hear it sooner, because the next daemon would hold the lease
+//! again.
 
 use std::collections::BTreeMap;
 
-use super::{Job, Next, vacated};
+use super::Caller;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::job::LIMIT;
@@ -13,25 +14,9 @@ use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::time::Now;
 
-/// A call that waits until it is durable that this binding gives its lease back.
-#[derive(Debug)]
-pub(in crate::registry) struct Leaving(BindingId);
-
-impl Leaving {
-    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
-        self.hang_up(core, id);
-        let failure = Failure::TimedOut("the store to record it", LIMIT);
-        Next::Answers(Answer::Failed(failure))
-    }
-
-    pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) {
-        core.leavings.waits_no_more(self.0, id);
-    }
-}
-
-/// The leases that are being given back, until that is durable, and the calls that wait for it.
+/// The leases that are being given back until that is durable: why each, and the calls that wait for it.
 #[derive(Debug, Default)]
-pub(in crate::registry) struct Leavings(BTreeMap<BindingId, Vec<RequestId>>);
+pub(in crate::registry) struct Leavings(BTreeMap<BindingId, (Leave, Vec<RequestId>)>);
 
 impl Leavings {
     /// Returns whether a binding's lease is being given back.
@@ -39,40 +24,61 @@ impl Leavings {
         self.0.contains_key(&binding)
     }
 
-    /// Forgets a call that waits for a binding's lease to leave.
-    fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
-        self.0
-            .get_mut(&binding)
-            .into_iter()
-            .for_each(|calls| calls.retain(|call| *call != id));
+    /// Adds a call, if there is one, that waits for a binding's lease to leave. Why it leaves stays as it was.
+    pub(in crate::registry) fn wait(
+        &mut self,
+        binding: BindingId,
+        why: Leave,
+        call: Option<RequestId>,
+    ) {
+        let (_, calls) = self.0.entry(binding).or_insert((why, Vec::new()));
+        calls.extend(call);
+    }
+
+    /// Forgets a call that waits for a lease to leave. Returns false if it does not.
+    pub(super) fn waits_no_more(&mut self, id: RequestId) -> bool {
+        let mut all = self.0.values_mut();
+        all.any(|(_, calls)| calls.extract_if(.., |call| *call == id).count() > 0)
     }
 }
 
-/// Gives a lease back for a call, which is answered when that is durable.
-pub(crate) fn leave_for(core: &mut Registry, now: Now, call: RequestId, id: BindingId) {
-    core.time_call(call, now.boot + LIMIT);
-    let job = Job::Leave(Leaving(id));
-    core.jobs.by_id.insert(call, job);
-    leave(core, now, id, Some(call));
+/// Gives back a lease that its door no longer uses. A call that named its address is answered when that is durable.
+pub(crate) fn leave(core: &mut Registry, now: Now, id: BindingId, call: Option<RequestId>) {
+    if let (Some(call), Some(attachment)) = (call, core.tables.attachment(id)) {
+        let attachment = (*attachment).clone();
+        core.jobs.attach(call, Caller::Address, attachment);
+        core.time_call(call, now.boot + LIMIT);
+    }
+    begin_leaving(core, now, id, Leave::Released, call);
 }
 
-/// Gives back a lease that is no longer used. First its address is taken off the interface, if that is still in a container:
-/// dockerd leaves an interface there if it does not know the address. A call is answered when the store has recorded it.
-pub(crate) fn leave(core: &mut Registry, now: Now, id: BindingId, call: Option<RequestId>) {
-    core.leavings.0.entry(id).or_default().extend(call);
-    if !core.tables.vacates(now, id) {
-        give_back(core, now, id);
+/// Gives back a lease. Unless a runtime deletes its interface, its address is first taken off that: dockerd leaves an
+/// interface in its container if it does not know the address, and a container whose lease an operator gives back
+/// lives.
+pub(in crate::registry) fn begin_leaving(
+    core: &mut Registry,
+    now: Now,
+    id: BindingId,
+    why: Leave,
+    call: Option<RequestId>,
+) {
+    core.leavings.wait(id, why, call);
+    if why == Leave::Deleted || !core.tables.vacates(now, id) {
+        give_back(core, now, id, why);
     }
 }
 
 /// Goes on when the interface carries nothing of such a lease any more, or is gone. Returns whether anybody waited for that.
 pub(in crate::registry) fn left_inside(core: &mut Registry, now: Now, id: BindingId) -> bool {
-    let leaves = core.leavings.has(id);
-    if leaves {
+    let Some((why, _)) = core.leavings.0.get(&id) else {
+        return false;
+    };
+    let why = *why;
+    if why == Leave::Released {
         abandon(core, id);
-        give_back(core, now, id);
     }
-    leaves || vacated(core, now, id)
+    give_back(core, now, id, why);
+    true
 }
 
 /// Takes an interface that dockerd left in its container out of the way: under its name no other could come.
@@ -90,25 +96,28 @@ fn abandon(core: &mut Registry, id: BindingId) {
 /// Answers the calls that wait for the store to record that a lease is given back. If the store refused, that is tried again.
 pub(in crate::registry) fn left(
     core: &mut Registry,
+    now: Now,
     id: BindingId,
     result: Result<(), StoreCause>,
 ) {
     let calls = match &result {
-        Ok(()) => core.leavings.0.remove(&id),
-        Err(_) => core.leavings.0.get_mut(&id).map(std::mem::take),
+        Ok(()) => core.leavings.0.remove(&id).map(|(_, calls)| calls),
+        Err(_) => {
+            let leaving = core.leavings.0.get_mut(&id);
+            leaving.map(|(_, calls)| std::mem::take(calls))
+        }
     };
     let answer = result.map_or_else(
         |cause| Answer::Failed(Failure::Store(cause)),
-        |()| Answer::Released,
+        |()| Answer::Deleted,
     );
     calls
         .into_iter()
         .flatten()
-        .for_each(|call| core.answer(call, answer.clone()));
+        .for_each(|call| core.reply(now, call, answer.clone()));
 }
 
-/// Gives back a lease whose identity may return.
-fn give_back(core: &mut Registry, now: Now, id: BindingId) {
+fn give_back(core: &mut Registry, now: Now, id: BindingId, why: Leave) {
     let Some(attachment) = core.tables.attachment(id) else {
         return;
     };
@@ -116,10 +125,11 @@ fn give_back(core: &mut Registry, now: Now, id: BindingId) {
         .lan(id)
         .into_iter()
         .for_each(|lan| core.tables.lans.has_room(&lan));
-    core.tables.with(now, id, |binding, cx| {
-        binding.give_back(Leave::Released, cx)
-    });
-    core.tables.bindings.vacate(&attachment, id);
-    core.seeking.wait_no_more(&mut core.tables, id);
-    core.next_call(now, &attachment);
+    core.tables
+        .with(now, id, |binding, cx| binding.give_back(why, cx));
+    if why == Leave::Released {
+        core.tables.bindings.vacate(&attachment, id);
+        core.seeking.wait_no_more(&mut core.tables, id);
+        core.next_call(now, &attachment);
+    }
 }

@@ -16,11 +16,9 @@ use std::collections::BTreeMap;
 pub(super) use self::attached::Attached;
 pub(super) use self::attached::Caller;
 pub(super) use self::collect::Collection;
-use self::leave::Leaving;
-pub(super) use self::leave::{Leavings, left, left_inside};
-pub(crate) use self::leave::{leave, leave_for};
+pub(crate) use self::leave::leave;
+pub(super) use self::leave::{Leavings, begin_leaving, left, left_inside};
 pub(super) use self::release::Returning;
-pub(super) use self::release::{begin_return, vacated};
 pub(super) use self::renew::Renewal;
 use self::show::Showing;
 use self::status::StatusCheck;
@@ -35,14 +33,12 @@ use crate::time::Now;
 /// A call that is not answered yet.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// An ADD, a DEL or a CHECK.
+    /// An ADD, a DEL or a CHECK, or a lease that is given back by its address.
     Attached(Attached),
     /// A GC.
     Collect(Collection),
     /// A STATUS.
     Status(StatusCheck),
-    /// A lease that is given back by its address.
-    Leave(Leaving),
     /// A lease that an operator looks at.
     Showing(Showing),
     /// Leases that an operator extends.
@@ -89,11 +85,9 @@ impl Job {
         match self {
             Self::Status(job) => job.done(core, outcome),
             Self::Showing(job) => job.done(outcome),
-            Self::Attached(_)
-            | Self::Collect(_)
-            | Self::Leave(_)
-            | Self::Renewal(_)
-            | Self::Returning(_) => Next::Waits(self),
+            Self::Attached(_) | Self::Collect(_) | Self::Renewal(_) | Self::Returning(_) => {
+                Next::Waits(self)
+            }
         }
     }
 
@@ -103,7 +97,6 @@ impl Job {
             Self::Attached(job) => job.time_out(core, now, id),
             Self::Collect(job) => job.time_out(),
             Self::Status(job) => job.time_out(core),
-            Self::Leave(job) => job.time_out(core, id),
             Self::Showing(job) => job.time_out(),
             Self::Renewal(job) => job.time_out(core, now),
             Self::Returning(job) => job.time_out(),
@@ -117,7 +110,6 @@ impl Job {
             // What they have begun goes on.
             Self::Collect(_) | Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
             Self::Status(job) => job.close(core),
-            Self::Leave(job) => job.hang_up(core, id),
         }
     }
 }

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 
 use super::{Caller, Job, Next, obeyed};
-use crate::binding::{Leave, Release};
+use crate::binding::Release;
 use crate::effect::{Answer, Failure, Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
 use crate::record::BindingId;
 use crate::registry::Registry;
-use crate::registry::operation::Operation;
 use crate::time::Now;
 
 /// Leases that are being given back.
@@ -123,29 +122,4 @@ impl Returning {
             .for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
         self.goes_on()
     }
-}
-
-/// Begins the DEL of an operator's release.
-pub(in crate::registry) fn begin_return(core: &mut Registry, now: Now, of: BindingId) {
-    if !core.tables.vacates(now, of) {
-        give_back(core, now, of);
-    }
-}
-
-/// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
-/// DEL.
-pub(in crate::registry) fn vacated(core: &mut Registry, now: Now, of: BindingId) -> bool {
-    let Some(attachment) = core.tables.attachment(of) else {
-        return false;
-    };
-    let is_its = matches!(core.slots.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
-    if is_its {
-        give_back(core, now, of);
-    }
-    is_its
-}
-
-fn give_back(core: &mut Registry, now: Now, of: BindingId) {
-    core.tables
-        .with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
 }
