@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::Registry;
 use super::check::Check;
-use super::jobs::{Attached, Caller, Collection, Job, Next, Returning, begin_leaving, left};
+use super::jobs::{Attached, Caller, Job, Next, Returning, begin_leaving, left};
 use super::notice::Notice;
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
@@ -92,10 +92,9 @@ impl Registry {
                     answer => answer,
                 },
             ),
-            Caller::Collection(collection) => {
-                Collection::go_on(self, collection, &attachment, answer)
+            Caller::Collection(of) | Caller::Operator(of) => {
+                Returning::go_on(self, of, &attachment, answer)
             }
-            Caller::Operator(order) => Returning::go_on(self, order, &attachment, answer),
             Caller::Adoption => self.adoptions.tried(
                 &mut self.tables,
                 &mut self.jobs,

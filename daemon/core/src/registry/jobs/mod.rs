@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 pub(super) use self::attached::Attached;
 pub(super) use self::attached::Caller;
-pub(super) use self::collect::Collection;
+use self::collect::collect;
 pub(crate) use self::leave::leave;
 pub(super) use self::leave::{Leavings, begin_leaving, left, left_inside};
 pub(super) use self::release::Returning;
@@ -35,15 +35,13 @@ use crate::time::Now;
 pub(super) enum Job {
     /// An ADD, a DEL or a CHECK, or a lease that is given back by its address.
     Attached(Attached),
-    /// A GC.
-    Collect(Collection),
     /// A STATUS.
     Status(StatusCheck),
     /// A lease that an operator looks at.
     Showing(Showing),
     /// Leases that an operator extends.
     Renewal(Renewal),
-    /// Leases that an operator gives back.
+    /// Leases that an operator or a GC gives back.
     Returning(Returning),
 }
 
@@ -69,7 +67,7 @@ impl Job {
                 core.check(now, id, &attachment, expected);
                 Next::Nothing
             }
-            Call::Collect { network, keep } => Collection::begin(core, now, id, &network, &keep),
+            Call::Collect { network, keep } => collect(core, now, id, &network, &keep),
             Call::Status { parent } => StatusCheck::begin(core, now, id, parent),
             Call::Ready => StatusCheck::ready(core, now, id),
             Call::Show(which) => Showing::begin(core, now, id, &which),
@@ -85,9 +83,7 @@ impl Job {
         match self {
             Self::Status(job) => job.done(core, outcome),
             Self::Showing(job) => job.done(outcome),
-            Self::Attached(_) | Self::Collect(_) | Self::Renewal(_) | Self::Returning(_) => {
-                Next::Waits(self)
-            }
+            Self::Attached(_) | Self::Renewal(_) | Self::Returning(_) => Next::Waits(self),
         }
     }
 
@@ -95,7 +91,6 @@ impl Job {
     pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         match self {
             Self::Attached(job) => job.time_out(core, now, id),
-            Self::Collect(job) => job.time_out(),
             Self::Status(job) => job.time_out(core),
             Self::Showing(job) => job.time_out(),
             Self::Renewal(job) => job.time_out(core, now),
@@ -108,7 +103,7 @@ impl Job {
         match self {
             Self::Attached(job) => job.hang_up(core, now, id),
             // What they have begun goes on.
-            Self::Collect(_) | Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
+            Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
             Self::Status(job) => job.close(core),
         }
     }

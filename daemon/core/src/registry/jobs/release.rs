@@ -1,5 +1,5 @@
-//! An operator gives leases back. That is a DEL for each, which first takes the address off the interface of a living
-//! container: the runtime does not know, and leaves the interface there.
+//! Leases that an operator or a GC gives back. That is a DEL for each. An operator's first takes the address off the
+//! interface of a living container: the runtime does not know, and leaves the interface there.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,15 @@ use crate::time::Now;
 /// Leases that are being given back.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Returning {
-    /// Those that are not being given back yet.
-    left: BTreeMap<Attachment, Option<IpNet>>,
-    done: Vec<Obeyed>,
+    /// Those that are not being given back yet, each with its address.
+    pub(super) left: BTreeMap<Attachment, Option<IpNet>>,
+    pub(super) done: Vec<Obeyed>,
+    /// Whether a GC gives them back, and not an operator.
+    pub(super) collects: bool,
 }
 
 impl Returning {
-    /// Gives leases back; those of living containers only with `force`.
+    /// Gives leases back for an operator; those of living containers only with `force`.
     pub(super) fn begin(
         core: &mut Registry,
         now: Now,
@@ -57,25 +59,37 @@ impl Returning {
             };
             job.done.push(Obeyed::of(&row, upshot));
         }
-        let left: Vec<_> = job.left.keys().cloned().collect();
-        if left.is_empty() {
-            return job.goes_on();
+        if !job.left.is_empty() {
+            let leases = job.left.len();
+            tracing::info!(
+                leases,
+                "an operator gives back leases of containers that live"
+            );
         }
-        tracing::info!(
-            leases = left.len(),
-            "an operator gives back leases of containers that live"
-        );
+        job.delete(core, now, id)
+    }
+
+    /// Begins the DELs, and waits for them.
+    pub(super) fn delete(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        let left: Vec<_> = self.left.keys().cloned().collect();
+        if left.is_empty() {
+            return self.goes_on();
+        }
+        let by = match self.collects {
+            true => Caller::Collection(id),
+            false => Caller::Operator(id),
+        };
         // The DELs may be over at once.
-        core.call_goes_on(id, Next::Waits(Job::Returning(job)));
+        core.call_goes_on(id, Next::Waits(Job::Returning(self)));
         core.time_call(id, now.boot + LIMIT);
         for attachment in left {
-            let errand = core.jobs.errand(Caller::Operator(id), attachment.clone());
+            let errand = core.jobs.errand(by, attachment.clone());
             core.delete(now, attachment, errand);
         }
         Next::Nothing
     }
 
-    /// Handles the end of a DEL of an operator's release.
+    /// Handles the end of a DEL.
     pub(in crate::registry) fn go_on(
         core: &mut Registry,
         id: RequestId,
@@ -85,14 +99,11 @@ impl Returning {
         let Some(Job::Returning(mut job)) = core.jobs.by_id.remove(&id) else {
             return;
         };
-        job.over(
-            attachment,
-            if let Answer::Failed(failure) = answer {
-                Upshot::Failed(failure)
-            } else {
-                Upshot::Leaves
-            },
-        );
+        let upshot = match answer {
+            Answer::Failed(failure) => Upshot::Failed(failure),
+            _ => Upshot::Leaves,
+        };
+        job.over(attachment, upshot);
         core.call_goes_on(id, job.goes_on());
     }
 
@@ -107,10 +118,10 @@ impl Returning {
     }
 
     fn goes_on(self) -> Next {
-        if self.left.is_empty() {
-            obeyed(self.done)
-        } else {
-            Next::Waits(Job::Returning(self))
+        match self.collects {
+            _ if !self.left.is_empty() => Next::Waits(Job::Returning(self)),
+            true => Next::Answers(collected(self.done)),
+            false => obeyed(self.done),
         }
     }
 
@@ -121,5 +132,19 @@ impl Returning {
         left.iter()
             .for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
         self.goes_on()
+    }
+}
+
+/// Answers a GC whose DELs are over.
+fn collected(mut done: Vec<Obeyed>) -> Answer {
+    done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+    let fault = |of: Obeyed| match of.upshot {
+        Upshot::Failed(failure) => Some(format!("{}: {failure}", of.attachment)),
+        _ => None,
+    };
+    let faults: Vec<_> = done.into_iter().filter_map(fault).collect();
+    match faults.is_empty() {
+        true => Answer::Collected,
+        false => Answer::Failed(Failure::NotCollected(faults)),
     }
 }
