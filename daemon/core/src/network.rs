@@ -13,8 +13,8 @@ use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
-/// How many networks are kept at most.
-pub const MOST_NETWORKS: usize = 256;
+/// How many networks are kept at most: more than a host has, and than Docker forgets.
+pub const MOST_NETWORKS: usize = 4096;
 
 /// How many endpoints are kept at most.
 pub const MOST_ENDPOINTS: usize = 16_384;
@@ -216,14 +216,8 @@ pub enum NetworkFault {
     #[error("leasehold keeps {0} endpoints at most: remove containers, or a network")]
     Crowded(usize),
     /// No more can be kept.
-    #[error("leasehold keeps {most} networks at most: remove one{}", without_containers(.idle))]
-    Full {
-        /// The limit.
-        most: usize,
-        /// Those without endpoints, the oldest first. Docker may not know them: a call that creates a network may break after
-        /// everything is done, and Docker never says which networks it has.
-        idle: Vec<DoorId>,
-    },
+    #[error("leasehold keeps {0} networks at most: remove some (docker network rm)")]
+    Full(usize),
     /// Endpoints cannot be made on the link.
     #[error("-o {option}={value}: {why}")]
     BadLink {
@@ -234,19 +228,6 @@ pub enum NetworkFault {
         /// Why not, and what to do.
         why: String,
     },
-}
-
-/// Says that Docker may have forgotten networks without endpoints, and what to do about them.
-fn without_containers(idle: &[DoorId]) -> String {
-    let Some(oldest) = idle.first() else {
-        return String::new();
-    };
-    let count = idle.len();
-    format!(
-        ". {count} of them have no container, such as {}: Docker has forgotten those that docker network ls \
-         --no-trunc does not show, and docker.md says how to delete them",
-        oldest.as_str()
-    )
 }
 
 #[cfg(test)]

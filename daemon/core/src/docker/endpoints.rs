@@ -8,7 +8,7 @@
 //! without an endpoint, and deletes it or gives it back. If an endpoint had no link, the daemon could not tell whether a
 //! container has the link. `strays` sees which links exist.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -123,16 +123,6 @@ impl Endpoints {
             }),
             None => Ok(()),
         }
-    }
-
-    /// Returns the networks that have any.
-    pub(super) fn networks(&self) -> BTreeSet<&DoorId> {
-        let records = self.by_id.values();
-        let records = records.filter_map(|endpoint| endpoint.record.as_deref());
-        records
-            .map(|record| &record.network)
-            .chain(self.leasing.values().map(|leasing| &leasing.network))
-            .collect()
     }
 
     /// Returns the endpoints whose address was leased for this attachment.

@@ -47,17 +47,6 @@ impl Networks {
         has_room
     }
 
-    /// Returns that there are too many, and which of them no endpoint uses.
-    pub(super) fn full(&self, used: &BTreeSet<&DoorId>) -> NetworkFault {
-        let idle = self.by_id.values();
-        let mut idle: Vec<_> = idle.filter(|own| !used.contains(&own.id)).collect();
-        idle.sort_by_key(|network| network.since);
-        NetworkFault::Full {
-            most: MOST_NETWORKS,
-            idle: idle.into_iter().map(|network| network.id.clone()).collect(),
-        }
-    }
-
     pub(super) fn forget(&mut self, network: &DoorId) {
         self.by_id.remove(network);
         self.kept.remove(network);

@@ -9,7 +9,7 @@ use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, St
 use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
-use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
+use crate::network::{MOST_NETWORKS, Mode, NetworkFault, NetworkRecord, Wiring};
 use crate::outbox::DoorWaiter;
 use crate::time::Now;
 
@@ -170,8 +170,7 @@ impl NetworkChange {
         self.record.since = now.wall;
         if !desk.docker.networks.add((*self.record).clone()) {
             unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
-            let used = desk.docker.endpoints.networks();
-            return Err(desk.docker.networks.full(&used)).into();
+            return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
         self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
