@@ -23,6 +23,7 @@ use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault};
 use crate::outbox::DoorWaiter;
+use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::registry::{PortHolding, leave};
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
@@ -63,11 +64,10 @@ pub(super) struct Endpoint {
     deleting: Vec<RequestId>,
     /// Whether it is deleted as soon as what is under way is over.
     ends: bool,
-    /// Since when its link is in the host's namespace, or when its deletion was last tried.
-    pub(super) stray: Option<Instant>,
-    /// Whether no container will get its link while that is in the host's namespace: the link has come back from one, or dockerd
-    /// has restarted since.
-    pub(super) abandoned: bool,
+    /// When it is deleted, if its link is still in the host's namespace then, or because its deletion failed.
+    pub(super) goes: Option<Instant>,
+    /// Whether its link was in a container: no other container will get the link.
+    moved: bool,
     /// Whether its deletion failed: then that is tried again, whatever is heard about its link.
     pub(super) left: bool,
 }
@@ -147,8 +147,8 @@ impl Endpoint {
             creating: Vec::new(),
             deleting: Vec::new(),
             ends: false,
-            stray: None,
-            abandoned: false,
+            goes: None,
+            moved: false,
             left: false,
         }
     }
@@ -164,16 +164,17 @@ impl Endpoint {
 
     /// Records whether its link was in the host's namespace at a time. Returns whether it has come there.
     pub(super) fn hear(&mut self, there: bool, now: Instant) -> bool {
-        let came = there && self.stray.is_none();
-        self.abandoned |= !there && self.stage == EndpointStage::There;
-        self.stray = (there || self.left).then(|| self.stray.unwrap_or(now));
+        let came = there && self.goes.is_none();
+        self.moved |= !there && self.stage == EndpointStage::There;
+        let wait = if self.moved { NEXT_STEP } else { SLOW_START };
+        self.goes = (there || self.left).then(|| self.goes.unwrap_or(now + wait));
         came
     }
 
     /// Records that its deletion failed, and is tried again.
     fn stays(&mut self, now: Instant) {
-        (self.stage, self.ends, self.left, self.stray) =
-            (EndpointStage::There, false, true, Some(now));
+        (self.stage, self.ends, self.left) = (EndpointStage::There, false, true);
+        self.goes = Some(now + NEXT_STEP);
     }
 
     pub(super) fn record(&self) -> Option<&EndpointRecord> {
@@ -184,14 +185,14 @@ impl Endpoint {
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
         self.record
             .as_deref()
-            .filter(|_| self.stage == EndpointStage::There && self.stray.is_some() && !self.left)
+            .filter(|_| self.stage == EndpointStage::There && self.goes.is_some() && !self.left)
     }
 
     /// Returns what is known about it, if its link is not in the host's namespace and nothing is under way.
     pub(super) fn rests(&self) -> Option<&EndpointRecord> {
         self.record
             .as_deref()
-            .filter(|_| self.stage == EndpointStage::There && self.stray.is_none())
+            .filter(|_| self.stage == EndpointStage::There && self.goes.is_none())
     }
 }
 

@@ -184,8 +184,8 @@ impl Desk<'_> {
     }
 
     pub(super) fn time_strays(&mut self) {
-        let first = self.docker.endpoints.by_id.values().filter_map(goes_at);
-        let first = first.min();
+        let endpoints = self.docker.endpoints.by_id.values();
+        let first = endpoints.filter_map(|endpoint| endpoint.goes).min();
         self.registry
             .tables
             .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
@@ -193,11 +193,11 @@ impl Desk<'_> {
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
     pub(super) fn end_strays(&mut self, now: Now) {
-        let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
+        let due = |endpoint: &Endpoint| endpoint.goes.is_some_and(|at| now.boot >= at);
         for id in self.docker.endpoints(due) {
             tracing::warn!(endpoint = %id, "Docker has left its link in the host's namespace: deleting it");
             if let Some(endpoint) = self.docker.endpoint_mut(&id) {
-                endpoint.stray = Some(now.boot);
+                endpoint.goes = Some(now.boot + NEXT_STEP);
             }
             self.end_endpoint(now, &id);
         }
@@ -206,16 +206,8 @@ impl Desk<'_> {
 
     /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
-        for endpoint in self
-            .docker
-            .endpoints
-            .by_id
-            .values_mut()
-            .filter(|endpoint| !endpoint.abandoned)
-        {
-            if let Some(since) = &mut endpoint.stray {
-                (endpoint.abandoned, *since) = (true, now.boot);
-            }
+        for endpoint in self.docker.endpoints.by_id.values_mut() {
+            endpoint.goes = endpoint.goes.min(Some(now.boot + NEXT_STEP));
         }
         self.time_strays();
     }
@@ -331,14 +323,4 @@ impl Desk<'_> {
             .into_iter()
             .for_each(|id| leave(self.registry, now, id, None));
     }
-}
-
-/// Returns when an endpoint is deleted because its link stays in the host's namespace, or its deletion failed.
-fn goes_at(endpoint: &Endpoint) -> Option<Instant> {
-    let wait = if endpoint.left || endpoint.abandoned {
-        NEXT_STEP
-    } else {
-        SLOW_START
-    };
-    endpoint.stray.map(|since| since + wait)
 }
