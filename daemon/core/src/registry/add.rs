@@ -361,21 +361,8 @@ impl Registry {
         if let Some(by) = self.jobs.caller(request).copied() {
             self.add_failed(now, &by, &attachment, lan.as_ref(), &failure);
         }
-        let answer = Answer::Failed(failure);
-        match self.tables.out.is_aside(id) {
-            true => self.jobs.withhold(request, id, answer),
-            false => self.reply(now, request, answer),
-        }
+        self.reply(now, request, Answer::Failed(failure));
         self.begin(&attachment, Operation::Leaving(id));
-    }
-
-    /// Fails an ADD once the temporary link of its binding's exchange is gone.
-    pub(super) fn answer_withheld(&mut self, now: Now, id: BindingId) {
-        if !self.tables.out.is_aside(id)
-            && let Some((request, answer)) = self.jobs.take_withheld(id)
-        {
-            self.reply(now, request, answer);
-        }
     }
 
     /// Fails an ADD that has no binding.

@@ -82,7 +82,7 @@ impl Registry {
         job: Attached,
         answer: Answer,
     ) {
-        let Attached { attachment, by, .. } = job;
+        let Attached { attachment, by } = job;
         match by {
             Caller::Door => self.tables.out.reply(id, answer),
             Caller::Address => self.tables.out.reply(

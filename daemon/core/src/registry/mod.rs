@@ -80,7 +80,7 @@ use crate::event::Event;
 use crate::identity::IdentityKey;
 use crate::interface::{At, News};
 use crate::link::{Cookie, KernelMessage, LinkCause};
-use crate::outbox::{Owner, Report, Task, Waiter};
+use crate::outbox::{Owner, Report, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::time::Now;
@@ -224,9 +224,6 @@ impl Registry {
             Some(Waiter::Binding(id, task)) => {
                 self.tables
                     .with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
-                if matches!(task, Task::Close(_)) {
-                    self.answer_withheld(now, id);
-                }
             }
             Some(Waiter::Operation(attachment, look)) => {
                 self.spare = sockets.map(|exchange| Spare {

@@ -1,12 +1,12 @@
 //! A call about an attachment: an ADD, a DEL or a CHECK, from a door or from the core itself.
 //!
-//! It waits in its attachment's slot for its turn, and then becomes that slot's operation. A DEL then waits among the `leavings`.
+//! It waits in its attachment's slot for its turn, and then becomes that slot's operation. A DEL then waits among the
+//! `leavings`.
 
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
-use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::registry::operation::Operation;
 use crate::registry::slots::Asked;
@@ -17,8 +17,6 @@ use crate::time::{Now, whole_millis};
 pub(in crate::registry) struct Attached {
     pub(in crate::registry) attachment: Attachment,
     pub(in crate::registry) by: Caller,
-    /// Why an ADD failed, while the temporary link of this binding's exchange is still there.
-    pub(super) withheld: Option<(BindingId, Answer)>,
 }
 
 /// Who hears the answer.

@@ -27,7 +27,6 @@ use super::orders::chosen;
 use crate::effect::{Answer, Call, Obeyed, Order, Outcome, RequestId, Row, Upshot, Verb};
 use crate::identity::Attachment;
 use crate::job;
-use crate::record::BindingId;
 use crate::time::Now;
 
 /// A call that is not answered yet.
@@ -141,14 +140,8 @@ const FIRST_ERRAND: u64 = 1 << 63;
 impl Jobs {
     /// Adds a call about an attachment.
     pub(super) fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
-        self.by_id.insert(
-            id,
-            Job::Attached(Attached {
-                attachment,
-                by,
-                withheld: None,
-            }),
-        );
+        self.by_id
+            .insert(id, Job::Attached(Attached { attachment, by }));
     }
 
     /// Adds a call about an attachment that the core makes itself, and returns its id.
@@ -176,22 +169,6 @@ impl Jobs {
 
     pub(super) fn caller(&self, id: RequestId) -> Option<&Caller> {
         self.attached(id).map(|job| &job.by)
-    }
-
-    /// Withholds the answer to an ADD until the temporary link of its binding's exchange is gone.
-    pub(super) fn withhold(&mut self, id: RequestId, binding: BindingId, answer: Answer) {
-        if let Some(Job::Attached(job)) = self.by_id.get_mut(&id) {
-            job.withheld = Some((binding, answer));
-        }
-    }
-
-    /// Returns the answer that waits for a binding's temporary link to go, with the call.
-    pub(super) fn take_withheld(&mut self, binding: BindingId) -> Option<(RequestId, Answer)> {
-        self.by_id.iter_mut().find_map(|(id, job)| {
-            let Job::Attached(job) = job else { return None };
-            let (_, answer) = job.withheld.take_if(|(whose, _)| *whose == binding)?;
-            Some((*id, answer))
-        })
     }
 
     /// Returns the leases that operators extend.
