@@ -7,7 +7,7 @@
 //! An extension has its turn until it is answered, but only for the time that a client listens: a silent server must not keep
 //! others from being asked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -201,8 +201,6 @@ struct Extending {
     active: BTreeMap<BindingId, (Ipv4Addr, Instant)>,
     /// Those that wait: at which server, and until when their lease lasts.
     waiting: BTreeMap<BindingId, (Ipv4Addr, Instant)>,
-    /// The same by server. The lease that ends first goes first.
-    queues: BTreeMap<Ipv4Addr, BTreeSet<(Instant, BindingId)>>,
 }
 
 impl Extensions {
@@ -214,10 +212,7 @@ impl Extensions {
     /// Waits for a turn to have a lease of this server extended, which ends then.
     pub(super) fn wait(&mut self, lan: Lan, binding: BindingId, server: Ipv4Addr, ends: Instant) {
         let extending = self.0.entry(lan).or_default();
-        extending.wait_no_more(binding);
         extending.waiting.insert(binding, (server, ends));
-        let queue = extending.queues.entry(server).or_default();
-        queue.insert((ends, binding));
     }
 
     /// Takes back a turn or a request for one.
@@ -226,7 +221,7 @@ impl Extensions {
             return;
         };
         extending.active.remove(&binding);
-        extending.wait_no_more(binding);
+        extending.waiting.remove(&binding);
         if extending.active.is_empty() && extending.waiting.is_empty() {
             self.0.remove(lan);
         }
@@ -246,29 +241,25 @@ impl Extensions {
 }
 
 impl Extending {
-    /// Gives a free turn to the server that is asked least, so that a silent one holds up no other.
+    /// Gives a free turn to the server that is asked least, so that a silent one holds up no other. Of its leases the
+    /// one that ends first goes first.
     fn next(&mut self, now: Instant) -> Option<BindingId> {
         self.active.retain(|_, (_, until)| *until > now);
         if self.active.len() >= EXTENSIONS {
             return None;
         }
-        let asked = |of: Ipv4Addr| self.active.values().filter(|(at, _)| *at == of).count();
-        let server = *self.queues.keys().min_by_key(|server| asked(**server))?;
-        let (_, next) = *self.queues.get(&server)?.first()?;
-        self.wait_no_more(next);
+        let mut asked: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
+        for (server, _) in self.active.values() {
+            *asked.entry(*server).or_default() += 1;
+        }
+        let order = |(id, (server, ends)): &(&BindingId, &(Ipv4Addr, Instant))| {
+            (asked.get(server).copied(), *server, *ends, **id)
+        };
+        let (next, (server, _)) = self.waiting.iter().min_by_key(order)?;
+        let (next, server) = (*next, *server);
+        self.waiting.remove(&next);
         self.active.insert(next, (server, now + RECEIVE_WINDOW));
         Some(next)
-    }
-
-    fn wait_no_more(&mut self, binding: BindingId) {
-        let Some((server, ends)) = self.waiting.remove(&binding) else {
-            return;
-        };
-        let queue = self.queues.entry(server).or_default();
-        queue.remove(&(ends, binding));
-        if queue.is_empty() {
-            self.queues.remove(&server);
-        }
     }
 }
 
