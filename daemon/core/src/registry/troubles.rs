@@ -54,34 +54,25 @@ fn without_address(tables: &Tables, now: Now) -> Vec<Trouble> {
     let lost = by_lan(tables, |binding| binding.lacks_lease(now.boot));
     let trouble = |(lan, lost): (&Lan, Vec<&Binding>)| {
         let have = if lost.len() == 1 { "has" } else { "have" };
-        Trouble {
-            kind: TroubleKind::NoAddress,
-            subject: Subject::Lan(lan.clone()),
-            since: None,
-            count: lost.len() as u64,
-            sentence: format!(
-                "{} on {lan} {have} no address: {}",
-                counted(lost.len(), "container"),
-                names(&lost, now)
-            ),
-            remedy: format!(
-                "`leasehold events` says how it was lost, and `leasehold probe {}` whether a server answers",
-                lan.parent().unwrap_or("LINK")
-            ),
-        }
+        let (who, names) = (counted(lost.len(), "container"), names(&lost, now));
+        let sentence = format!("{who} on {lan} {have} no address: {names}");
+        let remedy = format!(
+            "`leasehold events` says how it was lost, and `leasehold probe {}` whether a server answers",
+            lan.parent().unwrap_or("LINK")
+        );
+        let on_lan = Subject::Lan(lan.clone());
+        Trouble::new(TroubleKind::NoAddress, on_lan, lost.len(), sentence, remedy)
     };
     lost.into_iter().map(trouble).collect()
 }
 
 fn unreached(tables: &Tables, now: Now) -> Vec<Trouble> {
     let unreached = by_lan(tables, Binding::is_unreached);
-    let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| Trouble {
-        kind: TroubleKind::Unreachable,
-        subject: Subject::Lan(lan.clone()),
-        since: None,
-        count: unreached.len() as u64,
-        sentence: format!("{} on {lan}: {UNREACHED}", names(&unreached, now)),
-        remedy: UNREACHED_REMEDY.to_owned(),
+    let trouble = |(lan, unreached): (&Lan, Vec<&Binding>)| {
+        let sentence = format!("{} on {lan}: {UNREACHED}", names(&unreached, now));
+        let on_lan = Subject::Lan(lan.clone());
+        let (kind, count) = (TroubleKind::Unreachable, unreached.len());
+        Trouble::new(kind, on_lan, count, sentence, UNREACHED_REMEDY.to_owned())
     };
     unreached.into_iter().map(trouble).collect()
 }
@@ -110,19 +101,18 @@ fn unextended(tables: &Tables, now: Now) -> Vec<Trouble> {
             .map(|silent| silent.wall)
             .or_else(|| waiting.since.map(|since| now.wall_at(since)));
         let link = lan.parent().unwrap_or("LINK");
+        let sentence = format!(
+            "server {server} on {lan} {what}: {}",
+            waiting.text(now.boot)
+        );
+        let remedy = format!(
+            "see that it runs, and that nothing blocks UDP port 67 on the way; `leasehold probe {link}` asks it, and \
+             `leasehold list` marks the leases"
+        );
+        let (kind, on_lan) = (TroubleKind::RenewalsUnanswered, Subject::Lan(lan.clone()));
         Trouble {
-            kind: TroubleKind::RenewalsUnanswered,
-            subject: Subject::Lan(lan.clone()),
             since,
-            count: waiting.count as u64,
-            sentence: format!(
-                "server {server} on {lan} {what}: {}",
-                waiting.text(now.boot)
-            ),
-            remedy: format!(
-                "see that it runs, and that nothing blocks UDP port 67 on the way; `leasehold probe {link}` asks it, and \
-                 `leasehold list` marks the leases"
-            ),
+            ..Trouble::new(kind, on_lan, waiting.count, sentence, remedy)
         }
     };
     waits.map(trouble).collect()
@@ -149,24 +139,15 @@ fn routers_on_host(tables: &Tables, now: Now) -> Vec<Trouble> {
         let router = lease
             .and_then(|lease| lease.gateway)
             .map_or(String::new(), |router| format!(", {router}"));
-        Trouble {
-            kind: TroubleKind::HostIsRouter,
-            subject: Subject::Lan(lan.clone()),
-            since: None,
-            count: behind.len() as u64,
-            sentence: format!(
-                "this host's own bridge {lan} has the address of the LAN's router{router}, because the network says isGateway: \
-                 what {} to the router, such as renewals and RELEASEs, ends at this host",
-                if behind.len() == 1 {
-                    "1 container sends".to_owned()
-                } else {
-                    format!("{} containers send", behind.len())
-                }
-            ),
-            remedy: format!(
-                "set \"isGateway\": false in the network's configuration, and take the address off {lan}"
-            ),
-        }
+        let sentence = format!(
+            "this host's own bridge {lan} has the address of the LAN's router{router}, because the network says isGateway: what its \
+             containers send to the router, such as renewals and RELEASEs, ends at this host"
+        );
+        let remedy = format!(
+            "set \"isGateway\": false in the network's configuration, and take the address off {lan}"
+        );
+        let (kind, on_lan) = (TroubleKind::HostIsRouter, Subject::Lan(lan.clone()));
+        Trouble::new(kind, on_lan, behind.len(), sentence, remedy)
     };
     behind.into_iter().map(trouble).collect()
 }
@@ -177,8 +158,9 @@ fn held_up(tables: &Tables, now: Now) -> Option<Trouble> {
     };
     let count = tables.bindings.iter().filter(held_up).count();
     (count > 0).then(|| {
-        of_host(
+        Trouble::new(
             TroubleKind::HeldUp,
+            Subject::Host,
             count,
             format!(
                 "{} being given back, but something holds that up",
@@ -196,8 +178,9 @@ fn pathless(tables: &Tables) -> Option<Trouble> {
         .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)
         .count();
     (count > 0).then(|| {
-        of_host(
+        Trouble::new(
             TroubleKind::Pathless,
+            Subject::Host,
             count,
             format!("{} in a namespace without a path", are(count, "lease")),
             "do not unmount what a runtime mounts under /run/netns; recreate the container"
@@ -209,31 +192,17 @@ fn pathless(tables: &Tables) -> Option<Trouble> {
 fn not_adopted(core: &Registry) -> Option<Trouble> {
     let count = core.adoptions.failures().len();
     (count > 0).then(|| {
-        of_host(
+        Trouble::new(
             TroubleKind::NotAdopted,
+            Subject::Host,
             count,
             format!(
                 "{} not adopted, so nobody extends what they lease",
-                if count == 1 {
-                    "1 container was".to_owned()
-                } else {
-                    format!("{count} containers were")
-                }
+                are(count, "container")
             ),
             "`leasehold list` says why".to_owned(),
         )
     })
-}
-
-fn of_host(kind: TroubleKind, count: usize, sentence: String, remedy: String) -> Trouble {
-    Trouble {
-        kind,
-        subject: Subject::Host,
-        since: None,
-        count: count as u64,
-        sentence,
-        remedy,
-    }
 }
 
 /// Returns the names of the first few, and how many more there are.
