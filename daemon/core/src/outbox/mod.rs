@@ -28,7 +28,7 @@ pub(crate) enum Waiter {
     /// A binding.
     Binding(BindingId, Task),
     /// The operation under way for an attachment.
-    Operation(Attachment, Look),
+    Operation(Attachment),
     /// The audit of an interface: is it still there, and what is on it?
     Audit((Cookie, u32)),
     /// A call's job.
@@ -97,17 +97,6 @@ pub(crate) enum Task {
     Release,
     /// The end of this exchange, and of the link that was made for it.
     Close(ExchangeId),
-}
-
-/// What an operation looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// An ADD's link, set up.
-    Prepare,
-    /// The link of a rival of an ADD: does it live?
-    Rival(BindingId),
-    /// The link of a CHECK.
-    Check,
 }
 
 /// What a binding reports to the registry.
@@ -318,7 +307,7 @@ impl Outbox {
     ) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let waiter = Waiter::Operation(attachment, Look::Prepare);
+        let waiter = Waiter::Operation(attachment);
         self.ask(waiter, |op| Effect::Prepare {
             op,
             place,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use super::admission::{Admission, Admitted};
+use super::admission::{Admission, Admitted, Ready};
 use super::jobs::Caller;
 use super::operation::Operation;
 use super::pacing::Urgency;
@@ -109,7 +109,7 @@ impl Registry {
         }
     }
 
-    /// Goes on with an ADD after a look at its interface.
+    /// Goes on with an ADD after a look at its interface, or at that of its rival.
     pub(super) fn prepared(
         &mut self,
         now: Now,
@@ -119,29 +119,15 @@ impl Registry {
         let Some(admission) = self.slots.admission(attachment) else {
             return;
         };
-        let tables = &mut self.tables;
-        let next = match admission.prepared(tables, &self.turns.permits, now, view) {
-            Admitted::Prepared(view) => {
-                rivals::settle(admission, tables, &mut self.seeking, now, view)
-            }
-            next => next,
+        let (tables, seeking) = (&mut self.tables, &mut self.seeking);
+        let next = match admission.ready {
+            Ready::AwaitingRival(..) => rivals::seen(admission, tables, seeking, now, view),
+            _ => match admission.prepared(tables, &self.turns.permits, now, view) {
+                Admitted::Prepared(view) => rivals::settle(admission, tables, seeking, now, view),
+                next => next,
+            },
         };
         self.admission_goes_on(now, attachment, next);
-    }
-
-    /// Goes on with an ADD after a look at the interface of its rival.
-    pub(super) fn rival_seen(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        rival: BindingId,
-        seen: Result<LinkView, LinkCause>,
-    ) {
-        if let Some(admission) = self.slots.admission(attachment) {
-            let tables = &mut self.tables;
-            let next = rivals::seen(admission, tables, &mut self.seeking, now, rival, seen);
-            self.admission_goes_on(now, attachment, next);
-        }
     }
 
     /// Goes on with an ADD after a search for the interface of its rival.

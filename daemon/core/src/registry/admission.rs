@@ -12,7 +12,7 @@ use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::interface::{At, without};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
-use crate::outbox::{Look, Outbox, Waiter};
+use crate::outbox::{Outbox, Waiter};
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::Wanted;
@@ -69,7 +69,7 @@ pub(super) enum Ready {
         news: bool,
     },
     /// A rival's link is looked at: does it live?
-    AwaitingRival(OpId, LinkView),
+    AwaitingRival(OpId, BindingId, LinkView),
     /// All namespaces are looked through for the interface of a rival.
     AwaitingSearch(BindingId, LinkView),
     /// The interface is being changed for an earlier binding. A late change for that one would undo what the main plugin puts
@@ -115,7 +115,7 @@ impl Admission {
             (Target::Named(at), Some(mac)) => Target::OfServer(at, mac),
             (target, _) => target,
         };
-        let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+        let waiter = Waiter::Operation(add.attachment.clone());
         Self {
             request,
             latest: tables.bindings.latest(),
@@ -135,8 +135,8 @@ impl Admission {
     }
 
     /// Looks at its interface.
-    pub(super) fn look(&self, tables: &mut Tables, look: Look, target: Target) -> OpId {
-        let waiter = Waiter::Operation(self.attachment().clone(), look);
+    pub(super) fn look(&self, tables: &mut Tables, target: Target) -> OpId {
+        let waiter = Waiter::Operation(self.attachment().clone());
         tables.out.inspect(waiter, target)
     }
 
@@ -220,7 +220,7 @@ impl Admission {
         let add = &self.quest.add;
         *look = Some(match self.quest.adopts {
             Some(_) => {
-                let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+                let waiter = Waiter::Operation(add.attachment.clone());
                 tables.out.inspect(waiter, self.target.clone())
             }
             None => prepare(&mut tables.out, permits, add),
@@ -233,7 +233,7 @@ impl Admission {
         if let Ready::AwaitingChange(view) = &self.ready
             && view.at() == at
         {
-            self.ready = Ready::Preparing(self.look(tables, Look::Prepare, self.target.clone()));
+            self.ready = Ready::Preparing(self.look(tables, self.target.clone()));
         }
     }
 
@@ -244,7 +244,7 @@ impl Admission {
 
     pub(super) fn op(&self) -> Option<OpId> {
         match &self.ready {
-            Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
+            Ready::Preparing(op) | Ready::AwaitingRival(op, ..) => Some(*op),
             Ready::AwaitingCarrier { look, .. } => *look,
             Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => {
                 None
@@ -327,7 +327,7 @@ impl Admission {
 
 /// Sets the link of an ADD up and looks at it.
 fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
-    let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+    let waiter = Waiter::Operation(add.attachment.clone());
     match &add.place {
         // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
         place if add.opens_at_once() && pacing.has_room(&add.lan) => out.prepare(

@@ -20,7 +20,6 @@ use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, 
 use crate::identity::Attachment;
 use crate::job::{self, LIMIT};
 use crate::link::{LinkCause, LinkView};
-use crate::outbox::Look;
 use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -233,13 +232,7 @@ impl Registry {
         self.next_call(now, attachment);
     }
 
-    pub(super) fn operation_done(
-        &mut self,
-        now: Now,
-        attachment: Attachment,
-        look: Look,
-        outcome: Outcome,
-    ) {
+    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. }
             | Outcome::Prepared { result, .. }
@@ -255,10 +248,9 @@ impl Registry {
             | Outcome::Unmade(_)
             | Outcome::OwnLinks(_) => return,
         };
-        match look {
-            Look::Prepare => self.prepared(now, &attachment, view),
-            Look::Rival(rival) => self.rival_seen(now, &attachment, rival, view),
-            Look::Check => self.checked(now, &attachment, view),
+        match self.slots.operation(&attachment) {
+            Some(Operation::Checking(_)) => self.checked(now, &attachment, view),
+            _ => self.prepared(now, &attachment, view),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::identity::Attachment;
 use crate::interface::Seat;
 use crate::job::{LIMIT, Next};
 use crate::link::{LinkCause, LinkView, Target};
-use crate::outbox::{Look, Waiter};
+use crate::outbox::Waiter;
 use crate::time::Now;
 
 /// A CHECK under way.
@@ -68,7 +68,7 @@ impl Check {
             return Next::Answers(Answer::Checked);
         }
         let target = Target::Known(binding.link.clone());
-        let waiter = Waiter::Operation(attachment.clone(), Look::Check);
+        let waiter = Waiter::Operation(attachment.clone());
         let op = tables.out.inspect_with(waiter, target, true);
         Next::Waits(Self {
             request,

@@ -225,12 +225,12 @@ impl Registry {
                 self.tables
                     .with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
             }
-            Some(Waiter::Operation(attachment, look)) => {
+            Some(Waiter::Operation(attachment)) => {
                 self.spare = sockets.map(|exchange| Spare {
                     exchange,
                     attachment: attachment.clone(),
                 });
-                self.operation_done(now, attachment, look, outcome);
+                self.operation_done(now, attachment, outcome);
                 let unused = self.spare.take();
                 unused
                     .into_iter()

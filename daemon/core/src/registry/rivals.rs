@@ -14,7 +14,7 @@ use crate::binding::{Binding, Leave, Life, Release, change};
 use crate::effect::{Answer, Failure};
 use crate::identity::{Identity, Lan};
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
-use crate::outbox::{Look, Waiter};
+use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::Wanted;
@@ -103,8 +103,8 @@ pub(super) fn settle(
             return Admitted::Fails(held_by(binding, true));
         }
         let target = Target::Known(binding.link.clone());
-        let op = admission.look(tables, Look::Rival(rival), target);
-        admission.ready = Ready::AwaitingRival(op, view);
+        let op = admission.look(tables, target);
+        admission.ready = Ready::AwaitingRival(op, rival, view);
         return Admitted::Waits;
     }
     if tables.interfaces.is_changing(view.at()) {
@@ -130,13 +130,13 @@ pub(super) fn seen(
     tables: &mut Tables,
     seeking: &mut Seeking,
     now: Now,
-    rival: BindingId,
     seen: Result<LinkView, LinkCause>,
 ) -> Admitted {
-    let Ready::AwaitingRival(_, view) = &admission.ready else {
+    let Ready::AwaitingRival(_, rival, view) = &admission.ready else {
         return Admitted::Waits;
     };
-    let (view, add) = (view.clone(), &admission.quest.add);
+    let (rival, view) = (*rival, view.clone());
+    let add = &admission.quest.add;
     if let Some(binding) = tables.bindings.get(rival).filter(|it| it.is_live()) {
         let is_own = *binding.attachment == add.attachment;
         let gone = match &seen {
@@ -199,7 +199,7 @@ fn clear(
     link: &Link,
     steps: Vec<Step>,
 ) -> Admitted {
-    let waiter = Waiter::Operation(admission.attachment().clone(), Look::Prepare);
+    let waiter = Waiter::Operation(admission.attachment().clone());
     let op = change(&mut tables.out, &mut tables.interfaces, waiter, link, steps);
     (admission.ready, admission.cleared) = (Ready::Preparing(op), true);
     Admitted::Waits
