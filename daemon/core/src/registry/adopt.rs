@@ -145,7 +145,8 @@ impl Adoptions {
         let Some(mut adoption) = self.pending.remove(&attachment) else {
             return;
         };
-        self.failures.insert(attachment.clone(), reason(failure));
+        self.failures
+            .insert(attachment.clone(), failure.to_string());
         if !may_live(tables, sight, &adoption, failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
@@ -178,21 +179,5 @@ fn may_live(tables: &Tables, sight: &Sight, adoption: &Adoption, failure: &Failu
         blind
     } else {
         !cause.is_gone()
-    }
-}
-
-/// Returns why an adoption failed. Unlike an ADD, an adoption takes no other address.
-fn reason(failure: &Failure) -> String {
-    match failure {
-        Failure::NotWanted {
-            server,
-            wanted,
-            offered,
-        } => {
-            format!(
-                "{server} offered {offered} instead of {wanted}, which the container has: no server confirms that"
-            )
-        }
-        failure => failure.to_string(),
     }
 }
