@@ -46,34 +46,35 @@ impl Registry {
     /// Begins to adopt a container, unless its attachment is known already.
     pub(crate) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
         if !self.knows(&adoptee.add.attachment) {
-            let errand = self.adoptions.enter(&mut self.jobs, adoptee.clone());
-            self.begin_adoption(now, errand, adoptee);
+            self.adoptions.enter(adoptee.clone());
+            self.begin_adoption(now, adoptee);
         }
     }
 
-    /// Tries to adopt a container once more.
-    pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
-        self.tables.timers.set(Key::Adoption(errand), None);
-        let Some(attachment) = self.jobs.attachment(errand).cloned() else {
-            return;
-        };
-        if self.knows(&attachment) {
-            self.forget_adoption(&attachment);
-        } else if let Some(adoptee) = self.adoptions.next_try(&attachment) {
-            self.begin_adoption(now, errand, adoptee);
+    /// Tries once more to adopt the containers whose time has come.
+    pub(super) fn adopt_again(&mut self, now: Now) {
+        for adoptee in self.adoptions.due(now.boot) {
+            if self.knows(&adoptee.add.attachment) {
+                self.forget_adoption(&adoptee.add.attachment);
+            } else {
+                self.begin_adoption(now, adoptee);
+            }
         }
+        self.adoptions.time(&mut self.tables);
     }
 
     /// Leaves an attachment to its runtime. Returns the address that its container ran with, if it still had to be adopted.
     pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
-        self.adoptions
-            .forget(&mut self.tables, &mut self.jobs, attachment)
+        let ran_with = self.adoptions.forget(attachment);
+        self.adoptions.time(&mut self.tables);
+        ran_with
     }
 
     /// Begins the ADD of a container that runs already.
-    fn begin_adoption(&mut self, now: Now, request: RequestId, mut adoptee: Adoptee) {
+    fn begin_adoption(&mut self, now: Now, mut adoptee: Adoptee) {
         self.settle_client_id(&mut adoptee.add, true);
         let attachment = adoptee.add.attachment.clone();
+        let request = self.jobs.errand(Caller::Adoption, attachment.clone());
         self.time_call(request, now.boot + adoptee.add.timeout);
         let admission = Admission::adopt(&mut self.tables, request, adoptee, now.boot);
         self.begin(&attachment, Operation::Adding(Box::new(admission)));

@@ -9,15 +9,14 @@ use std::collections::BTreeMap;
 
 use ipnet::Ipv4Net;
 
-use super::jobs::{Caller, Jobs};
 use super::sight::Sight;
 use super::tables::Tables;
 use super::timers::Key;
 use crate::backoff::{Backoff, RARELY};
-use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
+use crate::effect::{Adoptee, Answer, Failure, Why};
 use crate::identity::Attachment;
 use crate::link::directory_of;
-use crate::time::Now;
+use crate::time::{Instant, Now};
 
 /// The containers that must still be adopted, and those that could not be.
 #[derive(Debug, Default)]
@@ -33,10 +32,8 @@ pub(super) struct Adoption {
     adoptee: Adoptee,
     /// Tries that failed.
     tries: Backoff,
-    /// The request of the try under way, or of the next one.
-    errand: RequestId,
-    /// Whether the next try waits for its time.
-    waits: bool,
+    /// When it is tried again; `None`: a try is under way.
+    next: Option<Instant>,
 }
 
 impl Adoptions {
@@ -48,72 +45,48 @@ impl Adoptions {
         self.failures.clone().into_iter().collect()
     }
 
-    /// Returns all attachments that an operator still sees, some twice.
-    fn known(&self) -> impl Iterator<Item = &Attachment> {
-        self.failures.keys().chain(self.pending.keys())
-    }
-
-    /// Enters a container that is to be adopted. Returns the request of the first try.
-    pub(super) fn enter(&mut self, jobs: &mut Jobs, adoptee: Adoptee) -> RequestId {
-        let attachment = adoptee.add.attachment.clone();
-        let errand = jobs.errand(Caller::Adoption, attachment.clone());
+    /// Enters a container whose first try begins.
+    pub(super) fn enter(&mut self, adoptee: Adoptee) {
         let adoption = Adoption {
-            adoptee,
             tries: Backoff::default(),
-            errand,
-            waits: false,
+            next: None,
+            adoptee,
         };
+        let attachment = adoption.adoptee.add.attachment.clone();
         self.pending.insert(attachment, adoption);
-        errand
     }
 
-    /// Returns the container whose next try begins: the pause is over.
-    pub(super) fn next_try(&mut self, attachment: &Attachment) -> Option<Adoptee> {
-        let adoption = self.pending.get_mut(attachment)?;
-        adoption.waits = false;
-        Some(adoption.adoptee.clone())
+    /// Returns the containers whose next try begins: the pause is over.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Adoptee> {
+        let pending = self.pending.values_mut();
+        let due = pending.filter_map(|it| it.next.take_if(|at| *at <= now).map(|_| it));
+        due.map(|it| it.adoptee.clone()).collect()
+    }
+
+    /// Sets the deadline of the next try.
+    pub(super) fn time(&self, tables: &mut Tables) {
+        let next = self.pending.values().filter_map(|it| it.next).min();
+        let next = next.map(|at| (at, Why::Work));
+        tables.timers.set(Key::Adoption, next);
     }
 
     /// Leaves an attachment to its runtime, which has decided about it. Returns the address that its container ran with, if it
     /// still had to be adopted.
-    pub(super) fn forget(
-        &mut self,
-        tables: &mut Tables,
-        jobs: &mut Jobs,
-        attachment: &Attachment,
-    ) -> Option<Ipv4Net> {
+    pub(super) fn forget(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
         self.failures.remove(attachment);
-        let Adoption {
-            errand,
-            waits,
-            adoptee,
-            ..
-        } = self.pending.remove(attachment)?;
-        if waits {
-            tables.timers.set(Key::Adoption(errand), None);
-            jobs.forget(errand);
-        }
-        Some(adoptee.address)
+        Some(self.pending.remove(attachment)?.adoptee.address)
     }
 
     /// Forgets the adoptions of all attachments that their runtime has called gone.
-    pub(super) fn forget_all(
-        &mut self,
-        tables: &mut Tables,
-        jobs: &mut Jobs,
-        gone: impl Fn(&Attachment) -> bool,
-    ) {
-        let known = self.known().filter(|attachment| gone(attachment));
-        for attachment in known.cloned().collect::<Vec<_>>() {
-            self.forget(tables, jobs, &attachment);
-        }
+    pub(super) fn forget_all(&mut self, gone: impl Fn(&Attachment) -> bool) {
+        self.failures.retain(|attachment, _| !gone(attachment));
+        self.pending.retain(|attachment, _| !gone(attachment));
     }
 
     /// Handles the answer to a try.
     pub(super) fn tried(
         &mut self,
         tables: &mut Tables,
-        jobs: &mut Jobs,
         sight: &Sight,
         now: Now,
         attachment: Attachment,
@@ -125,9 +98,9 @@ impl Adoptions {
                     let server = tenure.by.server().map(tracing::field::display);
                     tracing::info!(%attachment, address = %tenure.net(), server, "adopted");
                 }
-                self.forget(tables, jobs, &attachment);
+                self.forget(&attachment);
             }
-            Answer::Failed(failure) => self.failed(tables, jobs, sight, now, attachment, &failure),
+            Answer::Failed(failure) => self.failed(tables, sight, now, attachment, &failure),
             // An ADD gets no other answer.
             _ => {}
         }
@@ -136,7 +109,6 @@ impl Adoptions {
     fn failed(
         &mut self,
         tables: &mut Tables,
-        jobs: &mut Jobs,
         sight: &Sight,
         now: Now,
         attachment: Attachment,
@@ -158,11 +130,9 @@ impl Adoptions {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
-        (adoption.errand, adoption.waits) =
-            (jobs.errand(Caller::Adoption, attachment.clone()), true);
-        let next = Some((now.boot + pause, Why::Work));
-        tables.timers.set(Key::Adoption(adoption.errand), next);
+        adoption.next = Some(now.boot + pause);
         self.pending.insert(attachment, adoption);
+        self.time(tables);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Begins, times and answers calls, and gives those about an attachment their turn. What each kind of call does is in `jobs`.
+//! Begins, times and answers calls, and gives those about an attachment their turn. What each kind of call does is in
+//! `jobs`.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. A DEL goes before them and ends
 //! an ADD that is under way (invariant 2). What an ADD does is in `admission` and `add`, what a CHECK does in `check`.
@@ -94,14 +95,10 @@ impl Registry {
             Caller::Collection(of) | Caller::Operator(of) => {
                 Returning::go_on(self, of, &attachment, answer)
             }
-            Caller::Adoption => self.adoptions.tried(
-                &mut self.tables,
-                &mut self.jobs,
-                &self.audit.sight,
-                now,
-                attachment,
-                answer,
-            ),
+            Caller::Adoption => {
+                self.adoptions
+                    .tried(&mut self.tables, &self.audit.sight, now, attachment, answer)
+            }
             Caller::Above => self.notices.push_back(Notice::Answered {
                 id,
                 attachment,

@@ -177,7 +177,7 @@ impl Registry {
                 .with(now, id, |binding, cx| binding.on_clock(cx)),
             Key::Call(id) => self.call_timed_out(now, id),
             Key::Audit(at) => self.audit.look_again(&mut self.tables, at),
-            Key::Adoption(id) => self.adopt_again(now, id),
+            Key::Adoption => self.adopt_again(now),
             Key::Look => self.look_on_clock(),
             Key::Orphans => {}
             Key::Seek => self.seeking.on_clock(&mut self.tables, now),

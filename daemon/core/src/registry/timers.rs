@@ -17,7 +17,7 @@ pub(crate) enum Key {
     /// A look at an interface that failed, until it is tried again.
     Audit(At),
     /// The pause before a failed adoption is tried again.
-    Adoption(RequestId),
+    Adoption,
     /// What ADDs wait for is looked at again: the carrier of host links, and Ethernet addresses that others have.
     Look,
     /// The next link that disappeared counts as one without a DEL.

@@ -39,8 +39,8 @@ pub(super) fn collect(
     let does = core.slots.iter().map(|(known, _)| known);
     let known = holds.chain(does).map(|known| &**known);
     let left: BTreeSet<_> = known.filter(|known| stale(known)).cloned().collect();
-    core.adoptions
-        .forget_all(&mut core.tables, &mut core.jobs, stale);
+    core.adoptions.forget_all(stale);
+    core.adoptions.time(&mut core.tables);
     if !left.is_empty() {
         tracing::info!(
             network,

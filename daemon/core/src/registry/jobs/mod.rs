@@ -152,23 +152,11 @@ impl Jobs {
         id
     }
 
-    pub(super) fn forget(&mut self, id: RequestId) {
-        self.by_id.remove(&id);
-    }
-
-    fn attached(&self, id: RequestId) -> Option<&Attached> {
+    pub(super) fn caller(&self, id: RequestId) -> Option<&Caller> {
         match self.by_id.get(&id)? {
-            Job::Attached(job) => Some(job),
+            Job::Attached(job) => Some(&job.by),
             _ => None,
         }
-    }
-
-    pub(super) fn attachment(&self, id: RequestId) -> Option<&Attachment> {
-        self.attached(id).map(|job| &job.attachment)
-    }
-
-    pub(super) fn caller(&self, id: RequestId) -> Option<&Caller> {
-        self.attached(id).map(|job| &job.by)
     }
 
     /// Returns the leases that operators extend.
