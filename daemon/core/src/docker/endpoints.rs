@@ -53,8 +53,6 @@ pub(super) struct Leasing {
 pub(super) struct Endpoint {
     /// What is known about it once it has an address.
     record: Option<Box<EndpointRecord>>,
-    /// Whether the store has that.
-    written: bool,
     /// Docker's name for its container's namespace, since it joined; empty while that is not known.
     sandbox: String,
     stage: EndpointStage,
@@ -95,7 +93,7 @@ impl Endpoints {
         let id = record.id.clone();
         let endpoint = self.by_id.entry(id);
         let endpoint = endpoint.or_insert_with(|| Endpoint::new(EndpointStage::There));
-        (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
+        endpoint.record = Some(Box::new(record));
     }
 
     /// Records where an endpoint goes, unless an endpoint in the same subnet is there: Docker would then fail half-way.
@@ -141,7 +139,6 @@ impl Endpoint {
     fn new(stage: EndpointStage) -> Self {
         Self {
             record: None,
-            written: false,
             sandbox: String::new(),
             stage,
             creating: Vec::new(),
@@ -376,7 +373,7 @@ impl Desk<'_> {
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
             (Outcome::Persisted(Ok(())), EndpointStage::Writing) => {
-                (endpoint.written, endpoint.stage) = (true, EndpointStage::There);
+                endpoint.stage = EndpointStage::There;
                 endpoint.hear(true, now.boot);
                 match endpoint.ends {
                     true => self.end_endpoint(now, id),
@@ -391,10 +388,7 @@ impl Desk<'_> {
                 self.unmake_alone(LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
-            (Outcome::Persisted(Ok(())), EndpointStage::Forgetting) => {
-                endpoint.written = false;
-                self.unmake_link(id);
-            }
+            (Outcome::Persisted(Ok(())), EndpointStage::Forgetting) => self.unmake_link(id),
             (Outcome::Persisted(Err(cause)), EndpointStage::Forgetting) => {
                 self.stays(now, id, &Failure::Store(cause))
             }
@@ -527,12 +521,11 @@ impl Desk<'_> {
                 self.registry.hung_up(now, errand);
                 self.endpoint_over(id, Ok(()));
             }
-            EndpointStage::There if endpoint.written => {
+            EndpointStage::There => {
                 endpoint.stage = EndpointStage::Forgetting;
                 let change = DockerKey::Endpoint(id.clone()).remove();
                 self.write(DoorWaiter::Endpoint(id.clone()), vec![change]);
             }
-            EndpointStage::There => self.unmake_link(id),
             EndpointStage::Making
             | EndpointStage::Writing
             | EndpointStage::Forgetting
@@ -560,7 +553,8 @@ impl Desk<'_> {
     fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<AddressSource> {
         let endpoint = self.docker.endpoint_mut(id)?;
         let record = endpoint.record.take()?;
-        if std::mem::take(&mut endpoint.written) {
+        // Before its link is deleted, its record is.
+        if endpoint.stage != EndpointStage::Unmaking {
             self.registry
                 .tables
                 .out
