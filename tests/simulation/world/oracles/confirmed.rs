@@ -13,7 +13,9 @@ pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let has_changed = world.ports.lost.contains_key(&at) || back > forwards;
     let lived =
         |actor: &&Actor| actor.at == Some(at) && actor.phase == Phase::Live && actor.told_at < lost;
-    let asks = |actor: &&Actor| !has_changed && !actor.is_found_later() && !actor.has_fallback();
+    // Where links fail, so may the tries in these two minutes.
+    let is_hindered = has_changed || world.plan.link_faults > 0;
+    let asks = |actor: &&Actor| !is_hindered && !actor.is_found_later() && !actor.has_fallback();
     let Some(actor) = world.actors.iter().find(lived).filter(asks) else {
         return;
     };
