@@ -115,9 +115,7 @@ fn is_kept(world: &World, actor: &Actor) -> bool {
         let was_kept = |kept| world.world_time(record.lease.start + kept) <= actor.began + grace;
         let kept = record.kept.is_some_and(was_kept) && record.state == RecordState::Releasing;
         let is_wanted = actor.wanted == Some(record.lease.ip());
-        // A container that returned for a moment may have given it back.
-        let is_leased = world.leases_of(actor.lan, record.lease.ip()).count() > 0;
-        kept && is_wanted && is_leased && record.identity.lan == *lan
+        kept && is_wanted && record.identity.lan == *lan
     };
     world.store.durable.values().any(is_it)
 }
