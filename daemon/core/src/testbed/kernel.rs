@@ -59,6 +59,9 @@ pub struct Applied {
     pub told: Vec<KernelMessage>,
 }
 
+/// What a daemon finds at a path whose namespace it does not see.
+pub type Unseen = fn(PathBuf) -> LinkCause;
+
 /// All namespaces of one boot.
 #[derive(Debug)]
 pub struct Kernel {
@@ -67,7 +70,7 @@ pub struct Kernel {
     /// The namespaces that the daemon hears.
     watched: BTreeSet<Cookie>,
     /// Set while the daemon sees no namespace in a directory: what it finds at their paths, and the directory.
-    pub unseen: Option<(fn(PathBuf) -> LinkCause, &'static str)>,
+    pub unseen: Option<(Unseen, &'static str)>,
     next: u64,
 }
 

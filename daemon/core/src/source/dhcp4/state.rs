@@ -142,6 +142,9 @@ impl Transaction {
     }
 }
 
+/// From when until when a lease is extended in one way.
+type Period = (Instant, Instant);
+
 impl State {
     /// Returns the state's name.
     pub(crate) fn name(&self) -> StateName {
@@ -213,7 +216,7 @@ impl State {
     pub(crate) fn extending(
         &mut self,
         now: Instant,
-    ) -> Option<(&Arc<Lease>, &mut Extension, Option<(Instant, Instant)>)> {
+    ) -> Option<(&Arc<Lease>, &mut Extension, Option<Period>)> {
         let (lease, extension, phase) = match self {
             Self::Renewing { lease, extension } => {
                 let phase = timing::renewing(lease, now);
