@@ -261,7 +261,9 @@ impl World {
                 .left
                 .retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
             self.took_in(grant, xid, purpose);
-        } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
+        } else if matches!(purpose, Purpose::Select | Purpose::Reboot)
+            && !self.is_written(&grant, &[RecordState::Seeking, RecordState::Releasing])
+        {
             self.ledger.left.insert(grant, Excuse::GrantedLate);
         }
     }
@@ -340,13 +342,13 @@ impl World {
         }
     }
 
-    /// Returns whether there is a durable record of a client's lease, which the client has not lost.
-    fn is_written(&self, (_, server, address, key): &Grant) -> bool {
+    /// Returns whether there is a durable record of a client's lease, other than in some states.
+    fn is_written(&self, (_, server, address, key): &Grant, but: &[RecordState]) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
             let is_its = (key_of(&record.identity.client_id), lease.server, lease.ip())
                 == (key.clone(), *server, *address);
-            is_its && record.state != RecordState::Seeking
+            is_its && !but.contains(&record.state)
         };
         self.store.durable.values().any(of_client)
     }
@@ -354,7 +356,7 @@ impl World {
     /// Excuses all leases that are granted now, or only those that are not recorded.
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
         let mut left = self.grants(|_, _, _| true);
-        left.retain(|grant| !unwritten_only || !self.is_written(grant));
+        left.retain(|grant| !unwritten_only || !self.is_written(grant, &[RecordState::Seeking]));
         self.ledger
             .left
             .extend(left.into_iter().map(|grant| (grant, excuse)));

@@ -20,7 +20,8 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     if actor.phase != Phase::Live || actor.meddled || actor.stranded == Some(false) || !applies {
         return;
     }
-    if world.is_out_of_reach(actor) {
+    // A lease that Docker's endpoint got while the daemon was blind: dockerd is to put it on.
+    if world.is_out_of_reach(actor) || world.plan.blindness > 0 && actor.is_found_later() {
         return;
     }
     let (Some(wire), Some(record)) = (

@@ -204,7 +204,7 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
 }
 
 #[test]
-fn a_server_that_wants_the_broadcast_flag_is_asked_with_it() {
+fn a_server_that_wants_the_broadcast_flag_gets_it() {
     let mut rig = Rig::new(8);
     rig.server = Server::AnswersFlag;
     let add = rig.add("a", 1, "a");
