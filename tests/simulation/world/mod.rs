@@ -216,6 +216,8 @@ pub(crate) struct World {
     calm: bool,
     /// Whether operations on links fail.
     links_fail: bool,
+    /// Whether the daemon is blind now and then, until the work winds down.
+    goes_blind: bool,
     /// Whether the store may lack something that a daemon knew when it ended.
     store_fails: bool,
     /// Whether a daemon has started without its predecessor's leases.
@@ -283,6 +285,7 @@ impl World {
             winding_down: false,
             calm: plan.is_calm(),
             links_fail: plan.link_faults > 0,
+            goes_blind: plan.blindness > 0,
             store_fails: plan.store_faults > 0 || plan.store_full.is_some() || plan.damages > 0,
             was_damaged: false,
             docker_was_lost: false,

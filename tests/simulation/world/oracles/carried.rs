@@ -20,8 +20,9 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     if actor.phase != Phase::Live || actor.meddled || actor.stranded == Some(false) || !applies {
         return;
     }
-    // A lease that Docker's endpoint got while the daemon was blind: dockerd is to put it on.
-    if world.is_out_of_reach(actor) || world.plan.blindness > 0 && actor.is_found_later() {
+    // A lease that an endpoint of Docker's got while the daemon was blind: dockerd is to put it on.
+    let is_of_docker = matches!(actor.attachment, Attachment::Docker { .. });
+    if world.is_out_of_reach(actor) || world.goes_blind && is_of_docker {
         return;
     }
     let (Some(wire), Some(record)) = (

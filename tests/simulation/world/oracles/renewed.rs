@@ -88,6 +88,10 @@ impl Forgotten {
         let key = message.key();
         let waits = world.ledger.speaking.get(&(lan, key.clone()));
         let waits = waits.copied().flatten() == Some((message.xid, None));
+        // Docker's pool may not have the address, and then nobody looks at who holds it. A question for offers takes none.
+        let takes = |asker: &Actor| asker.lan == lan && asker.client_key() == key;
+        let mut askers = world.actors.iter().filter(|asker| takes(asker));
+        let is_taken = askers.any(|asker| asker.pool.is_none());
         // What was extended a moment ago is not extended again.
         let is_its = |record: &Record| {
             let is_fresh = world.now < world.world_time(record.lease.start) + SOON;
@@ -95,6 +99,7 @@ impl Forgotten {
         };
         // Who waits for an answer asks again at its own pace.
         if waits
+            && is_taken
             && actor.client_key() != key
             && !self.waiting.contains(&(lan, address))
             && world.record_of(actor).is_some_and(is_its)
