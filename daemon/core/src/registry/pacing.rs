@@ -2,8 +2,9 @@
 //! its leases are extended, and how far apart its RELEASEs leave.
 //!
 //! A server that answers one client at a time serves a hundred sooner if they come one after the other than if all of them
-//! retransmit. Exchanges that no caller waits for have permits of their own, a fourth as many. A permit ends when
-//! a message is sent again: a server may answer some of its clients and ignore the rest. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
+//! retransmit. Exchanges that no caller waits for have permits of their own, a fourth as many. An ADD's permit ends when a message
+//! is sent again, because a server may answer some of its clients and ignore the rest; a lost lease's permit ends when its sockets
+//! close. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
 //! An extension has its turn until it is answered, but only for the time that a client listens: a silent server must not keep
 //! others from being asked.
 
