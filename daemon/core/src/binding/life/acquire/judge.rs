@@ -5,8 +5,9 @@
 //! | another address than the only acceptable one | the client waits for that one; if it is kept, it was given back before the DISCOVER |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times |
+//! | an address that this ADD has declined | refused; the third time the ADD fails |
 //! | a lease that ends before its address is known to be free | the ADD fails |
-//! | a lease whose address a station uses | declined; the third time the ADD fails, and at once if no other address will do |
+//! | a lease whose address a station uses | declined; the third time the ADD fails, and at once if no other will do |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
 //! Each failed address is remembered with the reason: an ADD that gets nothing takes its failure from these.
@@ -30,8 +31,9 @@ const MOST_HELD: u32 = 10;
 /// How many offers outside the pool make the ADD fail.
 const MOST_UNFIT: u32 = 3;
 
-/// How many DECLINEs make the ADD fail: its server does not learn about the conflicts, or has too many of them.
-const MOST_IN_USE: u32 = 3;
+/// How many DECLINEs of one address make the ADD fail: its server will not learn about the conflict. So many addresses that
+/// stations use make it fail too.
+const MOST_IN_USE: usize = 3;
 
 /// The pause after an offer that is refused, doubled each time for an address that another attachment has.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -90,9 +92,11 @@ struct Tried {
     server: Ipv4Addr,
     address: Ipv4Addr,
     cause: Cause,
+    /// How often.
+    times: u32,
 }
 
-/// All such addresses, the latest last.
+/// All such addresses, once per reason, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct Misses(Vec<Tried>);
 
@@ -107,33 +111,54 @@ impl Misses {
 
     /// Records why an address came to nothing. Returns how often that happened.
     fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
-        if self.0.len() == MOST {
-            self.0.remove(0);
-        }
-        self.0.push(Tried {
+        let is_it = |tried: &Tried| {
+            (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause)
+        };
+        let before = self
+            .0
+            .iter()
+            .position(is_it)
+            .map_or(0, |at| self.0.remove(at).times);
+        self.push(Tried {
             server,
             address,
-            cause: cause.clone(),
+            cause,
+            times: before + 1,
         });
-        self.times(&cause, |tried| {
-            (tried.server, tried.address) == (server, address)
+        before + 1
+    }
+
+    /// Returns who uses an address that was declined.
+    fn user(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.0.iter().find_map(|tried| match tried.cause {
+            Cause::InUse(by) if tried.address == address => Some(by),
+            _ => None,
         })
-    }
-
-    /// Returns how often an address came to nothing for such a reason, of those that count.
-    fn times(&self, cause: &Cause, counts: impl Fn(&Tried) -> bool) -> u32 {
-        let is_it = |tried: &&Tried| is_like(&tried.cause, cause) && counts(tried);
-        self.0.iter().filter(is_it).count() as u32
-    }
-
-    fn count(&self, cause: &Cause) -> u32 {
-        self.times(cause, |_| true)
     }
 
     /// Records that a station uses an address. Returns whether that was the last that the ADD tries.
     fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
         self.note(server, address, Cause::InUse(by));
-        self.count(&Cause::InUse(by)) >= MOST_IN_USE
+        let of_it =
+            |tried: &&Tried| tried.address == address && is_like(&tried.cause, &Cause::InUse(by));
+        let times: u32 = self.0.iter().filter(of_it).map(|tried| tried.times).sum();
+        times as usize >= MOST_IN_USE || self.users().len() >= MOST_IN_USE
+    }
+
+    /// Returns how often an address came to nothing for such a reason.
+    fn count(&self, cause: &Cause) -> u32 {
+        self.0
+            .iter()
+            .filter(|tried| is_like(&tried.cause, cause))
+            .map(|tried| tried.times)
+            .sum()
+    }
+
+    fn push(&mut self, tried: Tried) {
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        self.0.push(tried);
     }
 
     /// Returns the declined addresses, each once with its user.
@@ -275,7 +300,11 @@ impl Misses {
                 false => Ruling::Refuse((PAUSE * (1 << (times - 1))).min(RECEIVE_WINDOW)),
             };
         }
-        Ruling::GoOn
+        match self.user(address).filter(|_| !granted) {
+            Some(by) if self.declined(server, address, by) => self.fail(quest),
+            Some(_) => Ruling::Refuse(PAUSE),
+            None => Ruling::GoOn,
+        }
     }
 
     /// Fails the ADD by what came to nothing last.
@@ -329,7 +358,10 @@ mod tests {
             in_vain: 3,
         };
         assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
-        assert_eq!(misses.in_use(&lan), Some(in_use));
+        assert_eq!(
+            (misses.in_use(&lan), misses.user(address(51))),
+            (Some(in_use), Some(BY))
+        );
     }
 
     #[test]
@@ -346,8 +378,14 @@ mod tests {
             [false, false, true]
         );
         assert_eq!(
-            last_of(&[(SERVER, 50), (SERVER, 51), (other, 50)]),
-            [false, false, true]
+            last_of(&[
+                (SERVER, 50),
+                (SERVER, 51),
+                (SERVER, 50),
+                (other, 51),
+                (SERVER, 52)
+            ]),
+            [false, false, false, false, true]
         );
     }
 
