@@ -228,17 +228,37 @@ impl Dropped {
     }
 }
 
+impl BadOption {
+    /// Returns whether the option's meaning is unknown because it is cut short or malformed; else it is known and useless.
+    fn is_unread(&self) -> bool {
+        match self {
+            Self::Truncated | Self::Length(_) | Self::Compression | Self::Route => true,
+            Self::Misplaced
+            | Self::Overload(_)
+            | Self::Mask(_)
+            | Self::NotAHost(_)
+            | Self::TooMany(_) => false,
+            Self::Mtu(_)
+            | Self::MtuForIpv6(_)
+            | Self::Name(_)
+            | Self::Destination(_)
+            | Self::NoRoute => false,
+        }
+    }
+}
+
 impl Options {
-    /// Returns whether the message may have said more: it is cut, or an option in it is malformed.
-    pub(crate) fn is_unread(&self) -> bool {
-        use BadOption::{Compression, Length, Overload, Route, Truncated};
-        let is_unread = |dropped: &DroppedOption| {
-            matches!(
-                dropped.cause,
-                Truncated | Length(_) | Overload(_) | Compression | Route
-            )
+    /// Returns whether an option without a value may have had one that could not be read.
+    pub(crate) fn is_unread(&self, code: u8) -> bool {
+        // A cut hides what comes behind it, and so does a bad option 52, which should say whether other fields hold options.
+        let hides = |dropped: &DroppedOption| match dropped.cause {
+            BadOption::Truncated | BadOption::Overload(_) => true,
+            BadOption::Length(_) => dropped.code == code::OVERLOAD,
+            _ => false,
         };
-        self.dropped.iter().any(is_unread)
+        self.dropped
+            .iter()
+            .any(|dropped| hides(dropped) || dropped.code == code && dropped.cause.is_unread())
     }
 
     /// Reads the values of all fields' options.

@@ -51,7 +51,7 @@ pub(in crate::binding) fn tell(
             let cause = format_args!("option, {}", dropped.cause);
             cx.out.counts.refused(cause);
             if warnings.is_new(&dropped.to_string()) {
-                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped");
+                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped: the rest is used");
             }
         }
     }

@@ -26,8 +26,10 @@
 //! * If an ACK says anything else, whatever it omits has been withdrawn, and is removed. The parameter request list asks for
 //!   everything that a lease can have, and a server MUST return what is configured (RFC 2131 §4.3.1). If single values were
 //!   kept, nobody could take a route, a name server or an MTU away from running containers.
-//! * What could not be read has not been withdrawn. An ACK that is cut, or has a malformed option, extends the lease and changes
-//!   nothing else. An option that is complete but useless, such as a router that is not a host's address, says that there is none.
+//!
+//! * What could not be read has not been withdrawn. A malformed option leaves its value as it was; if the message is cut (or
+//!   fails to say where more options are), so does each missing option. An option that is complete but useless, such as a
+//!   router that is not a host's address, says that there is none.
 //!
 //! The values "before" are those of the lease that is extended or confirmed, and for the first ACK those of the offer (RFC 2131
 //! §4.3.1: the two SHOULD NOT conflict).
@@ -168,7 +170,7 @@ pub(crate) fn lease(
         seconds => seconds,
     };
     let times = timing::times(seconds, options.t1, options.t2);
-    if let Some(before) = before.filter(|_| is_bare(options) || options.is_unread()) {
+    if let Some(before) = before.filter(|_| is_bare(options)) {
         return Ok(Lease {
             server,
             server_mac,
@@ -177,12 +179,17 @@ pub(crate) fn lease(
             ..before.clone()
         });
     }
-    Ok(Lease {
+    let said = said(options, address);
+    let lease = Lease {
         server,
         server_mac,
         start,
         times,
-        ..said(options, address)
+        ..said
+    };
+    Ok(match before {
+        Some(before) => with_unread(lease, options, before),
+        None => lease,
     })
 }
 
@@ -213,6 +220,45 @@ fn search(options: &Options) -> Vec<String> {
     let others = several.iter().filter(|name| !options.search.contains(name));
     let all = options.search.iter().chain(others);
     all.take(MAX_SEARCH).cloned().collect()
+}
+
+/// Returns the lease, with the values of `before` where the answer had some that could not be read.
+fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
+    if !before.routes.is_empty() && has_unread_routes(options) {
+        (lease.gateway, lease.routes) = (before.gateway, before.routes.clone());
+    }
+    if options.dns.is_empty() && options.is_unread(code::DOMAIN_NAME_SERVER) {
+        lease.dns.clone_from(&before.dns);
+    }
+    if options.domains.is_empty() && options.is_unread(code::DOMAIN_NAME) {
+        lease.domain.clone_from(&before.domain);
+    }
+    if options.search.is_empty() && options.is_unread(code::DOMAIN_SEARCH) {
+        lease.search.clone_from(&before.search);
+    }
+    if options.mtu.is_none() && options.is_unread(code::INTERFACE_MTU) {
+        lease.mtu = before.mtu;
+    }
+    lease
+}
+
+/// Returns whether the routes that count could not be read: the first present of 121, 249, and 33 with 3.
+fn has_unread_routes(options: &Options) -> bool {
+    for (code, list) in [
+        (code::CLASSLESS_ROUTES, &options.classless_routes),
+        (code::MICROSOFT_ROUTES, &options.microsoft_routes),
+    ] {
+        if list.is_some() {
+            return false;
+        }
+        if options.is_unread(code) {
+            return true;
+        }
+    }
+    let no_router = options.routers.is_empty();
+    let no_statics = options.static_routes.is_empty();
+    no_router && options.is_unread(code::ROUTER)
+        || no_statics && options.is_unread(code::STATIC_ROUTE)
 }
 
 /// Returns what was dropped from the answer with this lease, besides malformed options.

@@ -187,11 +187,7 @@ impl Client {
             self.on_nak(now, server, message.options.message.clone(), asked, out);
             return Ok(());
         }
-        // An offer may say less than its ACK, and so may what is known of a container that already ran.
-        let is_offer = self.state.name() == StateName::Requesting;
-        let is_whole = |before: &&Arc<Lease>| !is_offer && !before.server.is_unspecified();
         let before = asked.as_ref().or(self.state.lease());
-        let before = before.filter(|before| !message.options.is_unread() || is_whole(before));
         let mut lease = accept::lease(
             message,
             server,

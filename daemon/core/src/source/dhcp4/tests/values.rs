@@ -178,7 +178,7 @@ fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
 }
 
 #[test]
-fn an_option_that_cannot_be_read_changes_nothing() {
+fn an_option_that_cannot_be_read_stays_as_it_was() {
     for (code, value) in [
         (3, &[192, 0, 2][..]),
         (6, &[192, 0, 2, 53, 1]),
@@ -196,6 +196,18 @@ fn an_option_that_cannot_be_read_changes_nothing() {
             "{code}: {value:?}"
         );
     }
+    let other = Ipv4Addr::new(192, 0, 2, 9);
+    let by_121 = renewed(|reply| {
+        reply
+            .with(3, &[192])
+            .with(249, &[8])
+            .with(121, &[&[0], &other.octets()[..]].concat())
+    });
+    assert_eq!(
+        by_121.gateway,
+        Some(other),
+        "121 says all that the others could"
+    );
 }
 
 #[test]
@@ -242,7 +254,7 @@ fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
 }
 
 #[test]
-fn a_cut_answer_changes_nothing() {
+fn what_a_cut_answer_does_not_say_stays() {
     // The last option is 3, and behind it is the end.
     assert_eq!(
         renewed(|reply| Reply { cut: 3, ..reply }),
@@ -256,9 +268,21 @@ fn a_cut_answer_changes_nothing() {
         }
         .with(6, &[192, 0, 2, 53])
     };
+    let lease = renewed(|reply| Reply {
+        cut: 3,
+        ..few(reply).with(3, &SERVER.octets())
+    });
     assert_eq!(
-        renewed(|reply| few(reply).with(52, &[9])),
-        full(),
+        lease,
+        Lease {
+            dns: vec![[192, 0, 2, 53].into()],
+            ..full()
+        },
+        "what it does say counts"
+    );
+    assert_eq!(
+        renewed(|reply| few(reply).with(52, &[9])).routes,
+        full().routes,
         "the rest may be where 52 should say"
     );
     assert_eq!(renewed(few).routes, vec![], "this one is whole");
