@@ -213,7 +213,7 @@ impl Core {
                     attachment,
                     answer,
                 } => desk.leased(now, id, attachment, answer),
-                Notice::Over(attachment) => desk.forget_those_without_lease(now, Some(&attachment)),
+                Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
                 Notice::OwnLink { owner, there } => desk.own_link(now, owner, there),
                 Notice::Missed => desk.list_own_links(),
             }

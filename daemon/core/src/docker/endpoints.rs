@@ -174,10 +174,6 @@ impl Endpoint {
         self.goes = Some(now + NEXT_STEP);
     }
 
-    pub(super) fn record(&self) -> Option<&EndpointRecord> {
-        self.record.as_deref()
-    }
-
     /// Returns what is known about it, if its link is in the host's namespace and nothing is under way.
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
         self.record
@@ -338,6 +334,7 @@ impl Desk<'_> {
             Answer::Leased { tenures }
                 if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
             {
+                self.supersede(now, &attachment, &id);
                 let source = AddressSource::Leased(attachment);
                 let record = EndpointRecord {
                     id,
@@ -353,6 +350,26 @@ impl Desk<'_> {
             _ => Failure::Cancelled(attachment),
         };
         self.endpoint_over(&id, Err(failure));
+    }
+
+    /// Ends the endpoints that had a lease before: it now belongs to another, and is not given back with them.
+    fn supersede(&mut self, now: Now, attachment: &Attachment, by: &DoorId) {
+        let others = self
+            .docker
+            .endpoints
+            .leased_by(attachment)
+            .filter(|(id, _)| *id != by)
+            .map(|(id, endpoint)| (id.clone(), endpoint.stage));
+        for (id, stage) in others.collect::<Vec<_>>() {
+            tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
+            if stage != EndpointStage::There {
+                self.end_endpoint(now, &id);
+                continue;
+            }
+            self.drop_endpoint_record(&id);
+            self.endpoint_over(&id, Ok(()));
+            self.unmake_alone(LinkOwner::Endpoint(id));
+        }
     }
 
     /// Goes on with an endpoint whose effect is over.
@@ -414,7 +431,7 @@ impl Desk<'_> {
                 return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault)));
             }
         };
-        self.end_replaced(now, &record, &network.wiring);
+        self.end_strays_beside(now, &record, &network.wiring);
         let (mtu, holder) = self
             .lease_of(&record, now.boot)
             .map(|(grant, of)| (grant.mtu, of.id()))
@@ -649,5 +666,23 @@ impl Desk<'_> {
         };
         // Docker chooses which network a container's default route uses: it gets each router.
         Some((holder.grant(now)?, holder))
+    }
+
+    /// Handles the end of an attachment's lease: its endpoint is gone, unless its link is in the host's namespace. A dockerd that
+    /// was killed never says so.
+    pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+        // That was an earlier container's lease: its own is held.
+        if PortHolding::of(self.registry, attachment).is_some() {
+            return;
+        }
+        let rests = |(_, endpoint): &(&DoorId, &Endpoint)| endpoint.rests().is_some();
+        let found = self.docker.endpoints.leased_by(attachment).find(rests);
+        if let Some(id) = found.map(|(id, _)| id.clone()) {
+            // Whatever the attachment holds by now is its successor's.
+            self.drop_endpoint_record(&id);
+            self.endpoint_over(&id, Ok(()));
+            // A daemon that was killed while it made the link left one without an owner's name.
+            self.unmake_alone(LinkOwner::Endpoint(id));
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::endpoints::Endpoint;
 use super::record::DockerRecord;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
-use crate::identity::{Attachment, DoorId};
+use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::{NEXT_STEP, SLOW_START};
@@ -124,9 +124,7 @@ impl Desk<'_> {
                     .filter(is_news)
                     .for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
-                if !cut(Rule::EndpointWithoutLease) {
-                    self.forget_those_without_lease(now, None);
-                }
+                self.forget_those_without_lease(now);
                 let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
                 known.iter().for_each(|id| self.await_inside(now, id));
             }
@@ -212,46 +210,47 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Deletes the endpoints that a new one replaces, because dockerd has forgotten them: those whose lease it has, and those whose
-    /// links wait for a container, if it has their Ethernet address, or wants their parent to itself.
-    pub(super) fn end_replaced(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
-        let networks = &self.docker.networks;
+    /// Deletes the endpoints whose links wait for a container, if a new endpoint has their Ethernet address, or wants their parent
+    /// to itself: dockerd has forgotten them.
+    pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
-            let other = networks.get(&record.network).ok();
-            let on_same = other.is_some_and(|other| {
-                (&other.wiring.on, other.wiring.vlan) == (&wiring.on, wiring.vlan)
-            });
+            let other = self
+                .docker
+                .networks
+                .get(&record.network)
+                .ok()
+                .map(|network| &network.wiring);
+            let on_same =
+                other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
             let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
-            on_same && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
+            record.id != new.id
+                && on_same
+                && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
         };
-        let has_lease = |record: &EndpointRecord| {
-            record.source == new.source && record.source != AddressSource::Ipam
-        };
-        let is_replaced = |endpoint: &Endpoint| {
-            endpoint.waits().is_some_and(is_beside) || endpoint.record().is_some_and(has_lease)
-        };
-        for id in self.docker.endpoints(is_replaced) {
-            if id != new.id {
-                tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
-                self.end_endpoint(now, &id);
-            }
+        let by_id = self
+            .docker
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
+        for id in found {
+            tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
+            self.end_endpoint(now, &id);
         }
     }
 
-    /// Forgets the endpoints whose lease is over, those of one attachment or all, unless their link is in the host's namespace. A
-    /// dockerd that was killed never says so.
-    pub(crate) fn forget_those_without_lease(&mut self, now: Now, only: Option<&Attachment>) {
+    /// Forgets the endpoints whose lease was over before they were known here.
+    fn forget_those_without_lease(&mut self, now: Now) {
         let is_over = |record: &EndpointRecord| {
-            matches!(&record.source, AddressSource::Leased(of)
-                if only.is_none_or(|only| only == of) && PortHolding::of(self.registry, of).is_none())
+            matches!(&record.source, AddressSource::Leased(of) if PortHolding::of(self.registry, of).is_none())
+                && !cut(Rule::EndpointWithoutLease)
         };
         for id in self
             .docker
             .endpoints(|endpoint| endpoint.rests().is_some_and(is_over))
         {
             self.forget_and_answer(now, &id, None);
-            // A daemon that was killed while it made the link left one without an owner's name.
-            self.unmake_alone(LinkOwner::Endpoint(id));
         }
     }
 
