@@ -145,8 +145,6 @@ impl World {
             }
             self.wired.networks[lan] = (Stage::Absent, false);
         }
-        // The links of VLANs go soon after.
-        _ = self.until(self.now + SECOND, |_| false);
     }
 
     fn try_network(&mut self, lan: usize) {

@@ -1,11 +1,11 @@
 //! A Docker network that is created or deleted.
 //!
-//! It is known once its host link has been looked at, its VLAN's link is there, and the store has it, until the store
-//! has deleted it. Then its VLAN's link goes too, if it was the last network there.
+//! It is kept once its host link has been looked at, its VLAN's link is there, and the store has it. Its deletion is answered at
+//! once, or when the VLAN's link is gone if it was the last network there.
 
 use super::{DockerJob, Next};
 use crate::docker::{Desk, DockerKey, DockerRecord};
-use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId};
+use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
 use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
@@ -18,21 +18,23 @@ use crate::time::Now;
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
     stage: NetworkStage,
-    /// What it waits for.
-    op: OpId,
+    /// Whether its caller has hung up.
+    unheard: bool,
 }
 
 /// How far that is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum NetworkStage {
     /// Its host link is being looked at.
-    Looking,
+    Looking(OpId),
     /// The link of its VLAN is being made.
-    Making,
-    /// It is being written.
-    Writing,
+    Making(OpId),
+    /// It is being written; it is known already.
+    Writing(OpId),
     /// The store is deleting it; it is still known.
     Forgetting,
+    /// It is forgotten, and the link of its VLAN is being deleted.
+    Unmaking(OpId),
 }
 
 impl NetworkChange {
@@ -45,10 +47,18 @@ impl NetworkChange {
     ) -> Next {
         if let Ok(known) = desk.docker.networks.get(&record.id) {
             let since = known.since;
-            return match *known == (NetworkRecord { since, ..*record }) {
-                true => done(),
-                false => Err(NetworkFault::Differs(known.id.clone())).into(),
-            };
+            if *known
+                != (NetworkRecord {
+                    since,
+                    ..(*record).clone()
+                })
+            {
+                return Err(NetworkFault::Differs(record.id.clone())).into();
+            }
+            // Otherwise it is being written, and may not get into the store.
+            if desk.docker.networks.kept.contains(&record.id) {
+                return done();
+            }
         }
         // No address could be leased for its endpoints, and Docker would only learn that when it makes one.
         if let Some(leased) = desk.docker.pools.is_elsewhere(&record) {
@@ -64,8 +74,8 @@ impl NetworkChange {
         desk.time_call(id, now.boot + LIMIT);
         Self {
             record,
-            stage: NetworkStage::Looking,
-            op,
+            stage: NetworkStage::Looking(op),
+            unheard: false,
         }
         .waits()
     }
@@ -78,12 +88,12 @@ impl NetworkChange {
             desk.registry.tables.out.write_alone(change);
             return done();
         };
-        let op = desk.write(DoorWaiter::Call(id), vec![change]);
+        desk.write(DoorWaiter::Call(id), vec![change]);
         desk.time_call(id, now.boot + LIMIT);
         Self {
             record: Box::new(record),
             stage: NetworkStage::Forgetting,
-            op,
+            unheard: false,
         }
         .waits()
     }
@@ -95,7 +105,7 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        matches!(self.stage, NetworkStage::Making | NetworkStage::Writing)
+        matches!(self.stage, NetworkStage::Making(_))
     }
 
     fn waits(self) -> Next {
@@ -110,13 +120,14 @@ impl NetworkChange {
         outcome: Outcome,
     ) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
-        match (outcome, self.stage) {
-            (Outcome::Inspected(seen), NetworkStage::Looking) => {
+        match (outcome, &self.stage) {
+            (Outcome::Inspected(seen), NetworkStage::Looking(_)) => {
                 match check(&self.record.wiring, seen) {
                     Ok(()) => match self.record.wiring.vlan() {
                         Some(vlan) => {
-                            self.stage = NetworkStage::Making;
-                            self.op = desk.registry.tables.out.make(DoorWaiter::Call(id), vlan);
+                            self.stage = NetworkStage::Making(
+                                desk.registry.tables.out.make(DoorWaiter::Call(id), vlan),
+                            );
                             self.waits()
                         }
                         None => self.keep(desk, now, id),
@@ -124,70 +135,116 @@ impl NetworkChange {
                     Err(fault) => Err(fault).into(),
                 }
             }
-            (Outcome::Made(Ok(())), NetworkStage::Making) => self.keep(desk, now, id),
-            (Outcome::Made(Err(cause)), NetworkStage::Making) => {
+            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, now, id),
+            (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
-                unmake_vlan(desk, &self.record.wiring);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname());
                 let target = target.unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
-            (Outcome::Persisted(Ok(())), NetworkStage::Writing) => {
-                desk.docker.networks.add(*self.record);
+            (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
+                desk.docker.networks.kept.insert(self.record.id.clone());
                 done()
             }
-            (Outcome::Persisted(Err(cause)), NetworkStage::Writing) => {
+            (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
                 take_back(desk, &self.record);
                 failed(Failure::Store(cause))
             }
-            (Outcome::Persisted(Ok(())), NetworkStage::Forgetting) => {
-                self.forgotten(desk);
-                done()
+            (Outcome::Persisted(result), NetworkStage::Forgetting) => {
+                self.forgotten(desk, id, result)
             }
-            (Outcome::Persisted(Err(cause)), NetworkStage::Forgetting) => {
-                failed(Failure::Store(cause))
+            (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
+                if let Err(cause) = result {
+                    tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
+                    desk.list_again(now);
+                }
+                done()
             }
             _ => self.waits(),
         }
     }
 
-    /// Writes a network, which is known when that is durable.
+    /// Makes a network known, and answers when that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         self.record.since = now.wall;
-        if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
-            unmake_vlan(desk, &self.record.wiring);
+        if !desk.docker.networks.add((*self.record).clone()) {
+            unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
-        self.stage = NetworkStage::Writing;
-        self.op = desk.write(DoorWaiter::Call(id), vec![change]);
+        self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()
     }
 
-    fn forgotten(&self, desk: &mut Desk<'_>) {
-        desk.docker.networks.by_id.remove(&self.record.id);
-        unmake_vlan(desk, &self.record.wiring);
+    /// Goes on once the store has forgotten a network, or refused to.
+    fn forgotten(
+        mut self,
+        desk: &mut Desk<'_>,
+        id: RequestId,
+        result: Result<(), StoreCause>,
+    ) -> Next {
+        let is_forgotten = result.is_ok();
+        let answer = if self.unheard {
+            Next::Nothing
+        } else {
+            result.map_or_else(
+                |cause| Next::Answers(Answer::Failed(Failure::Store(cause))),
+                |()| done(),
+            )
+        };
+        if !is_forgotten {
+            return answer;
+        }
+        desk.docker.networks.forget(&self.record.id);
+        let waiter = if self.unheard {
+            DoorWaiter::Nobody
+        } else {
+            DoorWaiter::Call(id)
+        };
+        match unmake_vlan(desk, &self.record.wiring, waiter) {
+            Some(op) if !self.unheard => {
+                self.stage = NetworkStage::Unmaking(op);
+                self.waits()
+            }
+            _ => answer,
+        }
     }
 
-    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         let waiting_for = match self.stage {
-            NetworkStage::Looking => "a look at the host's link",
-            NetworkStage::Making => "the link of its VLAN",
-            NetworkStage::Writing | NetworkStage::Forgetting => "the store to record it",
+            NetworkStage::Looking(_) => "a look at the host's link",
+            NetworkStage::Making(_) => "the link of its VLAN",
+            NetworkStage::Writing(_) | NetworkStage::Forgetting => "the store to record it",
+            NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
-        self.hang_up(desk);
-        Next::Answers(Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)))
+        let next = self.hang_up(desk);
+        desk.registry
+            .tables
+            .out
+            .reply(id, Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)));
+        next
     }
 
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        desk.registry.tables.out.forget(self.op);
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.stage {
-            NetworkStage::Looking => {}
+            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => {
+                desk.registry.tables.out.forget(op)
+            }
             // The link may still appear. Its deletion comes after that.
-            NetworkStage::Making => unmake_vlan(desk, &self.record.wiring),
-            NetworkStage::Writing => take_back(desk, &self.record),
-            NetworkStage::Forgetting => self.forgotten(desk),
+            NetworkStage::Making(op) => {
+                desk.registry.tables.out.forget(op);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
+            }
+            NetworkStage::Writing(op) => {
+                desk.registry.tables.out.forget(op);
+                take_back(desk, &self.record);
+            }
+            NetworkStage::Forgetting => {
+                self.unheard = true;
+                return self.waits();
+            }
         }
         Next::Nothing
     }
@@ -198,24 +255,26 @@ fn done() -> Next {
 }
 
 /// Deletes a VLAN's link if no network is in it any more.
-fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring) {
-    let vlan = wiring.vlan();
-    if let Some(vlan) = vlan.filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan)) {
-        desk.unmake_alone(vlan.owner);
-    }
+fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
+    let vlan = wiring
+        .vlan()
+        .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
+    Some(desk.registry.tables.out.unmake(waiter, vlan.owner))
 }
 
-/// Forgets a network that was not kept, unless another call has kept it or may still keep it.
+/// Forgets a network that was not kept, unless another call has kept it or may still do so.
 fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
     let writes = |call: &NetworkChange| {
-        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing)
+        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing(_))
     };
-    let is_kept = desk.docker.networks.by_id.contains_key(&record.id);
-    if !is_kept && !desk.docker.changing_networks().any(writes) {
-        let change = DockerKey::Network(record.id.clone()).remove();
-        desk.registry.tables.out.write_alone(change);
-        unmake_vlan(desk, &record.wiring);
+    if desk.docker.networks.kept.contains(&record.id) || desk.docker.changing_networks().any(writes)
+    {
+        return;
     }
+    desk.docker.networks.forget(&record.id);
+    let change = DockerKey::Network(record.id.clone()).remove();
+    desk.registry.tables.out.write_alone(change);
+    unmake_vlan(desk, &record.wiring, DoorWaiter::Nobody);
 }
 
 /// Returns whether endpoints can be made on a host's link, which was looked at.
