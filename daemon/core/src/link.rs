@@ -300,8 +300,6 @@ pub struct LinkView {
     pub mac: Mac,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// The MTU of the host's link that it is on, if its kind tells: longer packets would be lost.
-    pub most_mtu: Option<u32>,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
     /// Whether it has carrier (`IFF_LOWER_UP`).

@@ -225,7 +225,6 @@ impl Netlink {
             Some(number) => self.wire(&link, number).map_err(failed)?,
             None => None,
         };
-        let (wire, most_mtu) = wire.unzip();
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -235,7 +234,6 @@ impl Netlink {
             ifname: link.name,
             mac,
             mtu: link.mtu,
-            most_mtu,
             bridge: link.bridge,
             macvlan: link.macvlan,
             lower,
@@ -256,13 +254,8 @@ impl Netlink {
         Ok(self.number_of(&host)?.filter(|host| *host == number))
     }
 
-    /// Returns the wire of a link whose other end is in the namespace `number`, and the MTU there; `None` if the link's kind does
-    /// not tell.
-    fn wire(
-        &mut self,
-        link: &LinkAnswer,
-        number: i32,
-    ) -> Result<Option<(Wire, u32)>, NetlinkError> {
+    /// Returns the wire of a link whose other end is in the namespace `number`; `None` if the link's kind does not tell.
+    fn wire(&mut self, link: &LinkAnswer, number: i32) -> Result<Option<Wire>, NetlinkError> {
         let Some(beneath) = self.link_at(link.other, number)? else {
             return Ok(None);
         };
@@ -277,12 +270,11 @@ impl Netlink {
             }
             _ => return Ok(None),
         };
-        let wire = Wire {
+        Ok(Some(Wire {
             parent: parent.name.into(),
             vlan,
             default_pvid: parent.default_pvid,
-        };
-        Ok(Some((wire, parent.mtu)))
+        }))
     }
 
     /// Looks at a link in the namespace `number`; `None` if it has just gone.

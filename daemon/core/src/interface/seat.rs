@@ -11,7 +11,7 @@ use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::given::{Due, Given};
-use super::{Act, Holding, Lack, Presence, Wish, Work, Worked};
+use super::{Act, Around, Holding, Lack, Presence, Wish, Work, Worked};
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
@@ -544,11 +544,11 @@ impl Seat {
         &mut self,
         result: Result<LinkView, LinkCause>,
         holding: &Holding<'_>,
-        is_changing: bool,
+        around: Around,
     ) -> Result<Act, LinkCause> {
         let wish = self.wish_by_now(holding);
         self.work_mut().map_or(Ok(Act::Wait), |work| {
-            work.on_inspected(result, wish, is_changing)
+            work.on_inspected(result, wish, around)
         })
     }
 

@@ -1,6 +1,6 @@
 //! How an interface gets from what it carries of a binding's grants to what it should carry.
 //!
-//! Look at the interface → apply the difference → forget what was there before. There is
+//! Look at the interface (for a larger MTU, at the LAN's link, and again) → apply the difference → forget what was there before. There is
 //! one look or change at a time; a new wish waits meanwhile, and the latest wins. Each try begins with a look, so after a
 //! failed or timed-out change the daemon looks before it changes anything else.
 //!
@@ -47,10 +47,21 @@ pub(crate) enum Act {
     Wait,
     /// Nothing is left to do.
     Settled,
+    /// Look at the LAN's link: no interface on it can have a larger MTU.
+    LookAtParent,
     /// Look at the interface.
     Look,
     /// Take these steps on the interface.
     Apply(Vec<Step>),
+}
+
+/// What is known about the surroundings of the interface when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// Whether the LAN is named by a host link.
+    pub(crate) has_parent: bool,
+    /// Whether another change of the interface is under way.
+    pub(crate) is_changing: bool,
 }
 
 /// The result of a look at the interface, or of a change.
@@ -125,12 +136,21 @@ enum WorkStage {
     /// Nothing is under way.
     #[default]
     Idle,
-    /// The interface is being looked at. `came_up`: the link came up meanwhile, which the look may have missed.
-    Looking { came_up: bool },
-    /// The interface is being changed for this grant. `routed`: with all of its routes.
+    /// The LAN's link is being looked at.
+    Parent,
+    /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
+    /// link came up meanwhile, which the look may have missed.
+    Looking {
+        most: Option<u32>,
+        asked: bool,
+        came_up: bool,
+    },
+    /// The interface is being changed for this grant. `short`: its MTU must be smaller than it could be, because the MTU of
+    /// the LAN's link is unknown. `routed`: with all of its routes.
     Applying {
         steps: Vec<Step>,
         next: Option<Box<Grant>>,
+        short: bool,
         routed: bool,
     },
 }
@@ -214,7 +234,7 @@ impl Work {
 
     /// Records that the link is up. A look under way may have seen it down, and nothing else would report it again.
     pub(crate) fn on_up(&mut self) {
-        if let WorkStage::Looking { came_up } = &mut self.stage {
+        if let WorkStage::Looking { came_up, .. } = &mut self.stage {
             *came_up = true;
         }
     }
@@ -337,26 +357,38 @@ impl Work {
         if !(self.differs() || resizes || is_there) {
             return Act::Wait;
         }
-        self.look()
+        self.look(None, false)
     }
 
-    fn look(&mut self) -> Act {
-        self.stage = WorkStage::Looking { came_up: false };
+    fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
+        self.stage = WorkStage::Looking {
+            most,
+            asked,
+            came_up: false,
+        };
         Act::Look
     }
 
-    /// Goes on after a look. Fails if the interface could not be looked at. `is_changing`: another change of it is under way.
+    /// Goes on after a look. Fails if the interface could not be looked at.
     pub(crate) fn on_inspected(
         &mut self,
         result: Result<LinkView, LinkCause>,
         wish: Wish,
-        is_changing: bool,
+        around: Around,
     ) -> Result<Act, LinkCause> {
         match (std::mem::take(&mut self.stage), result) {
-            (WorkStage::Looking { came_up: true }, Ok(view)) if !view.up => Ok(self.look()),
-            // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
-            (WorkStage::Looking { .. }, Ok(_)) if is_changing => Ok(Act::Wait),
-            (WorkStage::Looking { .. }, Ok(view)) => Ok(self.change(&view, wish)),
+            (WorkStage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
+            (
+                WorkStage::Looking {
+                    most,
+                    asked,
+                    came_up: true,
+                },
+                Ok(view),
+            ) if !view.up => Ok(self.look(most, asked)),
+            (WorkStage::Looking { most, asked, .. }, Ok(view)) => {
+                Ok(self.change(&view, most, asked, wish, around))
+            }
             (WorkStage::Looking { .. }, Err(cause)) => Err(cause),
             (stage @ (WorkStage::Idle | WorkStage::Applying { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
@@ -365,17 +397,33 @@ impl Work {
         }
     }
 
-    /// Changes the interface from what was seen there.
-    fn change(&mut self, view: &LinkView, wish: Wish) -> Act {
+    /// Changes the interface from what was seen there. For a larger MTU the LAN's link must be looked at first.
+    fn change(
+        &mut self,
+        view: &LinkView,
+        most: Option<u32>,
+        asked: bool,
+        wish: Wish,
+        around: Around,
+    ) -> Act {
+        // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
+        if around.is_changing {
+            return Act::Wait;
+        }
         let next = match wish {
             Wish::Carry(grant) => Some(grant),
             Wish::Nothing => None,
             Wish::AsIs => return Act::Wait,
         };
         let addresses = &view.addresses;
-        let most = view.most_mtu.unwrap_or(view.mtu);
         let mtu = self.mtu(next.as_deref());
-        let mtu = mtu.map(|mtu| u32::from(mtu).min(most));
+        let grows = mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
+        if grows && around.has_parent && !asked {
+            self.stage = WorkStage::Parent;
+            return Act::LookAtParent;
+        }
+        let short = grows && asked && most.is_none();
+        let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = self.differs();
         let is_there = |next: &Grant| {
@@ -421,6 +469,7 @@ impl Work {
         self.stage = WorkStage::Applying {
             steps: steps.clone(),
             next,
+            short,
             routed,
         };
         Act::Apply(steps)
@@ -434,9 +483,15 @@ impl Work {
         current: Option<&Grant>,
     ) -> Worked {
         match (std::mem::take(&mut self.stage), result) {
-            (WorkStage::Applying { next, routed, .. }, Ok(view)) => {
-                Worked::Done(self.applied(next, routed, &view, current))
-            }
+            (
+                WorkStage::Applying {
+                    next,
+                    short,
+                    routed,
+                    ..
+                },
+                Ok(view),
+            ) => Worked::Done(self.applied(next, short, routed, &view, current)),
             (WorkStage::Applying { steps, routed, .. }, Err(cause)) => {
                 let step = steps.into_iter().nth(taken);
                 let without = match step.filter(|step| is_dispensable(step, &cause)) {
@@ -447,7 +502,7 @@ impl Work {
                 self.refused.extend(without.clone());
                 Worked::Again { without }
             }
-            (stage @ (WorkStage::Idle | WorkStage::Looking { .. }), result) => {
+            (stage @ (WorkStage::Idle | WorkStage::Parent | WorkStage::Looking { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
                 Worked::Again { without: None }
             }
@@ -457,6 +512,7 @@ impl Work {
     fn applied(
         &mut self,
         next: Option<Box<Grant>>,
+        short: bool,
         routed: bool,
         view: &LinkView,
         current: Option<&Grant>,
@@ -475,7 +531,7 @@ impl Work {
             .count()
             > 0;
         let bare = next.is_none();
-        let mtu_due = next.is_some() && refused;
+        let mtu_due = next.is_some() && (short || refused);
         let routes_due = self.former.routes_due && !routed;
         let again = self.back(next.as_deref(), &view.addresses);
         let comes_back = !again.is_empty();

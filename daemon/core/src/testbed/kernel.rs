@@ -316,7 +316,6 @@ impl Kernel {
             ifname: wire.ifname.clone(),
             mac: wire.mac,
             mtu: wire.mtu,
-            most_mtu: (at.0 != HOST).then_some(1500),
             up: wire.up,
             carrier: wire.carrier,
             was_down: false,

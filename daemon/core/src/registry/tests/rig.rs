@@ -413,7 +413,6 @@ impl Rig {
             ifname: self.ifname.clone(),
             mac: self.mac.unwrap_or(Mac([2, 0, 0, 0, 1, cookie as u8])),
             mtu: self.interface.mtu,
-            most_mtu: Some(1500),
             up: self.interface.up,
             carrier: self.interface.carrier,
             was_down: self.was_down,
