@@ -164,7 +164,7 @@ fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "1"])?;
     assert_eq!(code, 4, "{text}");
     assert!(
-        text.contains("not taken: lease time too short to hold"),
+        text.contains("not taken: lease time below the minimum"),
         "{text}"
     );
     was_only_asked(&server);

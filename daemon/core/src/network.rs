@@ -13,7 +13,7 @@ use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
-/// How many networks are kept at most: more than a host has, and than Docker forgets.
+/// How many networks are kept at most: more than any host has, with those that Docker has forgotten.
 pub const MOST_NETWORKS: usize = 4096;
 
 /// How many endpoints are kept at most.

@@ -1,4 +1,4 @@
-//! One caller: its connection, the way of its call to the driver, and its answer.
+//! One caller: its connection, how its call reaches the driver, and its answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Caller {
     }
 }
 
-/// Takes one of the places for callers that wait, which are so few that these cannot take the last place from an ADD.
+/// Takes one of the places for callers that wait. These places are few, so that callers that wait leave room for ADDs.
 pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, Refusal> {
     let share = caller.doors().share(caller.door.protocol);
     let too_many = "too many callers wait at this socket: try again later";

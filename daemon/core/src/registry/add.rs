@@ -1,5 +1,5 @@
 //! ADD: its turn begins an `admission`, which sets the link up and settles with rivals. Then the ADD takes its
-//! identity, and a binding acquires. What becomes of either is answered here.
+//! identity, and a binding acquires. This file answers what becomes of either.
 
 use std::time::Duration;
 

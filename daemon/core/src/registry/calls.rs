@@ -369,10 +369,13 @@ impl Registry {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        tracing::warn!(%attachment, %cause, "the lease cannot be given back yet");
-        left(self, now, id, Err(cause));
         let operation = self.slots.operation(&attachment);
-        if matches!(operation, Some(Operation::Leaving(binding)) if *binding == id) {
+        let is_leaving = matches!(operation, Some(Operation::Leaving(binding)) if *binding == id);
+        if is_leaving {
+            tracing::warn!(%attachment, %cause, "the lease cannot be given back yet");
+        }
+        left(self, now, id, Err(cause));
+        if is_leaving {
             self.tables.bindings.hold(attachment.clone(), id);
             self.end(now, &attachment);
         }

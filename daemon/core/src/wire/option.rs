@@ -196,7 +196,7 @@ pub enum BadOption {
     Mtu(u16),
     /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
     #[error(
-        "MTU below IPv6's least, 1280: {0}, not set (to set it anyway, use the main plugin or `tuning`)"
+        "MTU below the minimum of IPv6, which is 1280, not set (to set it anyway, use the main plugin or `tuning`): {0}"
     )]
     MtuForIpv6(u16),
     /// A name whose characters or lengths are not those of a domain name.

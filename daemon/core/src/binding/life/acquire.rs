@@ -222,9 +222,8 @@ impl Acquire {
     /// Sends the first message that must be sent again, and all later ones, from a temporary macvlan beside the LAN's link, with the
     /// Ethernet address that the interface will have (see `link::Line`): nobody has answered on the link itself.
     ///
-    /// The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address,
-    /// and the kernel does not set two with the same address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from
-    /// the LAN's link.
+    /// The macvlan must be gone before the ADD is answered with a lease: Docker's own macvlan gets that address, and the kernel does
+    /// not set two with the same address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
     fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.phase == Phase::Ask && self.client.retransmits(cx.now.boot);
         if asks && common.go_aside(cx) {

@@ -14,7 +14,7 @@ use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::time::Now;
 
-/// The leases that are being given back until that is durable: why each, and the calls that wait for it.
+/// The leases that are being given back until that is durable. For each: why, and which calls wait for it.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Leavings(BTreeMap<BindingId, (Leave, Vec<RequestId>)>);
 

@@ -242,7 +242,7 @@ fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
     };
     let said = failure.to_string();
     assert!(
-        said.contains("lease time too short to hold, 6 s is the least: 1 s"),
+        said.contains("lease time below the minimum of 6 s: 1 s"),
         "{said}"
     );
 }

@@ -116,7 +116,7 @@ pub enum Refusal {
     #[error("acknowledged a lease that has since ended")]
     Ended,
     /// The lease is too short, in seconds.
-    #[error("lease time too short to hold, 6 s is the least: {0} s")]
+    #[error("lease time below the minimum of 6 s: {0} s")]
     ShortLease(u32),
 }
 
