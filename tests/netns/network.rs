@@ -302,7 +302,7 @@ fn the_documents_command_deletes_a_forgotten_network() -> Result<(), Error> {
     let sandbox = sandbox!(&[NEEDS, &[Need::Program("curl")]].concat());
     let host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
-    let command = block("daemon/docs/docker.md", "delete it by its id:");
+    let command = block("daemon/docs/docker.md", "To delete it by its id:");
     let command = command.replace("\"ID\"", &format!("\"{}\"", network.id));
     let said = host
         .lab

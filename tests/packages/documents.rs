@@ -83,6 +83,8 @@ impl Host {
             let held: Vec<_> = listed
                 .lines()
                 .filter(|line| line.contains("BOUND"))
+                // Before the store has the lease it has no address.
+                .filter(|line| line.split_whitespace().nth(2) != Some("-"))
                 .collect();
             Ok((held.len() == 1).then(|| held.concat()))
         })
