@@ -298,6 +298,8 @@ impl Release {
         }
         match &mut self.stage {
             ReleaseStage::Marking | ReleaseStage::Forgetting => {}
+            // Its identity has returned, and asks for it by itself.
+            ReleaseStage::Paused { .. } if over => self.forget(common, cx),
             _ if over => {
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, "lease ended before it could be released");
                 let cause = match self.kept {

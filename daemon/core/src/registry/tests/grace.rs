@@ -6,6 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Call;
 use crate::event::EventKind;
+use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
@@ -104,6 +105,20 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
             "was kept for its container until it ended"
         )
     );
+}
+
+#[test]
+fn a_kept_lease_does_not_end_while_its_identity_returns() {
+    let mut rig = Rig::new(8);
+    rig.profile = returning(600);
+    rig.add("a", 1, "pod");
+    rig.del("a");
+    rig.run_until(1098.0);
+    rig.profile.policy.detection = Detection::Strict;
+    let add = rig.add("b", 2, "pod");
+    rig.run_until(1110.0);
+    rig.assert_leased(add);
+    assert_eq!(rig.told(EventKind::Expired), 0);
 }
 
 #[test]
