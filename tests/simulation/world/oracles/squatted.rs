@@ -65,7 +65,9 @@ impl Squatted {
         };
         self.watched.remove(&event.attachment);
         let plan = &world.plan;
-        if plan.link_faults == 0 && plan.flapping == 0 && plan.blindness == 0 {
+        // A station that answers for all ends a window early, and the one answer that counts may be lost.
+        let is_drowned = plan.proxy && plan.loss > 0;
+        if plan.link_faults == 0 && plan.flapping == 0 && plan.blindness == 0 && !is_drowned {
             let got = Got {
                 address: address.addr(),
                 since: world.now,
