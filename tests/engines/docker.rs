@@ -357,18 +357,10 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
-    let makes: [&dyn Fn() -> Result<(), Error>; 3] = [
-        &|| host.create(&[]),
-        &|| host.wire_as("null", "lan", &["grace=0"]),
-        &|| host.wire_as("leasehold", "lan", &["grace=0"]),
-    ];
-    for make in makes {
-        make()?;
+    host.on_each_network(|| {
         host.ten_come_and_go(&server)?;
-        host.only_links(&before)?;
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
-    Ok(())
+        host.only_links(&before)
+    })
 }
 
 #[test]

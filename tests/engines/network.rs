@@ -27,6 +27,24 @@ impl Host {
         self.wire_on(&parent, name, &of_form(form, &parent, more))
     }
 
+    /// Does something on a network of each kind, one after the other: of Docker's own driver, and of ours in both forms.
+    pub(crate) fn on_each_network(
+        &self,
+        does: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let makes: [&dyn Fn() -> Result<(), Error>; 3] = [
+            &|| self.create(&[]),
+            &|| self.wire_as("null", "lan", &["grace=0"]),
+            &|| self.wire_as("leasehold", "lan", &["grace=0"]),
+        ];
+        for make in makes {
+            make()?;
+            does()?;
+            self.docker.docker(&["network", "rm", "lan"])?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let driver = ["network", "create", "-d", "leasehold", "-o", option];
         self.docker
@@ -411,13 +429,7 @@ fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
     let mut config = DnsmasqConfig::default();
     config.more.push(format!("--dhcp-host={mac},{own}"));
     let server = Dnsmasq::start(&host.lab.lan, config)?;
-    let makes: [&dyn Fn() -> Result<(), Error>; 3] = [
-        &|| host.create(&[]),
-        &|| host.wire_as("null", "lan", &["grace=0"]),
-        &|| host.wire_as("leasehold", "lan", &["grace=0"]),
-    ];
-    for make in makes {
-        make()?;
+    host.on_each_network(|| {
         let run = host
             .docker
             .run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
@@ -428,8 +440,8 @@ fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
                 && error.contains(&mac),
             "{error}"
         );
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
+        Ok(())
+    })?;
     let given_back = |m: &Dhcp| [Kind::Release, Kind::Decline].contains(&m.kind);
     let said: Vec<_> = host.seen.dhcp()?.into_iter().filter(given_back).collect();
     assert!(said.is_empty(), "{said:?}");
