@@ -22,6 +22,11 @@ impl Plan {
             ..self.with_dying_relay()
         };
         let every = Some(calm.active / 8);
+        let crash = CrashPoint {
+            kind: EffectKind::Send,
+            nth: 20,
+            after: true,
+        };
         match seed % 8 {
             // More containers than the pool has addresses: their ADDs are repeated without end. Now and then a server refuses those
             // that have a lease.
@@ -60,14 +65,7 @@ impl Plan {
                 active: Duration::from_secs(10_800),
                 wall_jumps: every,
                 reboots: 1_000_000,
-                crashes: vec![
-                    CrashPoint {
-                        kind: EffectKind::Send,
-                        nth: 20,
-                        after: true,
-                    };
-                    3
-                ],
+                crashes: vec![crash; 3],
                 ..calm
             },
             // Two engines have containers of one identity, and a daemon that starts again does not see one engine's namespaces.
@@ -78,14 +76,7 @@ impl Plan {
                 hides: true,
                 blindness: 1_000_000,
                 unruly: 200_000,
-                crashes: vec![
-                    CrashPoint {
-                        kind: EffectKind::Send,
-                        nth: 20,
-                        after: true,
-                    };
-                    4
-                ],
+                crashes: vec![crash; 4],
                 ..calm
             },
         }
