@@ -3,8 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use netns_fixtures::model::Config;
-use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, Lab, Lan, Need, binary, sandbox};
 use serde_json::Value;
 
@@ -83,30 +81,4 @@ fn a_firewall_on_a_networks_bridge_is_told() -> Result<(), CallError> {
         "bridge netfilter: bridges do not go through iptables",
     );
     Ok(())
-}
-
-#[test]
-fn doctor_suspects_a_shared_machine_id_by_refused_leases() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::File("/etc/machine-id")]);
-    let mut lab = Lab::new(&sandbox)?;
-    let server = ModelServer::start(
-        &lab.lan,
-        Config::new(Lan::SUBNET).lasting(20).renewed(3, None),
-    )?;
-    let networks = sandbox.dir("net.d")?.to_string_lossy().into_owned();
-    lab.config["ipam"]["clientId"] = "duid".into();
-    let member = lab.attach("c1")?;
-    let before = found(&lab, &networks)?;
-    has(&before, "ok", "machine id: nothing on the LAN suggests");
-    has(&before, "ok", "answers; it has 1 lease");
-    // Like a server that gave the address to another client with the same identifier.
-    server.with(|server| server.config_mut().refuses = true);
-    lab.daemon().wait_for_event(" lost ")?;
-    server.with(|server| server.config_mut().refuses = false);
-    has(
-        &found(&lab, &networks)?,
-        "warning",
-        "machine id: lan/c1/eth0 is identified by it",
-    );
-    lab.detach(&member)
 }

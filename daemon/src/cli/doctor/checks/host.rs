@@ -1,12 +1,6 @@
-//! The rest of the host: another daemon, its identity, its neighbour table, its clock.
-
-use std::path::PathBuf;
-use std::time::Duration;
+//! The rest of the host: another daemon, its identity, its neighbour table.
 
 use crate::cli::doctor::finding::Finding;
-
-/// How far a file may be ahead of the clock: a file server's clock may differ.
-const SKEW: Duration = Duration::from_secs(60);
 
 /// `processes` are those of the replaced plugin's daemons, as far as they do not answer at our socket.
 pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
@@ -29,23 +23,13 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -
     }
 }
 
-pub(in crate::cli::doctor) fn identity(has_machine_id: bool, in_conflict: &[String]) -> Finding {
-    match (has_machine_id, in_conflict) {
-        (false, _) => Finding::warning(
+pub(in crate::cli::doctor) fn identity(has_machine_id: bool) -> Finding {
+    match has_machine_id {
+        true => Finding::ok("machine id", "/etc/machine-id holds one"),
+        false => Finding::warning(
             "machine id",
             "/etc/machine-id holds none: networks with `clientId` `duid` are refused",
             "systemd-machine-id-setup",
-        ),
-        (true, []) => Finding::ok(
-            "machine id",
-            "nothing on the LAN suggests that another host has the same one",
-        ),
-        (true, [one, ..]) => Finding::warning(
-            "machine id",
-            format!(
-                "{one} is identified by it, and lost its address or met another user of that address: another host may have the same id"
-            ),
-            "compare /etc/machine-id with that host's; on one of them: rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup, and reboot it",
         ),
     }
 }
@@ -68,44 +52,10 @@ pub(in crate::cli::doctor) fn neighbours(most: Option<u64>, leases: u64) -> Opti
     })
 }
 
-pub(in crate::cli::doctor) fn clock(from_ahead: Option<&(PathBuf, Duration)>) -> Finding {
-    let Some((path, ahead)) = from_ahead.filter(|(_, ahead)| *ahead > SKEW) else {
-        return Finding::ok("clock", "none of leasehold's files is newer than it");
-    };
-    let found = format!("{} is {} s newer than it", path.display(), ahead.as_secs());
-    Finding::warning(
-        "clock",
-        found,
-        "set it (timedatectl set-ntp true): after a reboot, leases are timed by it",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::doctor::finding::Level;
-
-    #[test]
-    fn the_incumbent_is_named_with_its_process() {
-        assert_eq!(incumbent(&[], false).level, Level::Ok);
-        assert_eq!(incumbent(&[], true).level, Level::Unseen);
-        let found = incumbent(&[42], false);
-        assert!(
-            found.level == Level::Warning && found.found.contains("process 42"),
-            "{found:?}"
-        );
-    }
-
-    #[test]
-    fn a_machine_id_may_be_another_hosts_too() {
-        let of = |has_machine_id, conflicts: &[&str]| {
-            let conflicts: Vec<_> = conflicts.iter().map(|text| (*text).to_owned()).collect();
-            identity(has_machine_id, &conflicts).level
-        };
-        assert_eq!(of(true, &[]), Level::Ok);
-        assert_eq!(of(true, &["lan/c1/eth0"]), Level::Warning);
-        assert_eq!(of(false, &[]), Level::Warning);
-    }
 
     #[test]
     fn the_neighbour_table_has_room_for_each_lease_twice() {
@@ -120,15 +70,5 @@ mod tests {
             )
         );
         assert_eq!(neighbours(None, 9), None);
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_is_told_by_what_was_written() {
-        let of = |seconds| {
-            let ahead = ("/x".into(), Duration::from_secs(seconds));
-            clock(Some(&ahead)).level
-        };
-        assert_eq!((of(60), of(61)), (Level::Ok, Level::Warning));
-        assert_eq!(clock(None).level, Level::Ok);
     }
 }

@@ -25,8 +25,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let as_host_local = facts.plugins.iter().any(|it| it.has_our_host_local);
     findings.extend(networks::host_local(&facts.networks).filter(|_| as_host_local));
     findings.extend(docker::docker(&facts.docker));
-    findings.push(host::identity(facts.has_machine_id, &facts.in_conflict));
+    findings.push(host::identity(facts.has_machine_id));
     findings.extend(host::neighbours(facts.most_neighbours, facts.leases));
-    findings.push(host::clock(facts.from_ahead.as_ref()));
     findings
 }

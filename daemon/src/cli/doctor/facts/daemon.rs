@@ -1,13 +1,10 @@
 //! The daemon, asked at its socket.
 
-use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_api::control::{
-    BINDINGS, Bindings, EVENTS, Events, Identity, STATUS, Status, Trouble,
-};
+use leasehold_api::control::{BINDINGS, STATUS, Status, Trouble};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::files::standing;
@@ -16,9 +13,6 @@ use crate::cli::client::{ClientError, get_within};
 
 /// How long it may take to answer. A list of ten thousand leases takes a tenth of a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The first byte of a client identifier that is made from the machine id (RFC 4361 §6.1), in hexadecimal.
-const DUID: &str = "ff";
 
 pub(super) fn socket(path: &Path) -> Socket {
     let answer = match get_within(path, BINDINGS, PATIENCE) {
@@ -60,43 +54,4 @@ pub(super) fn troubles(socket: &Path) -> Vec<Trouble> {
     let answer = get_within(socket, STATUS, 5 * PATIENCE).ok();
     let status = answer.and_then(|body| serde_json::from_slice::<Status>(&body).ok());
     status.map(|status| status.troubles).unwrap_or_default()
-}
-
-/// Returns the attachments that servers recognise by the machine id and that, according to the daemon's events, had a conflict or
-/// lost their address.
-pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
-    let is_machines = |identity: &Identity| identity.client_id.starts_with(DUID);
-    let by_machine = bindings
-        .bindings
-        .iter()
-        .filter(|binding| binding.identity.as_ref().is_some_and(is_machines));
-    let by_machine: BTreeSet<String> = by_machine
-        .map(|binding| binding.attachment.to_string())
-        .collect();
-    if by_machine.is_empty() {
-        return Vec::new();
-    }
-    let mut found = BTreeSet::new();
-    let mut after = 0;
-    loop {
-        let page = get_within(socket, &format!("{EVENTS}?after={after}"), PATIENCE).ok();
-        let Some(Events { events, next_after }) =
-            page.and_then(|body| serde_json::from_slice(&body).ok())
-        else {
-            break;
-        };
-        let about = events
-            .iter()
-            .filter(|event| ["conflict", "lost"].contains(&event.kind.as_str()));
-        found.extend(
-            about
-                .map(|event| event.attachment.to_string())
-                .filter(|whose| by_machine.contains(whose)),
-        );
-        if events.is_empty() || next_after <= after {
-            break;
-        }
-        after = next_after;
-    }
-    found.into_iter().collect()
 }

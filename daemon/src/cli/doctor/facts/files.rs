@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -62,18 +61,4 @@ pub(super) fn most_neighbours() -> Option<u64> {
         .trim()
         .parse()
         .ok()
-}
-
-/// Compares the clock with the times of this program and of the store.
-pub(super) fn from_ahead(state_dir: &Path) -> Option<(PathBuf, Duration)> {
-    let now = SystemTime::now();
-    let files = [
-        Some(state_dir.join("leases.redb")),
-        std::env::current_exe().ok(),
-    ];
-    let ahead = files.into_iter().flatten().filter_map(|path| {
-        let written = fs::metadata(&path).ok()?.modified().ok()?;
-        Some((path, written.duration_since(now).ok()?))
-    });
-    ahead.max_by_key(|(_, ahead)| *ahead)
 }

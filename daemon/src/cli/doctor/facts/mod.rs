@@ -10,7 +10,6 @@ mod plugins;
 mod processes;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use leasehold_api::control::{Bindings, Trouble};
 use leasehold_core::silence::Firewall;
@@ -38,14 +37,10 @@ pub(super) struct Facts {
     pub(super) in_container: bool,
     pub(super) docker: Docker,
     pub(super) has_machine_id: bool,
-    /// The attachments that are identified by the machine id and had a conflict, or lost their address.
-    pub(super) in_conflict: Vec<String>,
     /// How many neighbours the kernel keeps at most.
     pub(super) most_neighbours: Option<u64>,
     /// How many leases the daemon has, if it answers.
     pub(super) leases: u64,
-    /// A file that was written later than the clock shows, and by how much.
-    pub(super) from_ahead: Option<(PathBuf, Duration)>,
 }
 
 /// The kernel, and what the daemon may do with it.
@@ -210,14 +205,13 @@ pub(super) enum Listener {
 pub(super) fn gather(args: &DoctorArgs) -> Facts {
     let processes = processes::all();
     let socket = daemon::socket(&args.socket);
-    let (leases, in_conflict, troubles) = match &socket.answer {
+    let (leases, troubles) = match &socket.answer {
         Answer::Leases(bindings) => (
             bindings.bindings.len() as u64,
-            daemon::in_conflict(&args.socket, bindings),
             daemon::troubles(&args.socket),
         ),
         Answer::Nobody | Answer::Silent | Answer::Denied | Answer::OldDaemon | Answer::Other(_) => {
-            (0, Vec::new(), Vec::new())
+            (0, Vec::new())
         }
     };
     let daemon = socket
@@ -236,10 +230,8 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         in_container: processes::are_of_a_container(&processes),
         docker: docker::docker(args, &processes),
         has_machine_id: site().machine_id.is_some(),
-        in_conflict,
         most_neighbours: files::most_neighbours(),
         leases,
-        from_ahead: files::from_ahead(&args.state_dir),
         troubles,
         socket,
     }
