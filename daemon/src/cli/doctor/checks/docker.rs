@@ -94,58 +94,24 @@ fn exec_root(docker: &Docker) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
     use crate::cli::doctor::finding::Level;
 
-    fn served(listener: Listener) -> Docker {
+    fn unasked(is_unserved: bool) -> Docker {
         Docker {
-            plugin_dir: Some("/run/docker/plugins".into()),
-            sockets: vec![("/run/docker/plugins/leasehold.sock".into(), listener)],
+            plugin_dir: None,
+            sockets: Vec::new(),
             netns_dir: "/run/docker/netns".into(),
-            is_unserved: false,
-            exec_root: None,
+            is_unserved,
+            exec_root: Some("/var/run/docker".into()),
         }
     }
 
+    /// The faults of a daemon that serves it are in `daemon/tests/daemon/doctor.rs`.
     #[test]
-    fn a_plugin_that_does_not_answer_is_worse_than_none() {
-        for (listener, level) in [
-            (Listener::Answers, Level::Ok),
-            (Listener::Nobody, Level::Warning),
-            (Listener::Silent, Level::Failure),
-        ] {
-            assert_eq!(
-                docker(&served(listener))
-                    .iter()
-                    .map(|found| found.level)
-                    .collect::<Vec<_>>(),
-                [level]
-            );
-        }
-        assert_eq!(
-            docker(&Docker {
-                sockets: Vec::new(),
-                ..served(Listener::Answers)
-            })[0]
-                .level,
-            Level::Failure
-        );
-        assert_eq!(
-            docker(&Docker {
-                plugin_dir: None,
-                sockets: Vec::new(),
-                ..served(Listener::Answers)
-            }),
-            []
-        );
-        let unserved = docker(&Docker {
-            plugin_dir: None,
-            sockets: Vec::new(),
-            is_unserved: true,
-            ..served(Listener::Answers)
-        });
+    fn a_docker_that_nobody_serves_is_told() {
+        assert_eq!(docker(&unasked(false)), []);
+        let unserved = docker(&unasked(true));
         assert!(
             unserved.len() == 1 && unserved[0].found.starts_with("Docker runs here"),
             "{unserved:?}"
@@ -153,17 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_looked_for_where_dockerd_keeps_them() {
-        for (root, level) in [
-            ("/var/run/docker", Level::Ok),
-            ("/run/docker", Level::Ok),
-            ("/mnt/run", Level::Failure),
-        ] {
-            let facts = Docker {
-                exec_root: Some(PathBuf::from(root)),
-                ..served(Listener::Answers)
-            };
-            assert_eq!(exec_root(&facts).unwrap().level, level, "{root}");
-        }
+    fn a_directory_may_have_both_names_of_run() {
+        let served = Docker {
+            plugin_dir: Some("/run/docker/plugins".into()),
+            ..unasked(false)
+        };
+        assert_eq!(exec_root(&served).unwrap().level, Level::Ok);
     }
 }
